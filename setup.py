@@ -16,30 +16,26 @@ from setuptools import setup
 from setuptools.command.build_ext import build_ext
 
 # The modules that run for each message, or for each read from a socket. Other modules run rarely, wait for
-# the network or the disk, or spend their time in C already. Tests replace `nsqd.log.disk` and `nsqd.log.tap`,
-# so these stay interpreted.
+# the network or the disk, or spend their time in C already. Tests replace `nsqd.log.disk`, so it
+# stays interpreted.
 COMPILED: Final = {
     "nsqd.log": (
         "appender",
-        "batches",
         "cache",
         "cleaner",
         "encoder",
         "frames",
         "gaps",
-        "stored_ranges",
         "headers",
         "ids",
         "layout",
         "open_files",
         "pages",
         "ranges",
-        "scattered",
         "segment",
         "segment_writer",
         "segments",
         "starts",
-        "syncing",
         "tail",
         "walk",
     ),
@@ -57,13 +53,11 @@ COMPILED: Final = {
         "delivering",
         "in_flight",
         "journal",
+        "numbering",
         "backlog",
-        "owners",
-        "sequences",
         "staging",
         "topic",
         "timers",
-        "unread",
         "pending",
     ),
     "nsqd.protocol": (
@@ -74,7 +68,6 @@ COMPILED: Final = {
         "lines",
         "publish",
         "reading",
-        "replies",
         "session",
     ),
     "nsqd.storage": ("topic_log",),

@@ -115,7 +115,7 @@ def of_size(program: Program, size: int, messages: int) -> Sample:
 
 
 GROWTHS: Final = {
-    "topics": Growth("idle topics beside it (3 channels each)", (10, 100, 1_000, 5_000), of_topics),
+    "topics": Growth("idle topics next to it (3 channels each)", (10, 100, 1_000, 5_000), of_topics),
     "channels": Growth("channels of the topic, a reader each; per delivery", (1, 10, 100), of_channels),
     "connections": Growth(
         "connections that publish one message at a time", (2, 20, 200, 2_000), of_connections
@@ -127,7 +127,7 @@ GROWTHS: Final = {
 
 def table(found: dict[str, dict[int, Sample]]) -> str:
     lines = [
-        "| what grows | to | us of the server per message | beside the smallest | messages/s |",
+        "| what grows | to | us of the server per message | next to the smallest | messages/s |",
         "|---|--:|--:|--:|--:|",
     ]
     for name, samples in found.items():

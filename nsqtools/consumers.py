@@ -16,7 +16,7 @@ DRAIN_SECONDS: Final = 30.0
 async def running(*consumers: Consumer) -> AsyncIterator[None]:
     """Let consumers read within a block; at its end they take no more messages and finish those received.
 
-    Raises Failed when none of the given nsqd can be reached. When the block raises, nothing is waited for.
+    Raises Failed when none of the given nsqd can be reached. When the block raises, it does not wait.
     """
     drain_seconds = 0.0
     try:

@@ -21,7 +21,7 @@ MODES: Final = (HOST_POOL, ROUND_ROBIN, EPSILON_GREEDY)
 
 
 class Chooser(Protocol):
-    """Picks hosts and is told the results. Times are in seconds of a monotonic clock."""
+    """Picks hosts and gets the results. Times are in seconds of a monotonic clock."""
 
     def pick(self, now: float) -> str: ...
 

@@ -43,7 +43,7 @@ class Supply:
                 self._looking.cancel()
 
     def resume(self) -> None:
-        """Go on if it was stopped; call it when no message is in hand that may have timed out."""
+        """Resume if it was stopped; call it when no message is in hand that may have timed out."""
         if self._stopped:
             self._stopped = False
             self._tell(self._most)

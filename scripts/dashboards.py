@@ -167,7 +167,12 @@ NODE: Final = [
     stat("Draining", f"max(nsqd_draining{{{BROKERS}}})", "1 while publishes are refused"),
     stat("Left to drain", f"sum(nsqd_drain_remaining{{{BROKERS}}})", "messages a drain still waits for"),
     stat("nsqlookupd", f"sum(nsqd_lookupd_connected{{{BROKERS}}})", "it is registered with"),
-    stat("Unreadable topics", f"count(nsqd_topic_readable{{{BROKERS}}} == 0) or vector(0)", "", red_from=1),
+    stat(
+        "Topics that cannot be read or written",
+        f"count(nsqd_topic_readable{{{BROKERS}}} == 0 or nsqd_topic_writable{{{BROKERS}}} == 0) or vector(0)",
+        "",
+        red_from=1,
+    ),
     stat(
         "Checkpoint",
         f"max(nsqd_checkpoint_lag_seconds{{{BROKERS}}})",

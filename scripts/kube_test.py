@@ -42,7 +42,7 @@ class Settings:
     context: str = ""
     namespace: str = "nsq-kube-test"
     release: str = "kt"
-    image: str = ""
+    image: str = "nsq-cluster:0.1.0"
     chart_before: str = ""
     rate: int = 300
     only: tuple[str, ...] = ()
@@ -62,16 +62,15 @@ class Settings:
         return ["kubectl", *context, f"--namespace={self.namespace}", *words]
 
     def values(self) -> list[str]:
-        found = [
+        repository, _, tag = self.image.rpartition(":")
+        return [
             f"--set=nsqd.replicas={BROKERS}",
             "--set=nsqd.persistence.size=1Gi",
             "--set=nsqadmin.replicas=2",
-        ]
-        if self.image:
-            repository, _, tag = self.image.rpartition(":")
             # Passed as strings, because a tag may look like a number.
-            found += [f"--set-string=image.repository={repository}", f"--set-string=image.tag={tag}"]
-        return found
+            f"--set-string=image.repository={repository}",
+            f"--set-string=image.tag={tag}",
+        ]
 
     def upgrade(self, *more: str, chart: str = str(CHART)) -> list[str]:
         wait = ["--wait", f"--timeout={PATIENCE}"]
@@ -172,7 +171,7 @@ def load_job(settings: Settings, *, tls: bool) -> str:
     }
     container = {
         "name": LOAD,
-        "image": settings.image or "nsq-cluster:0.1.0",
+        "image": settings.image,
         "command": ["python", "-m", "nsqtools.counted_load"],
         "args": arguments,
         "securityContext": rights,
@@ -401,6 +400,16 @@ def plan(settings: Settings, folder: Path) -> list[Step]:
             "nothing of the release is left but its claims, and these go with the namespace",
             (
                 command(run("uninstall", settings.release, "--wait", f"--timeout={PATIENCE}")),
+                # Helm does not wait for pods that drain. It does not delete the pod of helm test.
+                command(
+                    kube(
+                        "wait",
+                        "pod",
+                        f"--selector=app.kubernetes.io/instance={settings.release},app.kubernetes.io/component!=test",
+                        "--for=delete",
+                        f"--timeout={PATIENCE}",
+                    )
+                ),
                 command(
                     kube(
                         "get",
@@ -408,7 +417,6 @@ def plan(settings: Settings, folder: Path) -> list[Step]:
                         f"--selector=app.kubernetes.io/instance={settings.release}",
                         "--output=name",
                     ),
-                    # The pod of helm test is a hook, which Helm does not delete.
                     expected=lambda code, output: (
                         code == 0 and set(output.split()) <= {f"pod/{name}-publish-consume"}
                     ),
@@ -592,7 +600,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--context", default="", help="of the kubeconfig; the current one unless given")
     add("--namespace", default=defaults.namespace, help="is made, and removed at the end")
     add("--release", default=defaults.release, help="name of the release")
-    add("--image", default="", metavar="REPOSITORY:TAG", help="the image that the nodes have or can pull")
+    add(
+        "--image",
+        default=defaults.image,
+        metavar="REPOSITORY:TAG",
+        help="the image that the nodes have or can pull",
+    )
     add(
         "--chart-before",
         default="",

@@ -22,7 +22,6 @@ ANY_LENGTH = (
     "docs/internals/",
     "docs/architecture.md",
     "docs/storage-format.md",
-    "docs/compatibility.md",
 )
 INSTEAD = {
     r"nobody|somebody|whoever": "name the subject",

@@ -6,7 +6,6 @@ from bench.figures import Row
 from bench.rows import (
     backlog,
     consuming,
-    deferred,
     each,
     headers,
     hostile,
@@ -29,7 +28,7 @@ GROUPS: Final[dict[str, list[Row]]] = {
     "layers": layers.ROWS,
     "latency": latency.ROWS,
     "stalls": stalls.ROWS,
-    "backlog": [*backlog.ROWS, *deferred.ROWS, *each.ROWS],
+    "backlog": [*backlog.ROWS, *each.ROWS],
     "idle": idle.ROWS,
     "headers": headers.ROWS,
     "policies": policies.ROWS,

@@ -96,13 +96,13 @@ ROWS: Final = [
     Row("sub", "SUB + FIN from a full queue, 2 readers", (rate(1.5),), sub),
     Row(
         "both",
-        "both at once, sum of published and consumed",
+        "both at the same time, sum of published and consumed",
         (rate(1.6), less("cpu", "us/msg", goal=0.45)),
         both,
     ),
     Row(
         "balance",
-        "2 writers beside 2 readers of a full queue",
+        "2 writers next to 2 readers of a full queue",
         (Figure("share", "writers/readers", limit=0.5),),
         balance,
     ),

@@ -1,7 +1,7 @@
-"""Measures how late messages come that come back one by one, each at a different moment.
+"""Measures how late messages come that come back: 200 at the same moment, or each at a different one.
 
 They are deferred with different due times, requeued with different delays, or not answered in time. On disk,
-messages that come one after the other are far apart.
+messages that come back one after the other are far apart.
 """
 
 import random
@@ -46,14 +46,30 @@ _ID: Final = FRAME_OVERHEAD - MESSAGE_ID_BYTES
 _ATTEMPTS: Final = _ID - 1
 
 
+def deferred(server: Server, plan: Plan) -> Readings:
+    """Publishers take turns with chunks; all messages of a chunk fall due at the same moment."""
+    count = scaled(MANY, plan) // (CHUNK * PUBLISHERS) * CHUNK * PUBLISHERS
+    chunks = [_first_due(count) + int(WITHIN_S * 1e9) * CHUNK * n // count for n in range(count // CHUNK)]
+    parts = [
+        array("q", [due for due in chunks[n::PUBLISHERS] for _ in range(CHUNK)]) for n in range(PUBLISHERS)
+    ]
+    return _deferred(server, "deferred", parts)
+
+
 def deferred_each(server: Server, plan: Plan, count: int, within_s: float) -> Readings:
     count = scaled(count, plan) // (CHUNK * PUBLISHERS) * CHUNK * PUBLISHERS
-    topic = create(server, "deferred_each", ["ch"])
     dues = _moments(count, within_s)
+    return _deferred(server, "deferred_each", [dues[number::PUBLISHERS] for number in range(PUBLISHERS)])
+
+
+def _deferred(server: Server, row: str, parts: "list[array[int]]") -> Readings:
+    """Let each publisher defer messages to the moments of its part; the first of all is in the first part."""
+    topic = create(server, row, ["ch"])
+    count, first = sum(map(len, parts)), parts[0][0]
     late = [RawArray("q", count) for _ in range(READERS)]
-    works = [partial(_deferrer, server, topic, dues[number::PUBLISHERS]) for number in range(PUBLISHERS)]
-    works += [partial(_reader, server, topic, dues[0], found) for found in late]
-    return _run(server, topic, works, late, count, range(PUBLISHERS), dues[0])
+    works = [partial(_deferrer, server, topic, dues) for dues in parts]
+    works += [partial(_reader, server, topic, first, found) for found in late]
+    return _run(server, topic, works, late, count, range(PUBLISHERS), first)
 
 
 def requeued_each(server: Server, plan: Plan) -> Readings:
@@ -76,9 +92,13 @@ def timed_out(server: Server, plan: Plan, row: str, within_s: float) -> Readings
 
 def _moments(count: int, within_s: float) -> "array[int]":
     """Return when each message is due; the first is the earliest."""
-    first = time.monotonic_ns() + int((count / PER_SECOND + 1.0) * 1e9)
+    first = _first_due(count)
     chance = random.Random(1)
     return array("q", [first, *(first + int(chance.random() * within_s * 1e9) for _ in range(count - 1))])
+
+
+def _first_due(count: int) -> int:
+    return time.monotonic_ns() + int((count / PER_SECOND + 1.0) * 1e9)
 
 
 def _filled(server: Server, row: str, count: int) -> str:
@@ -111,6 +131,8 @@ def _run(
     waits = sorted(
         wait for found, seen in zip(late, counts[len(first) :], strict=True) for wait in found[:seen]
     )
+    if first and waits[0] < 0:
+        raise LoadError("a message came before it was due")
     return {
         name: Reading(percentile(waits, share) / 1e6)
         for name, share in (("p50", 0.5), ("p99", 0.99), ("most", 1.0))
@@ -272,6 +294,7 @@ def _figures(limit: float) -> tuple[Any, ...]:
 
 
 ROWS: Final = [
+    Row("deferred", "a million deferred, due within 2 s", _figures(50.0), deferred, most_runs=1),
     Row(
         "deferred_each",
         "200,000 deferred one by one, due within 2 s",

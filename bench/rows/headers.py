@@ -148,6 +148,6 @@ def _row(name: str, title: str, run: Callable[[Server, Plan], Readings]) -> Row:
 ROWS: Final = [
     _row("mpub_ext", "MPUB_EXT of 200, a traceparent each, 2 connections", mpub_ext),
     _row("pub_ext", "PUB_EXT pipelined, a traceparent each, 1 connection", pub_ext),
-    _row("both_ext", "headers published and consumed at once", both_ext),
-    _row("to_plain", "published with headers, consumed without, at once", to_plain),
+    _row("both_ext", "headers published and consumed at the same time", both_ext),
+    _row("to_plain", "published with headers, consumed without, at the same time", to_plain),
 ]

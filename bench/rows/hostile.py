@@ -104,7 +104,7 @@ def _held(server: Server, name: str, wishes: dict[str, object]) -> float:
 ROWS: Final = [
     Row(
         "bomb",
-        "a small PUB beside 160 million NOPs under deflate",
+        "a small PUB next to 160 million NOPs under deflate",
         (
             less("quiet", "ms without it, p50"),
             less("p50", "ms, p50", limit=WAIT_MS),

@@ -109,7 +109,7 @@ def both(server: Server, plan: Plan, *, layer: str) -> Readings:
 _WORKS: Final = (
     ("mpub", "MPUB of 200, 2 connections", mpub),
     ("sub", "SUB + FIN from a full queue, 2 readers", sub),
-    ("both", "both at once, sum", both),
+    ("both", "both at the same time, sum", both),
 )
 _TITLES: Final = {"tls": "TLS", "snappy": "snappy", "deflate": "deflate"}
 ROWS: Final = [

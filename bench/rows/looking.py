@@ -55,7 +55,7 @@ def _looking(server: Server, topic: str, answers: list[int]) -> Iterator[None]:
 ROWS: Final = [
     Row(
         "latency_looked",
-        "latency at 5,000/s beside pages of /messages",
+        "latency at 5,000/s next to pages of /messages",
         (
             *(less(name, f"ms, {name} to the consumer") for name, _ in SHARES),
             *(less(f"later {name}", f"ms, {name} later than without", limit=MOST_MS) for name, _ in SHARES),

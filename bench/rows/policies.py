@@ -62,13 +62,13 @@ def _figures(least: float) -> tuple[Figure, ...]:
 ROWS: Final = [
     Row(
         "both_ruled",
-        "published and consumed at once with max_attempts set",
+        "published and consumed at the same time with max_attempts set",
         _figures(LEAST_SHARE_RULED),
         both_ruled,
     ),
     Row(
         "both_kept",
-        "published and consumed at once, what is finished is kept",
+        "published and consumed at the same time, what is finished is kept",
         _figures(LEAST_SHARE_KEPT),
         both_kept,
     ),

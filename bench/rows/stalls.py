@@ -133,7 +133,7 @@ _NAMES: Final = (
 ROWS: Final = [
     Row(
         "stall",
-        "longest wait of a small PUB beside",
+        "longest wait of a small PUB next to",
         tuple(less(name, f"ms, {title}", limit=LIMIT_MS) for name, title in _NAMES),
         stalls,
         own=True,

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from nsqclient._config import Config
-from nsqclient._lookups import log_failure, lookup_url, nsqds_of, nsqds_to_publish_to
 from nsqclient._tasks import end
 from nsqclient.wire.address import split_address
 
@@ -39,13 +38,15 @@ class AddressBook:
         for address in nsqds:
             split_address(address)
         self.given = list(dict.fromkeys(nsqds))
-        self._urls = list(dict.fromkeys(map(lookup_url, lookupds)))
+        self._urls: list[str] = []
         self._config = config
         self._changed = changed
         self._topic = topic
         self._said: dict[str, list[str]] = {}
         self._errors: dict[str, str] = {}  # of those that did not answer when they were asked last
         self._asking: dict[str, asyncio.Task[bool]] = {}
+        for address in lookupds:
+            self.add_lookupd(address)
 
     @property
     def has_lookupds(self) -> bool:
@@ -76,11 +77,15 @@ class AddressBook:
         self.given.remove(address)
 
     def add_lookupd(self, address: str) -> None:
+        from nsqclient._lookups import lookup_url
+
         if (url := lookup_url(address)) not in self._urls:
             self._urls.append(url)
 
     def remove_lookupd(self, address: str) -> None:
         """Stop asking an nsqlookupd, and forget what it said; ValueError when it is not one of them."""
+        from nsqclient._lookups import lookup_url
+
         url = lookup_url(address)
         if url not in self._urls:
             raise ValueError(f"{address} is none of the nsqlookupd: {', '.join(self._urls) or 'none'}")
@@ -113,13 +118,14 @@ class AddressBook:
 
     async def _ask(self, url: str) -> bool:
         """Return whether it has answered."""
+        from nsqclient._lookups import log_failure, nsqds_of, nsqds_to_publish_to
+
         try:
             if self._topic:
                 found = await nsqds_of(self._topic, url, self._config)
             else:
                 found = await nsqds_to_publish_to(url, self._config)
-            # Producers that start together must not all begin with the same nsqd.
-            random.shuffle(found)
+                random.shuffle(found)  # producers that start together must not all begin with the same nsqd
             self._said[url] = found
             self._errors.pop(url, None)
         except Exception as error:  # noqa: BLE001 - the others are asked whatever it raises

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
@@ -22,7 +22,7 @@ from nsqclient._middleware import Middleware
 from nsqclient._retry import Retry
 from nsqclient._signals import watched
 from nsqclient._subscriptions import Subscriptions
-from nsqclient._tasks import end, report
+from nsqclient._tasks import end, spawn
 from nsqclient.wire.address import address_list
 from nsqclient.wire.durations import seconds_of
 from nsqclient.wire.errors import E_FIN_FAILED, E_REQ_FAILED, ProtocolError
@@ -136,12 +136,13 @@ class Consumer(Generic[T]):
             raise ValueError("a consumer needs addresses of nsqd or of nsqlookupd")
         self.topic = topic
         self.channel = channel
+        self._name = f"{topic}/{channel}"  # for the log
         self.config = config or Config()
         self.retry = retry or Retry()
         self._auto_touch = auto_touch
         self._dead_letters = _dead_letters(self.retry.dead_letters_of(topic, channel), self.config)
         self._handling = Handling(
-            f"{topic}/{channel}",
+            self._name,
             retry=self.retry,
             auto_answer=auto_answer,
             auto_touch=auto_touch,
@@ -165,7 +166,7 @@ class Consumer(Generic[T]):
         self._closing = False
         self._closed = asyncio.Event()
         self._stop = asyncio.Event()
-        self._draining = LastWait(f"{topic}/{channel}")
+        self._draining = LastWait(self._name)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -386,9 +387,9 @@ class Consumer(Generic[T]):
             ("discovery", self._subscriptions.discover()),
             ("rdy", self._subscriptions.rotate()),
         ):
-            self._tasks.append(self._spawn(work, name))
+            self._tasks.append(spawn(work, f"{self._name} {name}"))
         if self._auto_touch:
-            self._tasks.append(self._spawn(self._touch(), "touch"))
+            self._tasks.append(spawn(self._touch(), f"{self._name} touch"))
 
     def _fit_max_in_flight(self) -> None:
         """Raise max_in_flight to what the handlers can have in hand, unless the settings give a value."""
@@ -401,9 +402,8 @@ class Consumer(Generic[T]):
             self._subscriptions.resize(demand)
             return
         log.warning(
-            "%s/%s: the handlers can have %d messages in hand, and max_in_flight lets in %d",
-            self.topic,
-            self.channel,
+            "%s: the handlers can have %d messages in hand, and max_in_flight lets in %d",
+            self._name,
             demand,
             self.config.max_in_flight,
         )
@@ -456,11 +456,6 @@ class Consumer(Generic[T]):
             await asyncio.sleep(pause)
             for message in self._handling.held_since(self._now() - pause / 2):
                 message.touch()
-
-    def _spawn(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
-        task = asyncio.create_task(work, name=f"{self.topic}/{self.channel} {name}")
-        task.add_done_callback(report)
-        return task
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

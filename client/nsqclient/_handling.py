@@ -11,7 +11,7 @@ from nsqclient._jobs import Call, Decode, Job, is_awaitable
 from nsqclient._message import Message, Source
 from nsqclient._middleware import Middleware, around_batch, around_message
 from nsqclient._retry import Retry
-from nsqclient._tasks import cancellations, is_stopping, report
+from nsqclient._tasks import cancellations, is_stopping, spawn
 from nsqclient._thread_safe import works_for
 from nsqclient._verdicts import Verdicts, give_back
 
@@ -107,9 +107,7 @@ class Handling:
                     work = self._work(call)
                 else:
                     work = self._work_in_a_thread(threads)
-                worker = asyncio.create_task(work, name=f"{self._name} handler {number}")
-                worker.add_done_callback(report)
-                self._workers.append(worker)
+                self._workers.append(spawn(work, f"{self._name} handler {number}"))
 
     async def stop(self) -> None:
         """End the handlers; the messages they have in hand are requeued."""

@@ -1,17 +1,18 @@
-"""Asks nsqlookupd over HTTP which nsqd have a topic, and which accept publishes."""
+"""Asks nsqlookupd over HTTP which nsqd have a topic, and which accept publishes.
+
+Imported when needed: without nsqlookupd the modules for HTTP and URLs would be a tenth of all imports.
+"""
 
 import json
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from typing import Any, Final, TypeGuard
+from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from nsqclient._config import Config
+from nsqclient._http import HttpAnswer, HttpError, get
 from nsqclient.wire.address import join_host_port, split_address
 from nsqclient.wire.version import ACCEPT
-
-# Imported when needed: without nsqlookupd the modules for HTTP and URLs would be a tenth of all imports.
-if TYPE_CHECKING:
-    from nsqclient._http import HttpAnswer
 
 log = logging.getLogger("nsqclient")
 
@@ -42,10 +43,8 @@ async def nsqds_of(topic: str, url: str, config: Config) -> list[str]:
     return _addresses(answer, "/lookup")
 
 
-async def _get(url: str, params: Mapping[str, str], config: Config) -> "HttpAnswer":
+async def _get(url: str, params: Mapping[str, str], config: Config) -> HttpAnswer:
     """Ask with the TLS settings and the secret of *config*."""
-    from nsqclient._http import get
-
     headers = {"Accept": ACCEPT, "User-Agent": config.user_agent}
     if config.auth_secret and config.lookupd_authorization:
         headers["Authorization"] = f"Bearer {config.auth_secret}"
@@ -65,8 +64,6 @@ def log_failure(url: str, error: Exception) -> None:
 
 def lookup_url(address: str) -> str:
     """The URL to ask, from ``host:port`` or a URL; its path is ``/lookup`` unless the URL has one."""
-    from urllib.parse import urlsplit, urlunsplit
-
     if "://" not in address:
         split_address(address)
         address = f"http://{address}"
@@ -103,9 +100,7 @@ def _is_port(port: object) -> TypeGuard[int]:
     return isinstance(port, int) and not isinstance(port, bool) and 0 < port < 1 << 16
 
 
-def _addresses(answer: "HttpAnswer", path: str) -> list[str]:
-    from nsqclient._http import HttpError
-
+def _addresses(answer: HttpAnswer, path: str) -> list[str]:
     if answer.status == _NOT_FOUND:
         raise HttpError(f"there is no {path}; nsqlookupd's HTTP port is 4161 by default")
     if answer.status != _OK:
@@ -116,7 +111,7 @@ def _addresses(answer: "HttpAnswer", path: str) -> list[str]:
         raise ValueError("the answer is not JSON that can be read") from error
 
 
-def _cause(answer: "HttpAnswer") -> str:
+def _cause(answer: HttpAnswer) -> str:
     """The cause given by an answer that reports a failure."""
     if location := answer.headers.get("location"):
         return f", it points to {location}"
@@ -128,8 +123,6 @@ def _cause(answer: "HttpAnswer") -> str:
 
 
 def _with(url: str, params: Mapping[str, str]) -> str:
-    from urllib.parse import urlencode, urlsplit, urlunsplit
-
     parts = urlsplit(url)
     query = "&".join(part for part in (parts.query, urlencode(params)) if part)
     return urlunsplit((parts.scheme, parts.netloc, parts.path, query, ""))
@@ -137,8 +130,6 @@ def _with(url: str, params: Mapping[str, str]) -> str:
 
 def _beside(url: str, path: str) -> str:
     """Another path of the nsqlookupd whose ``/lookup`` is *url*; a proxy may have put it below a folder."""
-    from urllib.parse import urlsplit, urlunsplit
-
     parts = urlsplit(url)
     folder = parts.path.removesuffix("/lookup") if parts.path.endswith("/lookup") else parts.path.rstrip("/")
     return urlunsplit((parts.scheme, parts.netloc, folder + path, parts.query, ""))
@@ -146,8 +137,6 @@ def _beside(url: str, path: str) -> str:
 
 def _https(url: str, refusal: bytes) -> str | None:
     """The URL at which a node that requires TLS can be asked; None when its refusal names no port."""
-    from urllib.parse import urlsplit, urlunsplit
-
     try:
         port = json.loads(refusal)["https_port"]
     except (*_UNUSABLE, LookupError):

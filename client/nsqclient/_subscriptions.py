@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -17,7 +17,7 @@ from nsqclient._handshake import connect
 from nsqclient._listener import Listener
 from nsqclient._message import Outcome
 from nsqclient._rdy import RdyDistribution, longest_wait
-from nsqclient._tasks import end, report
+from nsqclient._tasks import end, spawn
 from nsqclient.wire import commands
 from nsqclient.wire.errors import ProtocolError
 
@@ -82,8 +82,8 @@ class Subscriptions:
         choose: Callable[[list[str]], Iterable[str]],
     ) -> None:
         self._listener = listener
-        self._topic = topic
-        self._channel = channel
+        self._topic, self._channel = topic, channel
+        self._name = f"{topic}/{channel}"  # for the log
         self._config = config
         self.pace = RoundPace(config.lookupd_poll_interval)
         self.addresses = AddressBook(nsqds, lookupds, config, self._learn, topic=topic)
@@ -129,7 +129,7 @@ class Subscriptions:
                 await self.connect(address)
             except (OSError, ProtocolError, ValueError) as error:
                 errors.append(error)
-                log.warning("%s/%s (%s) not connected: %s", self._topic, self._channel, address, error)
+                log.warning("%s (%s) not connected: %s", self._name, address, error)
 
         closing = asyncio.create_task(until(self._stop_starting))
         attempts = {asyncio.create_task(attempt(address)) for address in addresses}
@@ -158,7 +158,7 @@ class Subscriptions:
         try:
             while True:
                 if self.addresses.has_lookupds and (asking is None or asking.done()):
-                    asking = self._spawn(self.addresses.ask(), "ask nsqlookupd")
+                    asking = spawn(self.addresses.ask(), f"{self._name} ask nsqlookupd")
                     # The nsqd that were given by address wait only a moment for it.
                     await asyncio.wait(
                         [asking], timeout=FIRST_RETRY_SECONDS if self.addresses.given else None
@@ -186,21 +186,23 @@ class Subscriptions:
         for address in self._chosen(known):
             # An nsqd that is slow to answer must not keep the others waiting.
             if address not in self.open and address not in self._connecting:
-                self._connecting[address] = self._spawn(self._try_connect(address), f"connect {address}")
+                self._connecting[address] = spawn(
+                    self._try_connect(address), f"{self._name} connect {address}"
+                )
 
     def _chosen(self, addresses: list[str]) -> list[str]:
         """Choose some addresses; an error means none in this round, and does not end the discovery."""
         try:
             return list(self._choose(addresses))
         except Exception:
-            log.exception("%s/%s: choose failed for %r", self._topic, self._channel, addresses)
+            log.exception("%s: choose failed for %r", self._name, addresses)
             return []
 
     async def _try_connect(self, address: str) -> None:
         try:
             await self.connect(address)
         except (OSError, ProtocolError, ValueError) as error:
-            log.warning("%s/%s (%s) not connected: %s", self._topic, self._channel, address, error)
+            log.warning("%s (%s) not connected: %s", self._name, address, error)
             self.addresses.unreachable(address)
             if address not in self._failing:  # the pauses grow after its first failure
                 self._failing.add(address)
@@ -237,9 +239,8 @@ class Subscriptions:
             return
         self._warned = True
         log.warning(
-            "%s/%s: %d nsqd share max_in_flight %d, so a message may wait %.0f s until its nsqd has a turn",
-            self._topic,
-            self._channel,
+            "%s: %d nsqd share max_in_flight %d, so a message may wait %.0f s until its nsqd has a turn",
+            self._name,
             len(self.open),
             self.rdy.max_in_flight,
             wait,
@@ -267,7 +268,7 @@ class Subscriptions:
         del self.open[connection.address]
         self.send_rdy(self.rdy.remove(connection.address, self._now(), random.choice))
         if error is not None and not self.is_closing:
-            log.warning("%s/%s (%s) %s", self._topic, self._channel, connection.address, error)
+            log.warning("%s (%s) %s", self._name, connection.address, error)
             self.pace.hurry()
 
     async def leave(self, address: str) -> None:
@@ -309,12 +310,11 @@ class Subscriptions:
             return
         self.send_rdy(self.rdy.enter(self.backoff.phase, self._now(), random.choice))
         if self.backoff.phase is Phase.RUNNING:
-            log.info("%s/%s: exiting backoff, returning all to RDY", self._topic, self._channel)
+            log.info("%s: exiting backoff, returning all to RDY", self._name)
         if stop_for is not None and not self.is_closing:
             log.warning(
-                "%s/%s: backing off for %.1fs (backoff level %d), setting all to RDY 0",
-                self._topic,
-                self._channel,
+                "%s: backing off for %.1fs (backoff level %d), setting all to RDY 0",
+                self._name,
                 stop_for,
                 self.backoff.level,
             )
@@ -331,15 +331,8 @@ class Subscriptions:
         try:
             return float(strategy(level))
         except Exception:
-            log.exception(
-                "%s/%s: the back-off strategy failed; the exponential one is used", self._topic, self._channel
-            )
+            log.exception("%s: the back-off strategy failed; the exponential one is used", self._name)
             return self._config.backoff_multiplier * 2.0**level
-
-    def _spawn(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
-        task = asyncio.create_task(work, name=f"{self._topic}/{self._channel} {name}")
-        task.add_done_callback(report)
-        return task
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

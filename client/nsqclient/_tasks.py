@@ -43,8 +43,14 @@ class Tasks:
             log.critical("%s ended", task.get_name(), exc_info=error)
 
 
-def report(task: asyncio.Task[Any]) -> None:
-    """Log at once that a task that should run forever has ended with an error; a callback of the task."""
+def spawn(work: Coroutine[Any, Any, R], name: str) -> asyncio.Task[R]:
+    """A task that should run forever; its error is logged when it ends with one."""
+    task = asyncio.create_task(work, name=name)
+    task.add_done_callback(_report)
+    return task
+
+
+def _report(task: asyncio.Task[Any]) -> None:
     if not task.cancelled() and (error := task.exception()):
         log.critical("%s ended", task.get_name(), exc_info=error)
 

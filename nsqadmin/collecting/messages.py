@@ -18,7 +18,7 @@ from nsqcore.cluster.listed_messages import ListedMessages
 # A list shows at most so many messages, and at most so many bytes of each.
 PAGE: Final = 50
 LISTED_BODY: Final = 2048
-STATES: Final = ("waiting", "in_flight", "deferred", "finished")
+STATES: Final = ("waiting", "in_flight", "deferred", "dead_lettering", "finished")
 MESSAGE_NOT_FOUND: Final = "MESSAGE_NOT_FOUND"
 # In the order of due times each node continues where it stopped, so all that it returns is shown.
 _LEAST_OF_NODE: Final = 5

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from aiohttp import web
 
-from nsqclient.wire.durations import format_duration
+from nsqcore.durations import format_duration
 from nsqcore.http.api import (
     ApiError,
     Request,

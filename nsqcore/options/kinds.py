@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from nsqclient.wire.durations import MILLISECOND, format_duration, meant_duration, parse_duration
+from nsqclient.wire.durations import MILLISECOND, meant_duration, parse_duration
+from nsqcore.durations import format_duration
 from nsqcore.process.logs import parse_log_level
 
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})

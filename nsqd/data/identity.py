@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nsqd.data.opened import DataPathRefused
-from nsqd.engine.sequences import Sequences
+from nsqd.engine.numbering import Sequences
 from nsqd.log.disk import Disk
 from nsqd.log.layout import NewerVersion
 from nsqd.replication.copies import Copies

@@ -69,7 +69,7 @@ class Backlog:
         # Facts that a checkpoint cannot see in ``finished``; None for messages that live in memory only.
         self.journal = Journal() if limit >= UNLIMITED else None
         self.weight = Weight()
-        # These do not become pending, because another nsqd may deliver them: see `suspension`. Mostly empty.
+        # These do not become pending, because another nsqd may deliver them: see `suspend`. Mostly empty.
         self.suspended: Ranges = []
 
     def begin(self, position: int) -> None:
@@ -90,16 +90,24 @@ class Backlog:
 
         *attempts* is how often another nsqd has delivered them.
         """
-        if start != self.end:
-            # No message here has a number in between: those were left out, or belong to others.
-            self.finished.add(self.end, start)
+        # No message here has a number in between: those were left out, or belong to others.
+        self.pass_over(start)
         self.end = end
         if attempts:
             self.set_attempts(start, end, attempts)
         if due_ns:
             self.defer(start, end, due_ns)
-        else:
+        elif self.suspended or self.limit < UNLIMITED:
             self.enqueue([(start, end)], redelivered=attempts > 0)
+        else:
+            # Runs for each publish: a call less.
+            self.pending.append([(start, end)], redelivered=attempts > 0)
+
+    def pass_over(self, position: int) -> None:
+        """Finish all from ``end`` to *position*, which were never pending here."""
+        if position > self.end:
+            self.finished.add(self.end, position)
+            self.end = position
 
     # --- from one state to another ---
 
@@ -107,15 +115,15 @@ class Backlog:
         """Unfinished messages in *ranges*, sorted and merged, that are in no state become pending.
 
         They join the tail. *redelivered* is whether they were delivered before; with None `attempts` tells
-        it for each, and those that were come first.
+        it for each, and those that were are behind the others.
         """
-        if redelivered is None and not self.attempts:
-            redelivered = False
         if redelivered is None:
-            tried = self._tried_of(ranges)
-            self.enqueue(tried, redelivered=True)
-            self.enqueue(without(ranges, tried) if tried else ranges, redelivered=False)
-            return
+            tried = self._tried_of(ranges) if self.attempts else []
+            if tried:
+                self.enqueue(without(ranges, tried), redelivered=False)
+                self.enqueue(tried, redelivered=True)
+                return
+            redelivered = False
         if self.suspended:
             ranges = without(ranges, self.suspended)
         if self.limit < UNLIMITED:
@@ -194,10 +202,9 @@ class Backlog:
         """Add the unfinished messages of *other*, a topic's, behind the pending ones."""
         start = max(self.end, other.finished.floor)
         for low, high in other.unfinished(start, other.end):
-            self.finished.add(self.end, low)
+            self.pass_over(low)
             self.end = high
-        self.finished.add(self.end, other.end)
-        self.end = max(self.end, other.end)
+        self.pass_over(other.end)
         for seq, count in other.attempts.items():
             if seq >= start:
                 self.set_attempts(seq, seq + 1, count)
@@ -206,6 +213,22 @@ class Backlog:
         for due_ns, low, high in other.deferred.runs():
             if high > start:
                 self.defer(max(low, start), high, due_ns)
+
+    def suspend(self, ranges: Ranges) -> None:
+        """Suspend *ranges* and nothing else, because another nsqd that has them may have delivered them.
+
+        Suspended messages are not finished, but they are not pending. Those in flight or deferred do not
+        become pending when they come back or are due. No checkpoint has them.
+        """
+        ranges = merged(ranges)
+        resumed = without(self.suspended, ranges)
+        self.suspended = ranges
+        self.pending.remove(ranges)
+        if resumed:
+            elsewhere = [(start, end) for _, start, end in self.deferred.runs()]
+            elsewhere += self.in_flight.ranges() + self.dead_letter_queue.ranges()
+            unfinished = [part for start, end in resumed for part in self.unfinished(start, end)]
+            self.enqueue(without(unfinished, merged(elsewhere)))
 
     # --- questions ---
 

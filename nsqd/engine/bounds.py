@@ -1,4 +1,7 @@
-"""Checking what an owner must deliver against its policy before anything more is accepted."""
+"""The bounds that policies set on a backlog: a publish is refused, and old or expired messages are dropped.
+
+A channel is checked when it is served and when the next message expires. One without a policy is not checked.
+"""
 
 from typing import Final
 
@@ -8,7 +11,18 @@ from nsqd.engine.settings import Settings
 from nsqd.engine.staging import Bound
 from nsqd.engine.topic import Refused, Topic
 from nsqd.engine.weight import excess
-from nsqd.log.ranges import without
+from nsqd.log.cursor import Cursor
+from nsqd.log.frames import Block
+from nsqd.log.gaps import CannotRead
+from nsqd.log.ranges import merged, size_of
+from nsqd.log.tail import MessageLog
+
+# While nobody takes messages, expired ones are looked for no more often than this.
+_LOOK_NS: Final = 100_000_000
+# So many messages from before the clock was set back are looked at, at most: some ten milliseconds' work.
+MOST_LOOKED_AT: Final = 1 << 16
+# Messages that cannot be read are tried again after this time.
+_RETRY_NS: Final = 1_000_000_000
 
 
 class Full(Refused):
@@ -54,9 +68,7 @@ class _Policy:
         settings, backlog = channel.settings, self._topic.backlog
         if settings.drop_oldest or not settings.bounded:
             return 0, 0
-        # What is acknowledged already is not handed over: see `Topic.pump`.
-        parts = without([(channel.committed, backlog.end)], channel.ahead)
-        count = sum([backlog.count_unfinished(start, end) for start, end in parts])
+        count = size_of(channel.held(backlog))
         if not count or not settings.max_bytes:
             return count, 0
         return count, backlog.weight.of(backlog, self._topic.log) * count // backlog.count()
@@ -76,3 +88,71 @@ def bound_of(topic: Topic) -> Bound | None:
     """The bound to ask before anything is published to the topic; None while nothing is bounded."""
     settings = [topic.settings, *(channel.settings for channel in topic.channels.values())]
     return _Policy(topic) if any(one.bounded and not one.drop_oldest for one in settings) else None
+
+
+def apply_limits(channel: Channel, now_ns: int) -> int:
+    """Apply the channel's policy; returns when it is to be applied again, 0 for never."""
+    settings = channel.settings
+    if settings.drop_oldest and (dropped := drop_oldest(channel.backlog, settings, channel.log)):
+        channel.dropped_count += dropped
+        channel.changed = True
+    if not settings.ttl_ns or not channel.backlog.pending.count:
+        return 0
+    if now_ns >= channel.expiry_ns:
+        _expire(channel, settings, now_ns)
+    return max(channel.expiry_ns, now_ns + _LOOK_NS)
+
+
+def drop_oldest(backlog: Backlog, settings: Settings, log: MessageLog) -> int:
+    """Give up the oldest waiting messages, as many as exceed the bound; returns how many."""
+    dropped = 0
+    # With a bound in bytes, only another look tells whether that was enough.
+    while (count := min(excess(backlog, settings, log), backlog.pending.count)) > 0:
+        backlog.remove(backlog.pending.first(count))
+        backlog.weight.forget()
+        dropped += count
+    return dropped
+
+
+def _expire(channel: Channel, settings: Settings, now_ns: int) -> None:
+    """Give up the waiting messages that were published longer ago than the policy allows."""
+    log, offset_ns = channel.log, channel.wall.offset_ns
+    wall_ns = now_ns + offset_ns
+    oldest_ns = wall_ns - settings.ttl_ns
+    try:
+        position = Cursor(log).seek(oldest_ns + 1)
+        found = log.read(position, position + 1) if position < log.next_seq else None
+        published_ns = found.timestamp_ns(position) if isinstance(found, Block) else wall_ns
+        if published_ns > wall_ns:
+            start = max(position, channel.backlog.finished.floor)
+            position, published_ns = _behind_future(log, start, oldest_ns, wall_ns)
+    except CannotRead:
+        channel.expiry_ns = now_ns + _RETRY_NS
+        return
+    channel.expiry_ns = max(now_ns + 1, published_ns - offset_ns + settings.ttl_ns)
+    # Later messages do not expire before that, so what comes back from there on needs no other look.
+    channel.expired_below = position
+    expired = merged(channel.backlog.pending.below(position))
+    if expired:
+        channel.backlog.take_out(expired)
+        channel.give_up_expired(expired)
+
+
+def _behind_future(log: MessageLog, start: int, oldest_ns: int, wall_ns: int) -> tuple[int, int]:
+    """Where the messages end that are older than *oldest_ns*, and when the next one was published.
+
+    The wall clock was set back since the message at *start* was published, so its time says nothing. It was
+    published before those that follow. Raises CannotRead.
+    """
+    position = start
+    # Not through a long log: the rest expires when these are gone, or when the clock has caught up.
+    for begin, end, found in Cursor(log).scan(start, start + MOST_LOOKED_AT):
+        if not isinstance(found, Block):
+            continue
+        for seq in range(begin, end):
+            published_ns = found.timestamp_ns(seq)
+            if published_ns <= oldest_ns:
+                position = seq + 1
+            elif published_ns <= wall_ns:
+                return position, published_ns
+    return position, wall_ns

@@ -6,14 +6,13 @@ from enum import Enum
 from typing import Any, Final
 
 from nsqd.engine import handling, notes, seeking
-from nsqd.engine.bounds import NOTHING_MORE, DiskLow, bound_of
+from nsqd.engine.bounds import NOTHING_MORE, DiskLow, bound_of, drop_oldest
 from nsqd.engine.channel import Channel, Consumer
 from nsqd.engine.clock import Wall
 from nsqd.engine.dedup import DedupBudget
 from nsqd.engine.limits import Limits
-from nsqd.engine.limits_applied import drop_oldest
+from nsqd.engine.numbering import Sequences
 from nsqd.engine.replica_topic import ReplicaTopic
-from nsqd.engine.sequences import Sequences
 from nsqd.engine.settings import NOTHING, SettingsOf, no_policies
 from nsqd.engine.timers import Timers
 from nsqd.engine.topic import Draining, Topic
@@ -241,7 +240,8 @@ class Broker:
     def uphold(self, topic: Topic) -> None:
         """Make the topic and its channels follow their policies."""
         self._bind(topic)
-        self._drop_oldest(topic)
+        if topic.settings.drop_oldest:
+            self._drop_oldest(topic)
         for channel in topic.channels.values():
             if channel.settings is not NOTHING:
                 for one in (channel, *channel.siblings):
@@ -250,9 +250,9 @@ class Broker:
 
     def _drop_oldest(self, topic: Topic) -> None:
         """Drop the oldest messages of the topic's own backlog that exceed the bound of its policy."""
-        if topic.settings.drop_oldest and (dropped := drop_oldest(topic.backlog, topic.settings, topic.log)):
-            topic.dropped_count += dropped
-            topic.changed = True
+        dropped = drop_oldest(topic.backlog, topic.settings, topic.log)
+        topic.dropped_count += dropped
+        topic.changed = topic.changed or bool(dropped)
 
     def max_defer_ns(self, topic_name: str) -> int:
         """How long a publisher may defer a message."""
@@ -276,7 +276,8 @@ class Broker:
     def commit(self, topic: Topic) -> None:
         """The staged messages of a topic are stored."""
         topic.commit()
-        self._drop_oldest(topic)
+        if topic.settings.drop_oldest:
+            self._drop_oldest(topic)
         for channel in topic.channels.values():
             self.wake[channel] = None
             due_ns = channel.backlog.deferred.next_due_ns()
@@ -327,7 +328,7 @@ class Broker:
 
     def seek_channel(self, topic: Topic, channel: Channel, position: int, kept: Ranges) -> None:
         """Let the channel deliver what is *kept* from *position* on, and nothing before."""
-        kept = topic.exclusive.without_others(channel.name, within(kept, position, channel.backlog.end))
+        kept = topic.exclusive.without_others(channel.name, within(kept, position, topic.log.next_seq))
         seeking.seek(topic, channel, position, kept)
         channel.expiry_ns = 0
         generation = channel.generation
@@ -400,6 +401,7 @@ class Broker:
             topic = self.topics.get(channel.topic_name)
             if topic is not None:
                 topic.changed = True
+                topic.deferred.take_due(now_ns)
             self.reschedule(channel)
 
     def forget(self, channel: Channel) -> None:

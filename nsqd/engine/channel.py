@@ -9,14 +9,14 @@ from nsqd.engine.backlog import UNLIMITED, Backlog
 from nsqd.engine.clock import Wall
 from nsqd.engine.credit import Credit, Sink
 from nsqd.engine.dead_letter_queue import EXPIRED, REQUEUED, RETURNED, TIMED_OUT, DeadLetterMove
-from nsqd.engine.generations import BEFORE
+from nsqd.engine.identity import ELSEWHERE
 from nsqd.engine.in_flight import NotInFlight
 from nsqd.engine.latency import Latency
+from nsqd.engine.numbering import BEFORE
 from nsqd.engine.settings import NOTHING, Settings
-from nsqd.engine.topology import ELSEWHERE
 from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ids import MessageIds
-from nsqd.log.ranges import Ranges, merged, size_of, within
+from nsqd.log.ranges import Ranges, merged, size_of, within, without
 from nsqd.log.tail import MessageLog
 
 NEVER: Final = 1 << 63
@@ -107,7 +107,7 @@ class Channel:
         self.deleted = False
         # What policies say of this channel; its topic keeps it up to date.
         self.settings: Settings = NOTHING
-        # Another channel of the same name, here or on another nsqd, has another number: see `generations`.
+        # Another channel of the same name, here or on another nsqd, has another number: see `numbering`.
         self.generation = BEFORE
         # Finished elsewhere, but held back by the topic here: see `merge_finished`.
         self.ahead: Ranges = []
@@ -260,7 +260,10 @@ class Channel:
             if failed:
                 indexes = {index for index, _ in failed}
                 seqs = [seq for index, seq in enumerate(seqs) if index not in indexes]
-            backlog.finished.add_all(seqs)
+            if len(seqs) == 1:
+                backlog.finished.add_one(seqs[0])
+            else:
+                backlog.finished.add_all(seqs)
         consumer.finish_count += len(seqs)
         attempts = backlog.attempts
         if attempts:
@@ -285,6 +288,12 @@ class Channel:
         # No later than max_msg_timeout after delivery, or a stuck handler keeps a message forever.
         deadline_ns = min(now_ns + consumer.msg_timeout_ns, run.delivered_ns + max_msg_timeout_ns)
         in_flight.touch(seq, consumer, deadline_ns)
+
+    def held(self, backlog: Backlog) -> Ranges:
+        """What the topic's *backlog* will hand over to this channel, sorted and merged."""
+        # What is acknowledged already is not handed over: see `Topic.pump`.
+        parts = without([(max(self.backlog.end, self.committed), backlog.end)], self.ahead)
+        return [found for start, end in parts for found in backlog.unfinished(start, end)]
 
     def expire(self, now_ns: int) -> None:
         """Messages that were not answered in time, and deferred ones that are due, become pending."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from nsqd.engine.topology import ELSEWHERE
+from nsqd.engine.identity import ELSEWHERE
 from nsqd.log.frames import Piece
 
 

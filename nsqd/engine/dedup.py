@@ -10,8 +10,8 @@ from typing import Final
 from xxhash import xxh3_128_intdigest
 
 from nsqd.engine.clock import Wall
-from nsqd.log.batches import Batch
 from nsqd.log.cursor import Cursor
+from nsqd.log.encoder import Batch
 from nsqd.log.frames import FRAME_OVERHEAD, Block, Piece
 from nsqd.log.headers import extension_bytes, split
 from nsqd.log.tail import MessageLog

@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from nsqd.log.gaps import EVERYTHING
-from nsqd.log.ranges import Ranges, merged, without
+from nsqd.log.ranges import Ranges, without
 
 _SLOT_SHIFT: Final = 26
 # Bits of a due time below a millisecond.
@@ -77,7 +77,7 @@ class Deferred:
             runs.extend((due_ns, start, end))
 
     def take_due(self, now_ns: int) -> Ranges:
-        """Take messages whose time has come, at most `STEP` runs; returns their ranges, sorted and merged."""
+        """Take messages whose time has come, at most `STEP` runs; returns their ranges, sorted."""
         found: list[_Run] = []
         while len(found) < STEP and self._open_slot(now_ns):
             end = bisect_right(self._open, (now_ns, EVERYTHING, EVERYTHING), self._at)
@@ -86,7 +86,7 @@ class Deferred:
                 break
             found += self._open[self._at : end]
             self._at = end
-        ranges = merged([(start, end) for _, start, end in found])
+        ranges = sorted([(start, end) for _, start, end in found])
         self.count -= sum([end - start for start, end in ranges])
         return ranges
 

@@ -94,7 +94,13 @@ def _take(channel: Channel, consumer: Credit, limit: int, now_ns: int) -> list[P
             published.extend([block.timestamp_ns(seq) for seq in range(start, end)])
         consumer.message_count += end - start
         channel.delivered_count += end - start
-        _advance(backlog, entry, end)
+        # So the next checkpoint counts this delivery, even if nothing else happens before a kill.
+        channel.changed = True
+        # `_advance`, inlined: that saves a call where this is not compiled.
+        pending.count -= end - start
+        entry.start = end
+        if end >= entry.end:
+            entries.popleft()
         if start < resident_from and log.reads >= end_reads:
             break
     if run_end:
@@ -118,6 +124,7 @@ def _take_scattered(
     backlog.in_flight.add(Run(seqs[0], seqs[-1] + 1, consumer, now_ns, deadline_ns, published, seqs))
     consumer.message_count += count
     channel.delivered_count += count
+    channel.changed = True
     backlog.pending.count -= count
     entry.at += count
     if not len(entry):

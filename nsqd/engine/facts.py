@@ -2,7 +2,7 @@
 
 A fact is positive and only grows: a consumer answered the message, somebody emptied the channel, the message
 expired, is in the dead letters, or was published before the channel was made. A fact is told only of messages
-that the teller has, or had (see `nsqd.log.stored_ranges`): the engine also finishes what it skips over, and
+that the teller has, or had (see `nsqd.log.tail`): the engine also finishes what it skips over, and
 that is no fact. Nobody concludes from "not pending" that something is finished.
 """
 

@@ -1,22 +1,19 @@
 """Finishing, requeueing and sending single messages of a channel for somebody who is not a consumer. Pure.
 
 A consumer that has such a message in flight loses it: its answer then fails, as after a time-out. Messages
-held back at a paused topic are pending on no channel yet and are left alone, and so are those on their way to
-the dead letters.
+held back at a paused topic are pending on no channel yet and are left alone.
 """
 
 from collections.abc import Iterable
 
 from nsqd.engine.channel import Channel
-from nsqd.log.ranges import Ranges, merged, ranges_of, size_of, within, without
+from nsqd.log.ranges import Ranges, merged, ranges_of, size_of, within
 
 
 def unfinished_of(channel: Channel, seqs: Iterable[int]) -> list[int]:
-    """Those of *seqs* that the channel must deliver and that can be handled, sorted."""
+    """Those of *seqs* that the channel must deliver, sorted."""
     backlog = channel.backlog
-    wanted = [(seq, seq + 1) for seq in set(seqs) if seq < backlog.end and seq not in backlog.finished]
-    handled = without(merged(wanted), merged(backlog.dead_letter_queue.ranges()))
-    return [seq for start, end in handled for seq in range(start, end)]
+    return sorted(seq for seq in set(seqs) if seq < backlog.end and seq not in backlog.finished)
 
 
 def deferred_of(channel: Channel, seqs: Iterable[int]) -> list[int]:

@@ -5,6 +5,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from nsqclient.wire.errors import E_BAD_BODY, ProtocolError
+from nsqd.engine.limits import Limits
+
+# How near a client is to this nsqd.
+SAME_ZONE: Final = 0
+SAME_REGION: Final = 1
+ELSEWHERE: Final = 2
 
 _MIN_INTERVAL_MS: Final = 1_000
 _MIN_OUTPUT_BUFFER_SIZE: Final = 64
@@ -124,3 +130,15 @@ def _checked(key: str, value: Any) -> bool:
 
 def _out_of_range(what: str, value: int) -> ProtocolError:
     return ProtocolError(E_BAD_BODY, f"IDENTIFY {what} ({value}) is invalid")
+
+
+def nearness(limits: Limits, identity: Identity) -> int:
+    """How near a client is, by its region and zone and those of this nsqd.
+
+    An nsqd that has no zone or region is near nobody, and a client that names none is near no nsqd.
+    """
+    if limits.topology_zone and identity.topology_zone == limits.topology_zone:
+        return SAME_ZONE
+    if limits.topology_region and identity.topology_region == limits.topology_region:
+        return SAME_REGION
+    return ELSEWHERE

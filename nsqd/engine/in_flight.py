@@ -8,7 +8,6 @@ one dictionary entry per message.
 
 from array import array
 from bisect import bisect_left
-from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import islice
 from typing import Final
@@ -116,8 +115,8 @@ class InFlight:
         self._entries: dict[int, Run] = {}
         # Unbroken runs of more than one message: they are searched for a message that has no entry.
         self._wide: dict[Run, None] = {}
-        # The runs of each consumer that has some, in the order of their deadlines.
-        self._runs: dict[Credit, OrderedDict[Run, None]] = {}
+        # The runs of each consumer that had some and did not leave, in the order of their deadlines.
+        self._runs: dict[Credit, dict[Run, None]] = {}
         self.count = 0
 
     def add(self, run: Run) -> None:
@@ -133,15 +132,17 @@ class InFlight:
         consumer.in_flight += run.left
         runs = self._runs.get(consumer)
         if runs is None:
-            runs = self._runs[consumer] = OrderedDict()
-        elif run.deadline_ns < next(reversed(runs)).deadline_ns:
+            self._runs[consumer] = {run: None}
+            return
+        later: list[Run] = []
+        if runs and run.deadline_ns < next(reversed(runs)).deadline_ns:
             # Touched messages can be due before later ones, because of the maximum from their delivery on.
             later = [one for one in runs if one.deadline_ns > run.deadline_ns]
-            runs[run] = None
-            for one in later:
-                runs.move_to_end(one)
-            return
+        for one in later:
+            del runs[one]
         runs[run] = None
+        for one in later:
+            runs[one] = None
 
     def find(self, seq: int, consumer: Credit) -> Run:
         """The run that holds *seq*. Raises NotInFlight, also when another consumer has it."""
@@ -177,10 +178,12 @@ class InFlight:
         taken = 0
         for index, seq in enumerate(seqs):
             run = entries.get(seq)
-            if run is not None and run.broken and run.left > 1 and run.consumer is consumer:
+            if run is not None and run.consumer is consumer and (run.broken or run.left == 1):
                 del entries[seq]
                 run.left -= 1
                 taken += 1
+                if not run.left:
+                    self._drop(run)
                 continue
             try:
                 self.take(seq, consumer)
@@ -225,7 +228,7 @@ class InFlight:
 
     def next_deadline_ns(self) -> int | None:
         """When :meth:`expired` finds something; takes time in proportion to the consumers."""
-        return min((next(iter(runs)).deadline_ns for runs in self._runs.values()), default=None)
+        return min((next(iter(runs)).deadline_ns for runs in self._runs.values() if runs), default=None)
 
     def expired(self, now_ns: int, limit: int = _EXPIRED_AT_ONCE) -> list[tuple[Credit, Ranges]]:
         """Take runs whose deadline has passed out of flight: their consumers and ranges of messages.
@@ -233,15 +236,21 @@ class InFlight:
         It stops after *limit* messages or more; the next call finds the others.
         """
         found: list[tuple[Credit, Ranges]] = []
-        for consumer, runs in list(self._runs.items()):
-            while limit > 0 and runs and (run := next(iter(runs))).deadline_ns <= now_ns:
+        for consumer, runs in self._runs.items():
+            late: list[Run] = []
+            for run in runs:
+                if limit <= 0 or run.deadline_ns > now_ns:
+                    break
                 limit -= run.left
-                found.append((consumer, self._take_run(run)))
+                late.append(run)
+            found += [(consumer, self._take_run(run)) for run in late]
         return found
 
     def of_consumer(self, consumer: Credit) -> Ranges:
-        """Take everything out of flight that *consumer* has; returns the ranges, sorted."""
-        return sorted(part for run in list(self._runs.get(consumer, ())) for part in self._take_run(run))
+        """Take everything out of flight that *consumer*, which leaves, has; returns the ranges, sorted."""
+        ranges = sorted(part for run in list(self._runs.get(consumer, ())) for part in self._take_run(run))
+        self._runs.pop(consumer, None)
+        return ranges
 
     def remove(self, ranges: Ranges) -> list[tuple[Credit, Ranges]]:
         """Take messages in *ranges*, sorted and merged, out of flight: the ranges that each consumer had."""
@@ -297,10 +306,7 @@ class InFlight:
 
     def _drop(self, run: Run) -> None:
         """Forget *run*, of which nothing is in flight any more."""
-        runs = self._runs[run.consumer]
-        del runs[run]
-        if not runs:
-            del self._runs[run.consumer]
+        del self._runs[run.consumer][run]
         if self._wide:
             self._wide.pop(run, None)
 

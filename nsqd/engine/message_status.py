@@ -6,7 +6,7 @@ in the loop, and the state is worked out from them in any thread.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 
@@ -16,7 +16,7 @@ from nsqd.engine.credit import Credit
 from nsqd.engine.deferred import runs_in
 from nsqd.engine.in_flight import Run
 from nsqd.engine.pending import Entry, PendingList, ranges_in
-from nsqd.log.ranges import Ranges, merged, within
+from nsqd.log.ranges import Ranges, merged, within, without
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +50,18 @@ class StatusSnapshot:
     """The states of some messages at one moment: made in the loop, :meth:`resolve` in any thread."""
 
     def __init__(self, channel: Channel, backlog: Backlog, seqs: Sequence[int]) -> None:
-        """*seqs* are messages that were stored; *backlog* is what the topic holds back for the channel."""
+        """*seqs* are messages that were stored; *backlog* is what the topic holds for its channels."""
         self._seqs = seqs
         self._known: dict[int, MessageStatus] = {}
         own = channel.backlog
         runs = own.in_flight.runs_of(seqs)
         dead_letter_queue = merged(own.dead_letter_queue.ranges())
+        held = channel.held(backlog)
         for seq in seqs:
             run = runs.get(seq)
             if run is not None:
                 self._known[seq] = _in_flight(run)
-            elif seq in (own if seq < own.end else backlog).finished:
+            elif not (own.unfinished(seq, seq + 1) or within(held, seq, seq + 1)):
                 self._known[seq] = _FINISHED
             elif dead_letter_queue and within(dead_letter_queue, seq, seq + 1):
                 self._known[seq] = _DEAD_LETTERING
@@ -94,42 +95,61 @@ class StatusSnapshot:
 
 
 class StateFilter:
-    """Which messages of a channel are in one state at one moment: made in the loop, used in any thread."""
+    """Which messages of a channel are in one state at one moment: made in the loop, used in any thread.
 
-    def __init__(self, channel: Channel, backlog: Backlog, state: MessageState) -> None:
+    Without a state it finds what the channel itself has not finished.
+    """
+
+    def __init__(self, channel: Channel, backlog: Backlog, state: MessageState | None) -> None:
+        """*backlog* is what the topic holds for its channels."""
         self._state = state
         own = channel.backlog
-        self._finished = (own.finished.copy(), own.end)
-        self._backlog = (backlog.finished.copy(), backlog.end)
+        self._finished, self._end = own.finished.copy(), own.end
+        self._held = channel.held(backlog)
         self._in_flight = own.in_flight.snapshot() if state is MessageState.IN_FLIGHT else None
         self._pending: list[Entry] = []
+        self._held_pending: list[Entry] = []
         if state is MessageState.PENDING:
-            self._pending = [*own.pending.entries, *backlog.pending.entries]
+            self._pending, self._held_pending = list(own.pending.entries), list(backlog.pending.entries)
         self._dead_lettering: Ranges = []
         if state is MessageState.DEAD_LETTERING:
             self._dead_lettering = own.dead_letter_queue.ranges()
         self._dues: list[array[int]] = []
+        self._held_dues: list[array[int]] = []
+        if state is MessageState.DEFERRED:
+            self._dues, self._held_dues = own.deferred.snapshot(), backlog.deferred.snapshot()
         # All of them, after the first question.
         self._all: Ranges | None = None
-        if state is MessageState.DEFERRED:
-            self._dues = own.deferred.snapshot() + backlog.deferred.snapshot()
 
     def ranges(self, start: int, end: int) -> Ranges:
         """Those of ``start <= seq < end``, sorted and merged.
 
-        The first call takes time in proportion to all messages in that state; later calls do not.
+        It takes time in proportion to the messages that are not finished, not to the numbers between them.
         """
-        if self._state is MessageState.FINISHED:
-            return self._done(start, end)
+        if self._state is None:
+            return self._finished.missing(start, min(end, self._end))
         if self._all is None:
             self._all = merged(self._unsorted())
+        if self._state is MessageState.FINISHED:
+            return without([(start, end)], self._all)
         return within(self._all, start, end)
 
     def _unsorted(self) -> Ranges:
+        """The messages in that state; for finished ones all others."""
+        if self._state is MessageState.FINISHED:
+            return self._finished.missing(0, self._end) + self._held
         if self._in_flight is not None:
             return self._in_flight.ranges()
-        deferred = [(start, end) for _, start, end in runs_in(self._dues)]
-        return ranges_in(self._pending) + self._dead_lettering + deferred
+        held = [part for low, high in ranges_in(self._held_pending) for part in within(self._held, low, high)]
+        deferred = [(low, high) for _, low, high in self._runs()]
+        return ranges_in(self._pending) + held + self._dead_lettering + deferred
+
+    def _runs(self) -> Iterator[tuple[int, int, int]]:
+        """Due time, start and end of what is deferred."""
+        yield from runs_in(self._dues)
+        for due_ns, start, end in runs_in(self._held_dues):
+            for low, high in within(self._held, start, end):
+                yield due_ns, low, high
 
     def by_due_time(self, after: tuple[int, int], limit: int) -> list[tuple[int, int]]:
         """Due time and sequence of the first deferred messages behind *after*, which is such a pair.
@@ -138,23 +158,12 @@ class StateFilter:
         """
         # The messages of a run share their due time, so those behind *after* are counted from where the run
         # begins.
-        runs = (run for run in runs_in(self._dues) if (run[0], run[2] - 1) > after)
+        runs = (run for run in self._runs() if (run[0], run[2] - 1) > after)
         found: list[tuple[int, int]] = []
         for due_ns, start, end in nsmallest(limit, runs):
             first = max(start, after[1] + 1) if due_ns == after[0] else start
             found += [(due_ns, seq) for seq in range(first, min(end, first + limit))]
         return sorted(found)[:limit]
-
-    def _done(self, start: int, end: int) -> Ranges:
-        (finished, channel_end), (awaiting_registration, held_end) = self._finished, self._backlog
-        pending = finished.missing(start, min(end, channel_end))
-        pending += awaiting_registration.missing(max(start, channel_end), min(end, held_end))
-        done: Ranges = []
-        for low, high in pending:
-            if start < low:
-                done.append((start, low))
-            start = max(start, high)
-        return done + ([(start, end)] if start < end else [])
 
 
 def _in_flight(run: Run) -> MessageStatus:

@@ -12,7 +12,7 @@ from nsqd.log.ranges import Ranges, ranges_of, size_of, within, without
 SHORT: Final = 8
 # Fewer ranges than this are separate entries.
 _FEW: Final = 4
-# How many messages are put in the order of the file at once: a millisecond's work.
+# How many messages are joined at once: a millisecond's work.
 _TOGETHER: Final = 4096
 
 
@@ -70,17 +70,23 @@ class PendingQueue:
         self.count = 0
 
     def append(self, ranges: Ranges, *, redelivered: bool) -> None:
-        """Add *ranges*, which are in order, to the tail; several short ones are one entry."""
+        """Add *ranges* to the tail, in their order; several short ones in a row are one entry."""
         entries = self.entries
         short: list[int] = []
         many = len(ranges) >= _FEW
         for start, end in ranges:
             self.count += end - start
+            if many and end - start == 1:
+                short.append(start)
+                continue
             if many and end - start <= SHORT:
                 short.extend(range(start, end))
                 continue
+            if short:
+                entries.append(_entry(short, redelivered))
+                short = []
             last = entries[-1] if entries else None
-            if isinstance(last, PendingRange) and last.end == start and last.redelivered == redelivered:
+            if isinstance(last, PendingRange) and last.end == start and last.redelivered is redelivered:
                 last.end = end
             else:
                 entries.append(PendingRange(start, end, redelivered))
@@ -148,23 +154,23 @@ class PendingQueue:
         return count
 
     def gather(self, below: int) -> None:
-        """Sort the short entries at the front that are below *below*, so that each place is read only once.
+        """Join the short entries at the front that are below *below* and in the order of the log.
 
-        Messages that were requeued or timed out one by one lie anywhere. Those that were delivered before
-        and the others are one entry each; the kind that is first stays first.
+        So each place is read only once, and the order of delivery stays as it is.
         """
         entries = self.entries
-        found: dict[bool, list[int]] = {}
-        count = 0
-        while entries and count < _TOGETHER:
+        redelivered = entries[0].redelivered
+        seqs: list[int] = []
+        while entries and len(seqs) < _TOGETHER:
             entry = entries[0]
             if isinstance(entry, PendingList) or len(entry) > SHORT or entry.start >= below:
                 break
-            found.setdefault(entry.redelivered, []).extend(range(entry.start, entry.end))
-            count += len(entry)
+            if entry.redelivered is not redelivered or (seqs and entry.start <= seqs[-1]):
+                break
+            seqs.extend(range(entry.start, entry.end))
             entries.popleft()
-        for redelivered, seqs in reversed(found.items()):
-            entries.appendleft(_entry(sorted(seqs), redelivered))
+        if seqs:
+            entries.appendleft(_entry(seqs, redelivered))
 
     def split_first(self, entry: PendingList) -> None:
         """Make the first message of *entry*, which is the first, an entry of its own."""

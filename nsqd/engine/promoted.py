@@ -8,7 +8,7 @@ in turn; all else is separate. So an own topic without promoted copies works as 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from nsqd.engine import notes, suspension
+from nsqd.engine import notes
 from nsqd.engine.channel import Channel
 from nsqd.engine.facts import ChannelFacts
 from nsqd.engine.replica_topic import ReplicaTopic
@@ -47,7 +47,7 @@ def attach(broker: "Broker", copy: ReplicaTopic, now_ns: int) -> Topic:
     own = broker.topic(copy.name, now_ns)
     own.promoted.append(copy)
     for channel in copy.channels.values():
-        suspension.suspend_only(channel.backlog, copy.suspended)
+        channel.backlog.suspend(copy.suspended)
     for name in list(copy.channels):
         _join(broker, own, copy, name)
     if not copy.channels:

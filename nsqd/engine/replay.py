@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from nsqd.engine import seeking
 from nsqd.engine.channel import Channel
-from nsqd.engine.generations import BEFORE, lasting
 from nsqd.engine.notes import (
     COMMIT,
     CREATE,
@@ -22,6 +21,7 @@ from nsqd.engine.notes import (
     UNPAUSE,
     BadNote,
 )
+from nsqd.engine.numbering import BEFORE, drawn_generation
 from nsqd.engine.topic import Topic
 from nsqd.log.ranges import Ranges, holes, ranges_of
 
@@ -36,12 +36,12 @@ def apply(topic: Topic, content: bytes) -> None:
         elif what == CREATE:
             if name not in topic.channels:
                 pending = _ranges(note.get("pending", ()))
-                channel = topic.add_channel(name, pending, lasting(note.get("generation", BEFORE)))
+                channel = topic.add_channel(name, pending, drawn_generation(note.get("generation", BEFORE)))
                 channel.absent = (
                     holes([*pending, (topic.log.next_seq, topic.log.next_seq)]) if pending else []
                 )
         elif what == ONLY:
-            topic.add_exclusive(name, note["first"], note["end"])
+            topic.exclusive.add(note["first"], note["end"], name)
         elif name in topic.channels:
             _ON_CHANNEL[what](topic, topic.channels[name], note)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -89,7 +89,7 @@ def _defer(topic: Topic, channel: Channel, note: dict[str, Any]) -> None:
 
 
 def _seek(topic: Topic, channel: Channel, note: dict[str, Any]) -> None:
-    generation = lasting(note.get("generation", BEFORE))
+    generation = drawn_generation(note.get("generation", BEFORE))
     seeking.seek(topic, channel, note["sequence"], _ranges(note["pending"]), generation)
 
 

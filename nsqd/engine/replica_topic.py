@@ -6,7 +6,6 @@ notes are written to its log. Changes are in its checkpoints. Operations on prom
 
 from typing import Any
 
-from nsqd.engine import suspension
 from nsqd.engine.channel import Channel
 from nsqd.engine.clock import Wall
 from nsqd.engine.settings import SettingsOf, no_policies
@@ -48,7 +47,7 @@ class ReplicaTopic(Topic):
         channel = super().add_channel(name, kept, generation)
         channel.ids = self.ids
         if self.suspended:
-            suspension.suspend(channel.backlog, self.suspended)
+            channel.backlog.suspend(self.suspended)
         return channel
 
     def note(self, what: str, channel: str = "", **more: Any) -> None:  # noqa: ARG002 - the same for all

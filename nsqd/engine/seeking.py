@@ -13,24 +13,24 @@ def seek(topic: Topic, channel: Channel, position: int, kept: Ranges, generation
     """Owe all that is *kept* from *position* on, and nothing before it. Doing it twice changes nothing.
 
     Messages in flight from *position* on stay with their consumers, deferred ones stay deferred, those on
-    their way to the dead letters still go there, and all keep their attempts. Messages in flight before
-    *position* are finished, as if they had been committed. *generation* is given when a seek is replayed: the
+    their way to the dead letters still go there, and all keep their attempts. What was published with a delay
+    and is not due yet is deferred. Messages in flight before *position* are finished, as if they had been
+    committed. *generation* is given when a seek is replayed: the
     channel gets that one.
     """
     # The topic hands over the messages that wait there, even if the channel is set to a position within them.
     waiting = topic.backlog.lowest()
     backlog = channel.backlog
-    end = backlog.end if waiting is None else min(backlog.end, waiting)
+    end = topic.log.next_seq if waiting is None else waiting
     channel.remove([(0, position)])
     deferred = list(backlog.deferred.runs())
     attempts = backlog.attempts.copy()
 
     backlog.begin(position)
     for start, stop in within(kept, position, end):
-        backlog.finished.add(backlog.end, start)
+        backlog.pass_over(start)
         backlog.end = stop
-    backlog.finished.add(backlog.end, end)
-    backlog.end = max(position, end)
+    backlog.pass_over(end)
 
     settled = backlog.finished.copy()
     for seq, count in attempts.items():
@@ -39,7 +39,7 @@ def seek(topic: Topic, channel: Channel, position: int, kept: Ranges, generation
     for start, stop in backlog.dead_letter_queue.ranges() + backlog.in_flight.ranges():
         settled.add(start, stop)
     backlog.in_flight.note_again()
-    for due_ns, start, stop in deferred:
+    for due_ns, start, stop in deferred + topic.deferred_in([(position, end)]):
         for low, high in settled.missing(start, stop):
             backlog.defer(low, high, due_ns)
         settled.add(start, stop)

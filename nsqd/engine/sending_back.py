@@ -1,10 +1,12 @@
 """Sending dead letters back: which still exist, where each came from, and finishing them. Pure."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from nsqd.engine.topic import Topic
-from nsqd.log.batches import Batch
+from nsqd.log.encoder import Batch
 from nsqd.log.headers import extension
 from nsqd.log.ranges import merged, without
 
@@ -45,6 +47,13 @@ def batch_of(letters: Sequence[Letter]) -> Batch:
     extensions = [extension(headers) for headers in kept]
     joined = [before + body for before, body in zip(extensions, bodies, strict=True)]
     return Batch(joined, has_headers=True, extension_bytes=sum(map(len, extensions)))
+
+
+def fitting(origin: Topic, letters: Sequence[Letter]) -> int:
+    """How many of the first *letters* are within the bounds of the topic that they came from."""
+    sizes = [0, *accumulate(map(len, batch_of(letters).bodies))]
+    counts = range(1, len(sizes))
+    return bisect_left(counts, True, key=lambda count: not origin.admits(count, sizes[count]))
 
 
 def finish(topic: Topic, seqs: Iterable[int]) -> None:

@@ -9,8 +9,7 @@ from nsqclient.wire.names import is_ephemeral
 from nsqd.engine import notes
 from nsqd.engine.clock import Wall
 from nsqd.engine.dedup import DedupWindow, key_of
-from nsqd.log.batches import Batch
-from nsqd.log.encoder import Encoder
+from nsqd.log.encoder import Batch, Encoder
 from nsqd.log.frames import NOT_DEFERRED, Block, Piece
 from nsqd.log.headers import NO_HEADERS
 from nsqd.log.ids import MessageIds

@@ -12,9 +12,9 @@ from nsqd.engine.backlog import Backlog
 from nsqd.engine.channel import Channel
 from nsqd.engine.journal import WIDTH, Journal
 from nsqd.engine.topic import Topic
-from nsqd.log.ranges import Ranges, RangeSet
+from nsqd.log.ranges import Ranges, RangeSet, merged, without
+from nsqd.log.retention import WantedPositions
 from nsqd.log.tail_records import CheckpointPosition
-from nsqd.log.wanted import WantedPositions
 
 
 @dataclass(slots=True)
@@ -38,26 +38,29 @@ class BacklogState:
     committed: int = 0
     counters: dict[str, int] = field(default_factory=dict)
 
-    def fill(self, backlog: Backlog, offset_ns: int = 0) -> None:
+    def fill(self, backlog: Backlog, offset_ns: int = 0, now_ns: int = 0) -> None:
         """Make *backlog*, which is empty, have this pending; *offset_ns* is from the engine's clock to the
-        wall clock.
+        wall clock. What is due at *now_ns*, the engine's time, is not deferred.
         """
         backlog.finished = self.finished.copy()
         backlog.end = self.end
-        floor = self.finished.floor
         # Finished, or put off by a later fact.
         settled = self.finished.copy()
+        deferred: Ranges = []
         dues = self.dues
         for at in range(len(dues) - WIDTH, -1, -WIDTH):
             due_ns = max(1, dues[at] - offset_ns)
-            for start, end in settled.missing(dues[at + 1], dues[at + 2]):
-                backlog.deferred.put(start, end, due_ns)
+            # Those of a topic include what its channels have: see `Topic.deferred`.
+            for start, end in settled.missing(dues[at + 1], min(dues[at + 2], self.end)):
                 settled.add(start, end)
+                if due_ns > now_ns:
+                    backlog.deferred.put(start, end, due_ns)
+                    deferred.append((start, end))
         tries = self.tries
         for at in range(0, len(tries), WIDTH):
             for start, end in self.finished.missing(tries[at + 1], tries[at + 2]):
                 backlog.attempts.update(dict.fromkeys(range(start, end), tries[at]))
-        backlog.enqueue(settled.missing(floor, self.end))
+        backlog.enqueue(without(self.finished.missing(self.finished.floor, self.end), merged(deferred)))
 
 
 @dataclass(slots=True)

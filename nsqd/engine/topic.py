@@ -8,15 +8,17 @@ sees a message whose publisher is told that it was not stored. Other events of t
 from itertools import chain
 from typing import Final
 
-from nsqd.engine import generations, notes
+from nsqd.engine import notes
 from nsqd.engine.backlog import UNLIMITED, Backlog
 from nsqd.engine.channel import Channel
 from nsqd.engine.clock import Wall
 from nsqd.engine.dedup import DedupBudget, DedupWindow
+from nsqd.engine.deferred import Deferred
 from nsqd.engine.exclusive_ranges import ExclusiveRanges
+from nsqd.engine.numbering import draw_generation
 from nsqd.engine.settings import SettingsOf, no_policies
 from nsqd.engine.staging import Staging
-from nsqd.log.batches import Batch
+from nsqd.log.encoder import Batch
 from nsqd.log.frames import FRAME_OVERHEAD
 from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ids import MessageIds
@@ -45,7 +47,6 @@ class Topic(Staging):
 
     __slots__ = (
         "_drawn",
-        "_exclusive",
         "_kept_bytes",
         "_node_id",
         "_retention_start",
@@ -56,6 +57,7 @@ class Topic(Staging):
         "backlog",
         "changed",
         "channels",
+        "deferred",
         "deleted",
         "dropped_count",
         "exclusive",
@@ -99,6 +101,8 @@ class Topic(Staging):
         self.promoted: list[Topic] = []
         # Messages that no channel must deliver yet: published before the first channel, or while paused.
         self.backlog = Backlog(memory_limit if self.ephemeral else UNLIMITED)
+        # What was published with a delay and is not due yet, whatever the channels have done with it.
+        self.deferred = Deferred()
         self.paused = False
         # A new topic holds its messages until its channels elsewhere in the cluster are known.
         self.awaiting_registration = False
@@ -109,9 +113,7 @@ class Topic(Staging):
         self.dropped_count = 0
         # Something happened since the last checkpoint.
         self.changed = True
-        # Messages that are for one channel and no other, in order: first, end, the channel's name.
-        self._exclusive: list[tuple[int, int, str]] = []
-        # The same for stored messages, for channels that are set back.
+        # Messages that are addressed to one channel, also staged ones.
         self.exclusive = ExclusiveRanges()
         # Numbers that were given to no message: from the end of the last life to the beginning of this one.
         self._skipped = (0, 0)
@@ -144,11 +146,20 @@ class Topic(Staging):
         if first == self._skipped[1]:
             # Others find nothing up to the end of these, wherever in the last life they have read to.
             first = self._skipped[0]
-        self.add_exclusive(channel_name, first, end)
+        self.exclusive.add(first, end, channel_name)
         if not self.ephemeral:
             # Also for a channel that is in memory only: after a crash the other channels still do not deliver
             # them.
             self._notes.append(notes.encode(notes.ONLY, channel_name, first=first, end=end))
+
+    def admits(self, count: int, size: int) -> bool:
+        """Whether *count* messages of *size* bytes are within the bounds now."""
+        try:
+            if self._bound is not None:
+                self._bound.admit(count, size)
+        except Refused:
+            return False
+        return True
 
     def note_put_off(self, channel: Channel, seq: int, due_ns: int) -> None:
         """Stage a note that a message came back with a delay."""
@@ -156,82 +167,77 @@ class Topic(Staging):
             came = (seq, self.wall.at(due_ns), channel.backlog.attempts.get(seq, 1))
             self._put_off.setdefault(channel.name, []).append(came)
 
-    def add_exclusive(self, channel_name: str, first: int, end: int) -> None:
-        """Messages ``first <= seq < end``, which are stored next, are for this channel only."""
-        self._exclusive.append((first, end, channel_name))
-        self.exclusive.add(first, end, channel_name)
-
     # --- publishing, step two ---
 
     def commit(self) -> None:
         """The staged messages are stored: channels deliver them from now on."""
         self._notes = []
         staged, self._staged = self._staged, []
-        flowing = self.flowing
-        published = exclusive = 0
+        published = 0
         for block in staged:
             self.log.append(block)
             first, end = block.first, block.next
             published += end - first
             self.message_bytes += len(block.data)
             due_ns = self.wall.engine_ns(block.due_ns) if block.due_ns else 0
-            if self._exclusive:
-                exclusive += self._enqueue_exclusive(first, end, due_ns)
-                continue
-            for backlog in self.backlogs():
-                backlog.extend(first, end, due_ns)
+            self.add_stored(first, end, due_ns)
         self.message_count += published
         self.message_bytes -= FRAME_OVERHEAD * published + self._extension_bytes
         self._extension_bytes = 0
         if self.published is not None:
             self.published.stored()
-        if flowing:
-            for channel in self.channels.values():
-                channel.message_count += published - exclusive
         self.changed = True
         if self.log.keep_all and self.log.resident_bytes > 2 * max(self._kept_bytes, _TRIM_BYTES):
             self.trim()
 
-    def owe(self, first: int, end: int, due_ns: int = 0) -> None:
-        """Messages that were stored in an earlier life are pending on those to whom they were given then."""
-        if self._exclusive:
-            self._enqueue_exclusive(first, end, due_ns)
-            return
-        for backlog in self.backlogs():
-            backlog.extend(first, end, due_ns)
+    def add_stored(self, first: int, end: int, due_ns: int = 0) -> None:
+        """Add messages ``first <= seq < end``, which are stored, to the backlogs.
 
-    def _enqueue_exclusive(self, first: int, end: int, due_ns: int) -> int:
-        """Add messages to the backlogs; some may be for one channel only. Returns how many those are."""
-        backlogs = self.backlogs()
-        exclusive = 0
-        while first < end:
-            start, stop, name = self._exclusive[0] if self._exclusive else (end, end, "")
-            if stop <= first and self._exclusive:
-                del self._exclusive[0]
-                continue
-            if first < start:
-                stop = min(start, end)
-                for backlog in backlogs:
-                    backlog.extend(first, stop, due_ns)
-            elif self.flowing:
-                stop = min(stop, end)
-                owner = self.channels.get(name)
-                exclusive += stop - first
-                if owner is not None:
-                    owner.backlog.extend(first, stop, due_ns)
-                    owner.message_count += stop - first
-            else:
-                stop = min(stop, end)
-                self.exclusive.drop(first, stop)
-                for backlog in backlogs:
-                    backlog.extend(first, stop, due_ns)
-            first = stop
-        return exclusive
+        Those that are addressed to one channel are finished for every other one. While messages do not flow,
+        channels are not told apart.
+        """
+        if due_ns:
+            self._note_deferred(first, end, due_ns)
+        addressed = self.exclusive.end > first
+        if not self.flowing:
+            if addressed:
+                self.exclusive.drop(first, end)
+            self.backlog.extend(first, end, due_ns)
+            return
+        for channel in self.channels.values():
+            given = [(first, end)]
+            if addressed:
+                given = self.exclusive.without_others(channel.name, given)
+            for start, stop in given:
+                channel.backlog.extend(start, stop, due_ns)
+                channel.message_count += stop - start
+            if addressed:
+                channel.backlog.pass_over(end)
+
+    def _note_deferred(self, first: int, end: int, due_ns: int) -> None:
+        """Remember the due time, here and with the next checkpoint, for channels that are set to a place."""
+        self.deferred.put(first, end, due_ns)
+        if self.flowing and self.backlog.journal is not None:
+            # Otherwise the backlog has it, and notes it itself.
+            self.backlog.journal.defer(first, end, due_ns)
+
+    def deferred_in(self, ranges: Ranges) -> list[tuple[int, int, int]]:
+        """Runs (due time, start, end) of `deferred` in sorted *ranges*."""
+        return [
+            (due_ns, low, high)
+            for due_ns, start, end in self.deferred.runs()
+            for low, high in within(ranges, start, end)
+        ]
+
+    def forget_due(self, now_ns: int) -> None:
+        """Forget the due times that have come."""
+        while self.deferred.count and self.deferred.take_due(now_ns):
+            pass
 
     def abandon(self) -> None:
         """The messages that were staged could not be stored; their numbers are not used again.
 
-        They leave no hole in what the log had (see `nsqd.log.stored_ranges`). With one for each failure, the
+        They leave no hole in what the log had (see `nsqd.log.tail`). With one for each failure, the
         log would soon forget that it has its oldest messages.
 
         The notes stay: what they say has happened, and the next write includes them. Those of delays are left
@@ -254,7 +260,6 @@ class Topic(Staging):
     def _abandon_messages(self) -> None:
         self._seal()
         self._staged = []
-        self._exclusive.clear()
         self.exclusive.drop_from(self.log.next_seq)
         self._extension_bytes = 0
         if self.published is not None:
@@ -291,6 +296,10 @@ class Topic(Staging):
         for start, end in given:
             channel.backlog.extend(start, end)
             channel.message_count += end - start
+        deferred = self.deferred_in(given)
+        channel.backlog.take_out(merged([(start, end) for _, start, end in deferred]))
+        for due_ns, start, end in deferred:
+            channel.backlog.defer(start, end, due_ns)
         self.changed = True
         self.pump()
         return channel
@@ -298,7 +307,7 @@ class Topic(Staging):
     def draw_generation(self, channel_name: str) -> int:
         """A generation that tells a channel that is made, or begins again, from all others of its name."""
         self._drawn += 1
-        return generations.draw(self._node_id, self.name, channel_name, self.log.next_seq, self._drawn)
+        return draw_generation(self._node_id, self.name, channel_name, self.log.next_seq, self._drawn)
 
     def apply(self, settings_of: SettingsOf) -> None:
         """Follow these policies from now on."""

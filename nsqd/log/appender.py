@@ -9,9 +9,8 @@ from nsqd.log.frames import Block
 from nsqd.log.layout import FileHeader
 from nsqd.log.open_files import OpenFiles
 from nsqd.log.segment import Segment, SegmentState
-from nsqd.log.segment_writer import SegmentWriter, new_log_id, new_salt
+from nsqd.log.segment_writer import OPENING_ERRORS, SegmentWriter, Syncing, SyncJob, new_log_id, new_salt
 from nsqd.log.segments import Segments
-from nsqd.log.syncing import OPENING_ERRORS, Syncing, SyncJob
 
 
 class Appender:

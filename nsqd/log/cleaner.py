@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from nsqd.log.appender import Appender
-from nsqd.log.compaction import WORTH_BYTES, Compaction, Sizes
+from nsqd.log.compaction import Compaction
 from nsqd.log.layout import FILE_HEADER_BYTES
 from nsqd.log.ranges import Ranges, within
-from nsqd.log.retention import is_enough, knows_notes
+from nsqd.log.retention import WantedPositions, is_enough, knows_notes
 from nsqd.log.segment import Segment, SegmentState
 from nsqd.log.segments import Segments
-from nsqd.log.wanted import WantedPositions
 
 # The segment that is appended to is kept below this size, even when nobody wants its messages.
 _DROP_OPEN_BYTES: Final = 1 << 20
@@ -29,7 +28,6 @@ class Cleaner:
         "_max_segment_bytes",
         "_segments",
         "_spoiled",
-        "_worth_compacting",
     )
 
     def __init__(
@@ -37,13 +35,11 @@ class Cleaner:
         segments: Segments,
         appender: Appender,
         max_segment_bytes: int,
-        worth_compacting: int = WORTH_BYTES,
     ) -> None:
         """Sizes are in bytes."""
         self._segments = segments
         self._appender = appender
         self._max_segment_bytes = max_segment_bytes
-        self._worth_compacting = worth_compacting
         # Segments that cannot be compacted, because messages of them that are pending cannot be read.
         self._spoiled: set[Segment] = set()
         # The compaction that was begun last, until its result is used.
@@ -131,11 +127,16 @@ class Cleaner:
         Every checkpoint knows the notes up to *covered_notes*. Segments that end at or before *low_water* are
         left out, because they soon go as a whole. See `retention` for *resting*, `Compaction` for *spend*.
         """
-        sizes = Sizes(self._max_segment_bytes, min(self._worth_compacting, self._max_segment_bytes // 4))
         closed = self._compactable(covered_notes, low_water)
         segments = self._segments
         self._compaction = Compaction(
-            segments.disk, closed, wanted, segments.warn, sizes, resting=resting, spend=spend
+            segments.disk,
+            closed,
+            wanted,
+            segments.warn,
+            self._max_segment_bytes,
+            resting=resting,
+            spend=spend,
         )
         return self._compaction
 

@@ -9,7 +9,7 @@ compaction can be given up until just before the copy gets its name.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Lock
 from typing import Final
 
@@ -20,23 +20,14 @@ from nsqd.log.gaps import Gap
 from nsqd.log.layout import APPEND_HEADER_BYTES, FILE_HEADER_BYTES, Append
 from nsqd.log.pages import appends_in, read_page
 from nsqd.log.ranges import Ranges, merged, size_of, within
-from nsqd.log.retention import SegmentStats
+from nsqd.log.retention import SegmentStats, WantedPositions
 from nsqd.log.segment import Segment
 from nsqd.log.segment_writer import SegmentWriter, new_salt
-from nsqd.log.wanted import WantedPositions
 
 # Less waste than this in a sparse segment is not worth a copy.
 WORTH_BYTES: Final = 1 << 20
 # Bytes that are read before other work gets its turn: with short messages, some milliseconds of work.
 _AT_ONCE_BYTES: Final = 32 << 10
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """In bytes: the size of a full segment, and the waste in a segment that is worth a copy."""
-
-    segment: int
-    worth: int
 
 
 class GivenUp(Exception):
@@ -60,13 +51,14 @@ class Compaction:
         closed: dict[int, Segment],
         wanted: WantedPositions,
         warn: Callable[[str], None],
-        sizes: Sizes,
+        segment_bytes: int,
         *,
         resting: bool = True,
         spend: Callable[[int], None] = lambda _size: None,
     ) -> None:
         """*closed* are the segments that may be touched, by their place in the log.
 
+        *segment_bytes* is the size of a full segment.
         *spend* is called every few milliseconds with the bytes that were read and written, and may wait.
         """
         self.old: list[Segment] = []
@@ -86,7 +78,7 @@ class Compaction:
         self._closed = closed
         self._wanted = wanted
         self._warn = warn
-        self._sizes = sizes
+        self._segment_bytes = segment_bytes
         self._resting = resting
         self._spend = spend
 
@@ -98,7 +90,9 @@ class Compaction:
             wanted = wanted_bytes(segment, self._wanted)
             extents.append(SegmentStats(place, size, wanted, segment.header.origin))
             self._spend(0)
-        runs = retention.plan(extents, self._sizes.segment, self._sizes.worth, resting=self._resting)
+        segment_bytes = self._segment_bytes
+        worth_bytes = min(WORTH_BYTES, segment_bytes // 4)
+        runs = retention.plan(extents, segment_bytes, worth_bytes, resting=self._resting)
         for run in runs:
             self.old = [self._closed[extent.place] for extent in run]
             try:

@@ -1,16 +1,20 @@
-"""Which parts of a log may go: one answer for removing segments and for compacting them. Pure.
+"""What is wanted of a log, and which parts of it may go: for removing segments and for compacting them. Pure.
 
 A note is wanted until every checkpoint knows it, however full the disk is: see `knows_notes`.
-A message is wanted while a channel must deliver it, or while a policy keeps it although everybody has
+A message is wanted while a channel must deliver it, or while a policy keeps it although all channels have
 finished it. A policy keeps the newest segments whole, so that keeping costs no copy. A segment of which
 nothing is wanted is removed, even when older ones are wanted; of a segment of which little is wanted, that
 little is copied. Neighbours are put together in one file, whose header says up to which sequence it speaks:
 so messages that are missing in it were finished, and are not lost.
 """
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
+
+from nsqd.log.gaps import EVERYTHING
+from nsqd.log.ranges import PAGE, Ranges, RangeSet, join
 
 # Copying a segment is worth it when at least this share of it is wanted by nobody ...
 _SPARSE: Final = 1 / 2
@@ -182,3 +186,70 @@ def _joins(
     if wanted + one.wanted > segment_bytes and one.wanted:
         return False
     return one.place in loose or one.wanted <= max(_TINY_BYTES, wanted)
+
+
+_ABSENT: Final = re.compile(rb"\0+")
+
+
+class WantedPositions:
+    """Which messages of a log are wanted at one moment, range by range, in any thread.
+
+    As a list of ranges, a million scattered messages would need an object each, and no other thread could
+    run while these are made. So this keeps what it is computed from: what each channel has finished.
+    """
+
+    def __init__(self, backlogs: list[tuple[RangeSet, int]], log_start: int = EVERYTHING) -> None:
+        """Each of those *backlogs* has finished a set of positions, and is pending nothing from a given end
+        on.
+
+        The sets must not be changed any more. From *log_start* on all is wanted, even if it is finished.
+        """
+        self._backlogs = backlogs
+        self._log_start = log_start
+
+    def totals(self, start: int, end: int) -> tuple[int, int]:
+        """How many positions in ``start <= position < end`` are wanted, and in about how many ranges."""
+        kept = max(start, min(end, self._log_start))
+        count, ranges = end - kept, int(kept < end)
+        for _, column in self._columns(start, kept):
+            count += column.count(0)
+            ranges += column.count(b"\1\0") + column.startswith(b"\0")
+        return count, ranges
+
+    def ranges(self, start: int, end: int) -> Ranges:
+        """The wanted positions in ``start <= position < end`` as ranges, sorted and merged."""
+        kept = max(start, min(end, self._log_start))
+        found: Ranges = []
+        for low, column in self._columns(start, kept):
+            for absent in _ABSENT.finditer(column):
+                join(found, low + absent.start(), low + absent.end())
+        if kept < end:
+            join(found, kept, end)
+        return found
+
+    def _columns(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """Stretches in which anything may be wanted: where each begins, and for each position 0 if wanted."""
+        backlogs = [one for one in self._backlogs if one[1] > start]
+        while start < end and backlogs:
+            # What is known at once to be finished by all is passed over at once.
+            behind = min(
+                EVERYTHING if start >= stop else finished.solid(start) for finished, stop in backlogs
+            )
+            if behind > start:
+                start = behind
+                continue
+            high = min(end, (start // PAGE + 1) * PAGE)
+            columns = [
+                finished.column(start, min(high, stop)).ljust(high - start, b"\1")
+                for finished, stop in backlogs
+                if start < stop
+            ]
+            yield start, columns[0] if len(columns) == 1 else _all_have(columns)
+            start = high
+
+
+def _all_have(columns: list[bytes]) -> bytes:
+    both = int.from_bytes(columns[0], "big")
+    for column in columns[1:]:
+        both &= int.from_bytes(column, "big")
+    return both.to_bytes(len(columns[0]), "big")

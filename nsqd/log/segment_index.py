@@ -11,12 +11,16 @@ number between its first and its last.
 import struct
 import sys
 from array import array
+from collections.abc import Iterable
+from heapq import nlargest
 from typing import Final
 
 from xxhash import xxh3_64_intdigest
 
 from nsqd.log.disk import Disk
-from nsqd.log.ranges import Ranges
+from nsqd.log.gaps import Gap, Why
+from nsqd.log.pages import read_page
+from nsqd.log.ranges import Ranges, merged, without
 from nsqd.log.segment import Segment
 
 _MAGIC: Final = b"NSQIDX\x02\n"
@@ -108,3 +112,32 @@ def _little_endian(numbers: "array[int]") -> "array[int]":
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers
+
+
+# If there are more holes, only so many are reported, the largest, because the channel stores them.
+MAX_HOLES: Final = 10_000
+
+
+def holes_in(disk: Disk, segment: Segment) -> Ranges:
+    """The sequences missing in a compacted segment; none when it cannot be read just now. For any thread.
+
+    Damaged messages do not count as missing: the channel that must deliver them finds the damage.
+    """
+    try:
+        kept = kept_of(disk, segment)
+        if kept is not None:
+            return without([(segment.first, segment.next)], kept)
+        # Its index was lost, or an earlier version wrote it.
+        return [
+            (found.start, found.end)
+            for page in range(segment.pages)
+            for found in read_page(disk, segment, page)
+            if isinstance(found, Gap) and found.why is Why.COMPACTED
+        ]
+    except OSError:
+        return []
+
+
+def largest(holes: Iterable[tuple[int, int]]) -> Ranges:
+    """The largest *holes*, sorted and merged."""
+    return merged(nlargest(MAX_HOLES, holes, key=lambda hole: hole[1] - hole[0]))

@@ -7,15 +7,31 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Protocol
 
-from nsqd.log import pages, scattered
+from nsqd.log import pages
 from nsqd.log.cache import Cache
 from nsqd.log.disk import Disk, words_of
 from nsqd.log.frames import Block, Piece
 from nsqd.log.gaps import EVERYTHING, CannotRead, Gap, Why
 from nsqd.log.segment import Segment
 from nsqd.log.tail import READS_AT_ONCE
-from nsqd.log.tap import Tap
+
+
+class Tap(Protocol):
+    """Hears of every write to one log, in the order of the writes, while somebody copies the log."""
+
+    def appended(self, segment: Segment, offset: int, pieces: list[bytes]) -> None:
+        """*pieces* were written to a file at *offset*: whole appends, at 0 after the file header."""
+
+    def segments_removed(self, segments: list[Segment]) -> None:
+        """*segments* are removed: nothing of them is wanted, or a compacted one takes their place."""
+
+    def lost(self) -> None:
+        """Files of the log were removed by hand: only what was copied of them is left."""
+
+    def deleted(self) -> None:
+        """The topic was deleted, with all its files."""
 
 
 class Segments:
@@ -253,7 +269,7 @@ class Segments:
             behind = bisect_left(seqs, segment.page_end(page), at)
             wanted = seqs[at:behind]
             try:
-                frames = scattered.frames(
+                frames = pages.frames(
                     self.disk, self.cache, segment, page, wanted, room, reads, extended=extended
                 )
             except OSError:

@@ -9,6 +9,7 @@ from nsqd.engine.settings import Settings, SettingsOf
 from nsqd.engine.topic import Topic
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
+from nsqd.log.ranges import Ranges, size_of
 
 _FOREVER: Final = 1 << 63
 
@@ -26,7 +27,8 @@ def would_delete(broker: Broker, changed: SettingsOf, now_ns: int) -> Iterator[s
         for channel in topic.channels.values():
             name = f"channel {topic.name}/{channel.name}"
             of_channel = changed(topic.name, channel.name)
-            yield from _of(name, topic, channel.backlog, channel.settings, of_channel, now_ns)
+            held = channel.held(topic.backlog)
+            yield from _of(name, topic, channel.backlog, channel.settings, of_channel, now_ns, held)
 
 
 def keeps_less(old: Settings, new: Settings) -> bool:
@@ -41,23 +43,43 @@ def keeps_less(old: Settings, new: Settings) -> bool:
 
 
 def _of(
-    name: str, topic: Topic, backlog: Backlog, old: Settings, new: Settings, now_ns: int
+    name: str,
+    topic: Topic,
+    backlog: Backlog,
+    old: Settings,
+    new: Settings,
+    now_ns: int,
+    held: Ranges | None = None,
 ) -> Iterator[str]:
+    """*held* is what the topic hands over when it is unpaused: that counts as well."""
+    held = held or []
+    held_count = size_of(held)
+    count = backlog.count() + held_count
     if new.drop_oldest and not (old.drop_oldest and _as_wide(old, new)):
-        excess = backlog.count() - new.max_depth if new.max_depth else 0
+        excess = count - new.max_depth if new.max_depth else 0
         if excess > 0:
-            oldest = min(excess, backlog.pending.count)
-            yield f"{name} would drop the oldest {oldest} of {backlog.count()} messages"
-        elif new.max_bytes and backlog.weight.of(backlog, topic.log) > new.max_bytes:
+            oldest = min(excess, backlog.pending.count + held_count)
+            yield f"{name} would drop the oldest {oldest} of {count} messages"
+        elif new.max_bytes and _weight(topic, backlog, held_count) > new.max_bytes:
             yield f"{name} would drop what is more than {new.max_bytes} bytes"
     shorter = new.ttl_ns and (new.ttl_ns < old.ttl_ns or not old.ttl_ns)
-    if shorter and backlog.count() and _oldest_ns(topic, backlog) + new.ttl_ns <= now_ns:
-        yield f"{name} would lose those of {backlog.count()} messages that are older than the ttl"
+    if shorter and count and _oldest_ns(topic, backlog, held) + new.ttl_ns <= now_ns:
+        yield f"{name} would lose those of {count} messages that are older than the ttl"
 
 
-def _oldest_ns(topic: Topic, backlog: Backlog) -> int:
+def _weight(topic: Topic, backlog: Backlog, held_count: int) -> int:
+    """About how many bytes *backlog* has, with its share of what the topic holds."""
+    weight = backlog.weight.of(backlog, topic.log)
+    if held_count:
+        weight += topic.backlog.weight.of(topic.backlog, topic.log) * held_count // topic.backlog.count()
+    return weight
+
+
+def _oldest_ns(topic: Topic, backlog: Backlog, held: Ranges) -> int:
     """When the oldest message that is pending was published; 0 when that is not known."""
     seq = backlog.lowest()
+    if seq is None and held:
+        seq = held[0][0]
     try:
         found = None if seq is None else topic.log.read(seq, seq + 1)
     except CannotRead:

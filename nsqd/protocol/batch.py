@@ -4,7 +4,7 @@ import struct
 from typing import Final
 
 from nsqclient.wire.errors import E_BAD_BODY, E_BAD_MESSAGE, ProtocolError
-from nsqd.log.batches import SIZE_BYTES, Batch, even_batch
+from nsqd.log.encoder import SIZE_BYTES, Batch, even_batch
 from nsqd.log.frames import Piece, piece_of
 from nsqd.protocol.extended import MOST_MORE_BYTES
 from nsqd.protocol.extended import batch as extended_batch

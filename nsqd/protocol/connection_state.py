@@ -1,8 +1,9 @@
 """A connection as its commands see it: the state, the replies, and what is handed to the server."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from nsqclient.wire import frames
 from nsqclient.wire.errors import E_AUTH_FIRST, E_UNAUTHORIZED, ProtocolError
 from nsqclient.wire.frames import FRAME_ERROR, encode_frame
 from nsqd.engine.broker import Broker
@@ -16,6 +17,11 @@ from nsqd.protocol.identify import Upgrade, default_settings
 from nsqd.protocol.quote import quote
 from nsqd.protocol.reading import Suspended
 from nsqd.protocol.states import State
+
+# The frames a server sends that are not messages.
+OK: Final = frames.encode_frame(frames.FRAME_RESPONSE, frames.OK)
+HEARTBEAT: Final = frames.encode_frame(frames.FRAME_RESPONSE, frames.HEARTBEAT)
+CLOSE_WAIT: Final = frames.encode_frame(frames.FRAME_RESPONSE, frames.CLOSE_WAIT)
 
 
 class PublishMark(NamedTuple):

@@ -6,16 +6,14 @@ from typing import Final
 
 from nsqclient.wire.errors import E_BAD_CHANNEL, E_BAD_TOPIC, E_INVALID, E_SUB_FAILED, ProtocolError
 from nsqclient.wire.names import is_valid_name_bytes
-from nsqd.engine import topology
 from nsqd.engine.channel import Channel, Consumer, TooManyConsumers
+from nsqd.engine.identity import nearness
 from nsqd.engine.in_flight import NotInFlight
-from nsqd.engine.owners import owner_of
 from nsqd.log.ids import ID_LENGTH, SEQUENCE_BITS, SUFFIX_MASK, SUFFIXES, MessageIds
 from nsqd.protocol.auth import SUBSCRIBE
-from nsqd.protocol.connection_state import ConnectionState
+from nsqd.protocol.connection_state import CLOSE_WAIT, OK, ConnectionState
 from nsqd.protocol.quote import quote
 from nsqd.protocol.reading import number, text
-from nsqd.protocol.replies import CLOSE_WAIT, OK
 from nsqd.protocol.states import State
 
 _FIN_LENGTH: Final = 4 + ID_LENGTH + 1
@@ -43,8 +41,8 @@ def sub(session: ConnectionState, params: list[bytes], _data: bytes, pos: int, n
         raise ProtocolError(E_SUB_FAILED, "SUB failed the node is decommissioned")
     settings = session.settings
     keep = session.keep_for(settings.sample_rate) if settings.sample_rate else None
-    nearness = topology.nearness(session.broker.limits, session.identity)
-    consumer = Consumer(session.sink, settings.msg_timeout_ns, keep, nearness, extended=settings.extended)
+    near = nearness(session.broker.limits, session.identity)
+    consumer = Consumer(session.sink, settings.msg_timeout_ns, keep, near, extended=settings.extended)
     topic = session.broker.topic(topic_name.decode(), now_ns)
     channel = session.broker.channel(topic, channel_name.decode())
     try:
@@ -211,6 +209,24 @@ def touch(session: ConnectionState, params: list[bytes], _data: bytes, pos: int,
     except NotInFlight as error:
         _not_answered(session, "TOUCH", message_id, error)
     return pos
+
+
+def owner_of(channel: Channel, ids: MessageIds, message_id: bytes) -> tuple[Channel, int]:
+    """The channel and the sequence of this id; *channel* and its sequence where no sibling has it in flight.
+
+    Two nsqd may have had the same node id, one after the other. Then the channel that has the message in
+    flight is taken, and *channel* comes first if the id has the present node id of this nsqd.
+    """
+    seq = ids.decode(message_id)
+    if not channel.siblings or (
+        seq == ids.current(message_id) and seq >= 0 and channel.backlog.in_flight.has(seq)
+    ):
+        return channel, seq
+    for sibling in channel.siblings:
+        theirs = -1 if sibling.ids is None else sibling.ids.decode(message_id)
+        if theirs >= 0 and sibling.backlog.in_flight.has(theirs):
+            return sibling, theirs
+    return channel, seq
 
 
 def _message_id(word: str, params: list[bytes], at_least: int) -> bytes:

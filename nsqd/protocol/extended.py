@@ -6,7 +6,7 @@ from typing import Final
 
 from nsqclient.wire.errors import E_BAD_BODY, E_BAD_MESSAGE, E_INVALID_JSON_HEADER, ProtocolError
 from nsqclient.wire.headers import MAX_HEADER_BYTES
-from nsqd.log.batches import MAX_EVEN, MIN_EVEN, SIZE_BYTES, Batch
+from nsqd.log.encoder import MAX_EVEN, MIN_EVEN, SIZE_BYTES, Batch
 from nsqd.log.frames import Piece, piece_of
 from nsqd.log.headers import LENGTH_BYTES, NO_HEADERS, SOME_HEADERS, BadHeaders, check, check_alike
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from nsqd.log.batches import Batch
+from nsqd.log.encoder import Batch
 
 # So much text is split in one go: at most 4096 messages.
 WINDOW: Final = 8 << 10

@@ -19,11 +19,10 @@ from nsqd.log.headers import LENGTH_BYTES, SOME_HEADERS
 from nsqd.protocol import extended as extended_messages
 from nsqd.protocol.auth import PUBLISH
 from nsqd.protocol.batch import TooLong, Truncated, check_begun, read_batch
-from nsqd.protocol.connection_state import ConnectionState, LongBatch, PublishMark
+from nsqd.protocol.connection_state import OK, ConnectionState, LongBatch, PublishMark
 from nsqd.protocol.extended import MOST_MORE_BYTES, SIZES
 from nsqd.protocol.quote import quote
 from nsqd.protocol.reading import Incomplete, Suspended, message_end, number, text
-from nsqd.protocol.replies import OK
 
 _INT32: Final = struct.Struct(">i")
 _NS_PER_MS: Final = 1_000_000

@@ -28,10 +28,9 @@ from nsqd.protocol import consume as consuming
 from nsqd.protocol import publish as publishing
 from nsqd.protocol.auth import Authorizations, Query
 from nsqd.protocol.batch import Truncated
-from nsqd.protocol.connection_state import ConnectionState
+from nsqd.protocol.connection_state import OK, ConnectionState
 from nsqd.protocol.identify import Upgrade, negotiate, upgrades
 from nsqd.protocol.reading import Incomplete, Suspended, read_body, text
-from nsqd.protocol.replies import OK
 from nsqd.protocol.states import ALLOWED
 
 MAGIC: Final = b"  V2"
@@ -39,6 +38,8 @@ MAGIC: Final = b"  V2"
 STREAM_MAGIC: Final = b"  R2"
 MAX_LINE: Final = 16_384
 _MAX_PUBLISH_LINES: Final = 1024
+# After so many new topics of one client others have their turn: a topic with its files takes a millisecond.
+MAX_NEW_TOPICS: Final = 16
 
 # (session, parameters with the word first, data, position after the line, now) -> where the command ends
 Handler: TypeAlias = Callable[["Session", list[bytes], bytes, int, int], int]
@@ -64,11 +65,13 @@ class Session(ConnectionState):
         "_from",
         "_have",
         "_need",
+        "_new_topics",
         "_pieces",
         "_publish_lines",
         "needs_tls",
         "started",
         "stream",
+        "yielding",
     )
 
     def __init__(
@@ -88,13 +91,20 @@ class Session(ConnectionState):
         self.needs_tls = broker.limits.tls_required
         # "PUB topic" and "MPUB topic" lines seen before, so that each line is parsed only once.
         self._publish_lines: dict[bytes, tuple[publishing.AfterLine, Topic]] = {}
+        # How many topics this call of `receive` has made, and whether the rest waits for the next round.
+        self._new_topics = 0
+        self.yielding = False
         # Where the waiting command began in the bytes in which it was found.
         self._from = 0
 
     # --- what the server calls ---
 
     def receive(self, data: bytes, now_ns: int) -> None:
-        """Apply all commands that are complete and keep the rest."""
+        """Apply all commands that are complete and keep the rest.
+
+        After `MAX_NEW_TOPICS` new topics the others wait for :meth:`resume`.
+        """
+        self._new_topics = 0
         start = 0
         while not (self.closing or self.upgrading):
             if not self._have and self.query is None:
@@ -216,9 +226,17 @@ class Session(ConnectionState):
         if self.ended and not self.waits():
             self.end_of_stream(now_ns)
 
+    def resume(self, now_ns: int) -> None:
+        """Apply the commands that wait for the next round."""
+        self.yielding = False
+        if self._have:
+            self.receive(b"", now_ns)
+        if self.ended and not self.waits():
+            self.end_of_stream(now_ns)
+
     def waits(self) -> bool:
-        """Whether commands wait for the answer to `query` or for the end of `batch`."""
-        return self.query is not None or self.batch is not None
+        """Whether commands wait for the answer to `query`, the end of `batch`, or the next round."""
+        return self.query is not None or self.batch is not None or self.yielding
 
     def _take(self, found: Authorizations | None, query: Query) -> None:
         if found is None:
@@ -321,12 +339,18 @@ class Session(ConnectionState):
         allowed = ALLOWED.get(word)
         if allowed is not None and self.state not in allowed:
             raise ProtocolError(E_INVALID, f"cannot {text(word)} in current state")
+        topics = len(self.broker.topics)
         end = handler(self, params, data, newline + 1, now_ns)
         after_line = publishing.AFTER_LINE.get(word)
         if after_line is not None and self.marked is not None:
             if len(self._publish_lines) >= _MAX_PUBLISH_LINES:
                 self._publish_lines.clear()
             self._publish_lines[line] = after_line, self.marked
+        if len(self.broker.topics) > topics:
+            self._new_topics += 1
+            if self._new_topics >= MAX_NEW_TOPICS and end < len(data):
+                self.yielding = True
+                raise Suspended(end)
         return end
 
 

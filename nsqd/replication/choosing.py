@@ -12,12 +12,13 @@ from typing import Final
 
 from xxhash import xxh3_64_intdigest
 
-from nsqd.replication.frames import Holder, Refuse
+from nsqd.replication.frames import REFUSALS, Holder, Refuse
 
-# A replica that refuses for one of these reasons is replaced without a wait. The others pass by themselves.
-LASTING_REFUSALS: Final = frozenset(
-    (Refuse.NOT_A_MEMBER, Refuse.VERSION, Refuse.SAME_NODE_ID, Refuse.DISK, Refuse.DAMAGED, Refuse.TWO_NODES)
+# A replica that refuses for another reason is replaced without a wait. These pass by themselves.
+_PASSING_REFUSALS: Final = frozenset(
+    (Refuse.EARLIER_INCARNATION, Refuse.BUSY, Refuse.BAD_FRAME, Refuse.STOPPING)
 )
+LASTING_REFUSALS: Final = frozenset(REFUSALS) - _PASSING_REFUSALS
 
 
 @dataclass(frozen=True, slots=True)

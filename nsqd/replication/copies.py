@@ -104,22 +104,13 @@ class Copies:
         return found
 
     def folder(self, record: CopyRecord, topic: str) -> CopyFolder:
-        """The folder of one topic of a copy, which need not exist yet; the same object while it is in use."""
-        key = (record.number, topic)
-        found = self._folders.get(key)
-        if found is None or found.is_gone:
-            before, found = found, CopyFolder(self.disk, record, topic, self._opened)
-            if before is not None and before.is_in_use:
-                found.predecessor = before
-            self._folders[key] = found
-        return found
+        """The folder of one topic of a copy, as the last stream has left it."""
+        return self._folders.get((record.number, topic)) or self.new_folder(record, topic)
 
-    def forget(self, record: CopyRecord, folder: CopyFolder) -> None:
-        """Close a folder that is not used for now."""
-        folder.close()
-        key = (record.number, folder.topic)
-        if self._folders.get(key) is folder and not folder.is_in_use:
-            del self._folders[key]
+    def new_folder(self, record: CopyRecord, topic: str) -> CopyFolder:
+        """The folder of a topic that is new in a copy: nothing is known of one that had its name."""
+        found = self._folders[record.number, topic] = CopyFolder(self.disk, record, topic, self._opened)
+        return found
 
     # --- new copies ---
 
@@ -235,27 +226,21 @@ class Copies:
         for key in [key for key in list(self._folders) if key[0] == record.number]:
             self._folders.pop(key, None)
 
-    def delete_topic(self, record: CopyRecord, topic: str, below: int) -> None:
-        """Remove a topic, deleted below a position, from a copy without a stream. For any thread.
+    def delete_topic(self, record: CopyRecord, topic: str, below: int | None = None) -> None:
+        """Rename the folder of a deleted topic, if there is one. For any thread. Raises OSError.
 
-        Raises OSError. A folder with messages from that position on stays: it is that of a later topic.
+        With *below*, a folder with messages from that position on stays: it is that of a later topic.
         """
         folder = self.folder(record, topic)
-        if not folder.is_at_work:
+        if below is not None:
             folder.close()
             folder.load()
             if folder.next_position > below:
                 return
-        # Jobs that use it now do not find it any more, which is no error.
-        folder.is_gone = True
-        self.rename_deleted(record, topic)
-
-    def rename_deleted(self, record: CopyRecord, topic: str) -> None:
-        """Rename the folder of a deleted topic, if there is one. For any thread. Raises OSError."""
-        path = topic_folder(record.path, topic)
-        if self._exists(path):
-            self._put_aside(path)
-            self.disk.sync_folder(path.parent)
+        self._folders.pop((record.number, topic), None)
+        if self._exists(folder.path):
+            self._put_aside(folder.path)
+            self.disk.sync_folder(record.path)
 
     def remove_deleted(self) -> None:
         """Remove dropped copies and deleted topics, which takes long. For any thread, one at a time.

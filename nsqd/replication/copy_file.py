@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from nsqd.log import segment_index
 from nsqd.log.disk import Disk, sync_file
@@ -35,17 +35,6 @@ class Mismatch(Exception):
 # --- files on disk ---
 
 
-@dataclass(slots=True)
-class Survey:
-    """A log file: its size, and the extent of all sound appends in it, also of those behind damage."""
-
-    size: int
-    next: int
-    last_note: int = 0
-    # There are sound appends behind damage.
-    is_damaged: bool = False
-
-
 def measured(disk: Disk, path: Path) -> Segment | None:
     """The extent of a complete file; None when something in it is damaged or unknown. Raises OSError."""
     try:
@@ -68,6 +57,15 @@ def opened(disk: Disk, path: Path) -> Segment | None:
         return None
 
 
+class Survey(NamedTuple):
+    """The size of a log file, and what its last sound appends say, also those behind damage."""
+
+    size: int
+    next_position: int
+    last_note: int
+    is_damaged: bool
+
+
 def survey(disk: Disk, segment: Segment) -> Survey:
     """Give a segment the extent of its sound beginning, and look at what is behind that.
 
@@ -76,8 +74,7 @@ def survey(disk: Disk, segment: Segment) -> Survey:
     fd = disk.open_read(segment.path)
     try:
         window = FileWindow(disk, fd, str(segment.path))
-        found = Survey(window.end, segment.next)
-        is_sound = True
+        end, note, is_sound, is_damaged = segment.next, 0, True, False
         for place in walk(window, FILE_HEADER_BYTES, segment.header.salt, segment.next):
             append = place.append
             if append is None or place.mend or append.end > window.end:
@@ -87,15 +84,14 @@ def survey(disk: Disk, segment: Segment) -> Survey:
             if not append.matches(data, segment.header.salt):
                 is_sound = False
                 continue
-            found.next = append.next
-            found.last_note = append.due_ns if append.is_note else found.last_note
+            end = append.next
+            note = append.due_ns if append.is_note else note
             if is_sound:
                 grow(segment, append, data, append.start)
             else:
-                found.is_damaged = True
+                is_damaged = True
         segment.next = max(segment.next, segment.header.ends)
-        found.next = max(found.next, segment.next)
-        return found
+        return Survey(window.end, max(end, segment.next), note, is_damaged)
     finally:
         disk.close(fd)
 
@@ -137,30 +133,32 @@ def numbers(name: str) -> tuple[int, int]:
 
 @dataclass(slots=True, eq=False)
 class CopyFile:
-    """One file of a copy. *segment* has the extent of a log file whose appends are all known and sound."""
+    """One file of a copy. *segment* has the extent of a log file whose appends are all known."""
 
     name: str
     # Up to the first damage.
     size: int = 0
     salt: int = 0
     segment: Segment | None = None
-    # So much of it is certainly on the disk.
-    synced: int = 0
-    # Its name is certainly on the disk.
-    is_named: bool = False
     # With sound appends behind damage: first position, next position and newest note of the whole file.
     bounds: tuple[int, int, int] | None = None
-    # Its format is not known to this version, which keeps the file as it is: a sentence; else empty.
+    # Why no stream may enter a copy with this file, because its format is newer; else empty.
     problem: str = ""
-    sealed: bool = False
-    # This stream has sealed it. One that was found sealed may be longer at the primary.
-    is_final: bool = False
+    # Its index is on the disk, and describes it.
+    is_indexed: bool = False
+    # The primary appends nothing to it any more.
+    is_sealed: bool = False
     # The descriptor for appending; -1 when it is not open.
     fd: int = -1
 
     @property
     def is_log(self) -> bool:
         return not self.name.startswith("checkpoint")
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether its name is not one of a file that is being sent."""
+        return not self.name.endswith((".tmp", ".log.new"))
 
     def report(self) -> CopiedFile:
         """The file as it is reported to the primary."""
@@ -170,9 +168,7 @@ class CopyFile:
         return CopiedFile(self.name, self.salt, self.size, *(bounds or (0, 0, 0)))
 
 
-# Suffixes of files that are not complete.
 NEW: Final = ".new"
-INCOMPLETE: Final = (".tmp", NEW)
 # Complete checkpoints that get their final names after the next fsync, because the file with that name may be
 # the only durable checkpoint of the topic.
 UNSYNCED: Final = {name + NEW: name for name in NAMES}
@@ -245,31 +241,26 @@ def find_file(disk: Disk, path: Path) -> CopyFile | None:
         disk.close(fd)
     if path.name in NAMES:
         return CopyFile(path.name, size)
+    found = CopyFile(path.name, size)
     try:
-        return _find_log(disk, path, size)
+        segment = opened(disk, path)
+        if segment is None:
+            # Nothing in it can be checked without its header.
+            disk.remove(path)
+            return None
+        found.salt = segment.header.salt
+        found.is_indexed = segment_index.load(disk, segment, size)
+        if found.is_indexed:
+            found.segment = segment
+            return found
+        extent = survey(disk, segment)
     except NewerVersion as error:
-        found = CopyFile(path.name, size)
-        found.problem = str(error)
-        found.sealed = True
+        found.problem, found.salt = str(error), 0
         return found
-
-
-def _find_log(disk: Disk, path: Path, size: int) -> CopyFile | None:
-    segment = opened(disk, path)
-    if segment is None:
-        # Nothing in it can be checked without its header.
-        disk.remove(path)
-        return None
-    if segment_index.load(disk, segment, size):
-        found = CopyFile(path.name, segment.size, segment.header.salt, segment)
-        found.sealed = True
-        return found
-    segment = opened(disk, path) or segment
-    extent = survey(disk, segment)
-    found = CopyFile(path.name, segment.size, segment.header.salt, segment)
+    found.size, found.segment = segment.size, segment
     if extent.is_damaged:
         # The log's own recovery reads what is behind the damage, so it stays until a stream replaces it.
-        found.bounds = (segment.first, extent.next, extent.last_note)
+        found.bounds = (segment.first, extent.next_position, extent.last_note)
     elif segment.size < size:
         disk.truncate(path, segment.size)
     return found

@@ -4,8 +4,8 @@ A copy has the same bytes as the primary, at the same places of files of the sam
 primary would. Everything in it was checked: appends have their own checksums, a part of a file has that of
 its frame. A torn end that a crash has left is cut off before the file is reported.
 
-Quick work is done immediately: appends, and the small files of checkpoints. Work that waits for the disk is a
-job for any thread: making the folder, sealing, renaming or removing a log file, and every fsync.
+Quick work is done immediately: appends, and the small files of checkpoints. A `FolderSync` does in a thread
+what waits for the disk: fsyncs, and then renames and removals of log files.
 """
 
 from collections import deque
@@ -18,7 +18,6 @@ from nsqd.log.disk import Disk, sync_file
 from nsqd.log.layout import FILE_HEADER_BYTES, NewerVersion, NotALog, decode_file_header
 from nsqd.log.segment import Segment
 from nsqd.replication.copy_file import (
-    INCOMPLETE,
     NEW,
     UNSYNCED,
     CopyFile,
@@ -31,15 +30,14 @@ from nsqd.replication.copy_file import (
     settle,
 )
 from nsqd.replication.fields import is_copied_name
-from nsqd.replication.frames import CopiedFile
+from nsqd.replication.frames import Appends, CopiedFile, FilePart, Remove, Rename, Seal
 from nsqd.storage.slots import NAMES
 from nsqd.storage.topic_log import topic_folder
 
 # So many files are open for appending, in all copies.
 _MAX_OPEN: Final = 256
 
-# Work for a job: "rename", "seal" or "remove", the file, and its new name.
-Step: TypeAlias = tuple[str, str, str]
+FileFrame: TypeAlias = Appends | FilePart | Rename | Remove | Seal
 OpenFile: TypeAlias = "tuple[CopyFolder, CopyFile]"
 
 
@@ -58,19 +56,16 @@ class CopyFolder:
         # Files with more in them than was synced, and whether names have changed since the last sync.
         self.dirty: dict[str, CopyFile] = {}
         self.new_names = False
+        # Log files that the next sync renames, to their new names, and those that it removes.
+        self.renames: dict[str, str] = {}
+        self.removals: list[str] = []
+        # Complete log files whose index is not written yet.
+        self.unindexed: dict[CopyFile, None] = {}
         self.is_loaded = False
         # The folder exists.
         self.is_made = False
         # The topic was deleted, and the folder is renamed or will be.
         self.is_gone = False
-        # A thread is using the folder; and how many syncs of its files are running.
-        self.is_at_work = False
-        self.syncs = 0
-        # The topic was deleted, and a job is to rename the folder.
-        self.awaits_removal = False
-        # The folder of a deleted topic of the same name, which is still in use.
-        self.predecessor: CopyFolder | None = None
-        self._steps: list[Step] = []
         self._disk = disk
         self._copy = copy
         self._opened = opened_files
@@ -79,39 +74,28 @@ class CopyFolder:
     def path(self) -> Path:
         return topic_folder(self._copy.path, self.topic)
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a thread uses this folder, or one before it of the same name."""
-        before = self.predecessor
-        if before is not None and not before.is_in_use:
-            self.predecessor = before = None
-        return self.is_at_work or self.awaits_removal or (before is not None and before.is_busy)
-
-    @property
-    def is_in_use(self) -> bool:
-        """Whether a thread uses the folder or syncs files in it, also as one before it of the same name."""
-        before = self.predecessor
-        return self.is_busy or self.syncs > 0 or (before is not None and before.is_in_use)
-
     # --- what there is ---
 
     def load(self) -> None:
         """Find the files, and cut off torn ends. For any thread, while the folder is closed."""
-        self.files, self.dirty, self._steps = {}, {}, []
+        self.files, self.dirty, self.unindexed = {}, {}, {}
         path, disk = self.path, self._disk
         names = settle(disk, path, self.topic)
         self.is_made = names is not None
         for name in names or ():
-            if not is_copied_name(name) or name.endswith(INCOMPLETE):
-                continue
-            found = find_file(disk, path / name)
-            if found is None:
+            found = find_file(disk, path / name) if is_copied_name(name) else None
+            if found is None or not found.is_complete:
                 continue
             self.files[name] = found
-            if found.is_log and not (found.problem or found.sealed):
+            if found.is_log and not found.is_indexed:
                 # A write of an earlier process may not be on the disk.
                 self.dirty[name] = found
         self.is_loaded = True
+
+    @property
+    def problem(self) -> str:
+        """Why no stream may enter the copy; empty when one may."""
+        return next((f"{one.name}: {one.problem}" for one in self.files.values() if one.problem), "")
 
     def cut_damage(self) -> None:
         """Cut off damage and everything behind it, because a stream replaces it. For any thread."""
@@ -143,13 +127,8 @@ class CopyFolder:
         self.new_names = True
 
     def report(self) -> tuple[CopiedFile, ...]:
-        """The files as they are reported to the primary."""
-        return tuple(one.report() for one in self.files.values() if not one.name.endswith(INCOMPLETE))
-
-    def known(self, name: str) -> Segment | None:
-        """The extent of a file whose appends are all known; None for others."""
-        found = self.files.get(name)
-        return None if found is None else found.segment
+        """The log files as they are reported to the primary."""
+        return tuple(one.report() for one in self.files.values() if one.is_log and one.is_complete)
 
     @property
     def next_position(self) -> int:
@@ -158,8 +137,21 @@ class CopyFolder:
 
     # --- writing ---
 
-    def append(self, name: str, offset: int, data: bytes) -> None:
-        """Append whole appends to a log file; those at offset 0 begin the file. Raises Mismatch."""
+    def apply(self, frame: FileFrame) -> None:
+        """Apply a frame to the files. Raises Mismatch."""
+        if isinstance(frame, Appends):
+            self._append(frame.file, frame.offset, frame.data)
+        elif isinstance(frame, FilePart):
+            self._part(frame.file, frame.offset, frame.check, frame.data)
+        elif isinstance(frame, Rename):
+            self._rename(frame.file, frame.name)
+        elif isinstance(frame, Remove):
+            self.removals.append(frame.file)
+        else:
+            self._seal(frame.file, frame.size)
+
+    def _append(self, name: str, offset: int, data: bytes) -> None:
+        """Append whole appends to a log file; those at offset 0 begin the file."""
         found = self.files.get(name)
         at = 0
         if found is None:
@@ -167,7 +159,7 @@ class CopyFolder:
                 raise Mismatch(f"{name} continues at {offset}, and there is no such file in the copy")
             segment = self._begun(name, data)
             at = FILE_HEADER_BYTES
-        elif found.segment is None or not _continues(found, offset):
+        elif found.segment is None or found.is_sealed or found.size != offset:
             raise Mismatch(f"{name} continues at {offset}, and its copy ends at {found.size}")
         else:
             segment = found.segment
@@ -179,15 +171,13 @@ class CopyFolder:
             grow(segment, append, data, offset)
         found.size = segment.size = offset + len(data)
 
-    def part(self, name: str, offset: int, check: int, data: bytes) -> None:
-        """Write a part of a file as the primary has it, damaged or not. Raises Mismatch."""
+    def _part(self, name: str, offset: int, check: int, data: bytes) -> None:
+        """Write a part of a file as the primary has it, damaged or not."""
         if xxh3_64_intdigest(data) != check:
             raise Mismatch(f"a part of {name} was damaged on its way")
-        if offset and name + NEW in self.files and name in NAMES:
+        if offset and name in NAMES and name + NEW in self.files:
             name += NEW
         found = self.files.get(name)
-        if found is not None and found.problem:
-            raise Mismatch(f"the copy of {name} has a newer format")
         if not offset:
             header = None if name.startswith("checkpoint") else self._begun(name, data).header
             if found is not None:
@@ -195,8 +185,10 @@ class CopyFolder:
                 self._disk.remove(self.path / name)
             found = self._create(name, None)
             found.salt = 0 if header is None else header.salt
-        elif found is None or offset > found.size or (found.is_log and not _continues(found, offset)):
+        elif found is None or offset > found.size:
             raise Mismatch(f"a part of {name} at {offset} does not join its copy")
+        elif found.is_log and (found.is_sealed or offset != found.size):
+            raise Mismatch(f"a part of {name} at {offset} does not join its copy of {found.size} bytes")
         if found.is_log:
             self._write(found, data)
             # The contents are looked at when the file is complete.
@@ -218,7 +210,7 @@ class CopyFolder:
         try:
             found.fd = self._disk.create(self.path / name)
         except FileExistsError:
-            if not name.endswith(INCOMPLETE):
+            if found.is_complete:
                 raise
             # An earlier stream has left it.
             self._disk.remove(self.path / name)
@@ -234,6 +226,8 @@ class CopyFolder:
             if found.fd < 0:
                 found.fd = self._disk.open_append(self.path / found.name)
                 self._remember(found)
+            # Another owner, or a start of this node, may have written an index before the primary was done.
+            found.is_indexed = False
             self.dirty[found.name] = found
             self._disk.append(found.fd, [data])
         except OSError:
@@ -250,7 +244,6 @@ class CopyFolder:
         finally:
             self._disk.close(fd)
         found.size = max(found.size, offset + len(data))
-        found.synced = min(found.synced, offset)
 
     def _remember(self, found: CopyFile) -> None:
         self._opened.append((self, found))
@@ -267,144 +260,122 @@ class CopyFolder:
         self._close(found)
         self.files.pop(found.name, None)
         self.dirty.pop(found.name, None)
+        self.unindexed.pop(found, None)
 
     # --- names ---
 
-    def rename(self, name: str, other: str) -> None:
-        """Give a complete file its name; a checkpoint gets it immediately. Raises Mismatch."""
+    def _rename(self, name: str, other: str) -> None:
+        """Give a complete file its name after the next sync: a power cut must leave a checkpoint."""
         found = self.files.get(name)
-        if found is None or not name.endswith(INCOMPLETE) or name.rpartition(".")[0] != other:
+        if found is None or found.is_complete or name.rpartition(".")[0] != other:
             raise Mismatch(f"{name} cannot be renamed to {other}")
         self._close(found)
         if found.is_log:
-            self._steps.append(("rename", name, other))
+            self.renames[name] = other
             return
-        (second,) = set(NAMES) - {other}
-        if other in self.files and not self._is_durable(second):
-            # A power cut must leave a checkpoint, so this one does not replace the other before it is synced.
-            other += NEW
-        elif other + NEW in self.files:
-            # An older one that was not synced.
-            self._forget(self.files[other + NEW])
-            self._disk.remove(self.path / (other + NEW))
-        self._disk.rename(self.path / name, self.path / other)
-        self._renamed(found, other)
+        self._disk.rename(self.path / name, self.path / (other + NEW))
+        self.renamed(found, other + NEW)
+        self.dirty[found.name] = found
 
-    def _is_durable(self, name: str) -> bool:
-        """Whether a file and its name are certainly on the disk."""
-        found = self.files.get(name)
-        if found is None or name in self.dirty:
-            return False
-        return found.is_named and found.synced >= found.size
-
-    def _renamed(self, found: CopyFile, other: str) -> None:
+    def renamed(self, found: CopyFile, other: str) -> None:
+        """A file has another name, and replaces the file that had it."""
         old = self.files.get(other)
         if old is not None:
-            self._close(old)
+            self._forget(old)
         del self.files[found.name]
-        self.dirty.pop(other, None)
         if self.dirty.pop(found.name, None) is not None:
             self.dirty[other] = found
         found.name = other
-        found.is_named = False
         self.files[other] = found
         self.new_names = True
 
-    def names_synced(self) -> None:
-        """A sync has ended: checkpoints that are durable now get their final names."""
-        for name, final in UNSYNCED.items():
-            found = self.files.get(name)
-            if found is not None and self._is_durable(name):
-                self._disk.rename(self.path / name, self.path / final)
-                self._renamed(found, final)
-                # A load finds it under either name.
-                found.is_named = True
-
-    # --- what waits for the disk ---
-
-    def seal(self, name: str, size: int) -> None:
-        """Nothing is appended any more to a file. Raises Mismatch."""
+    def _seal(self, name: str, size: int) -> None:
+        """Nothing is appended any more to a file."""
         found = self.files.get(name)
         if found is None or found.size != size or not found.is_log:
             has = "is not there" if found is None else f"has {found.size}"
             raise Mismatch(f"{name} ends with {size} bytes, and its copy {has}")
         self._close(found)
-        found.sealed = found.is_final = True
-        self._steps.append(("seal", name, ""))
+        self.sealed(found)
 
-    def remove(self, name: str) -> None:
-        """The primary has removed a file; one that does not exist is ignored. Raises Mismatch."""
-        found = self.files.get(name)
-        if found is not None and found.problem:
-            raise Mismatch(f"the copy of {name} has a newer format")
-        self._steps.append(("remove", name, ""))
+    def sealed(self, found: CopyFile) -> None:
+        """A log file is complete."""
+        found.is_sealed = True
+        if not found.is_indexed:
+            self.unindexed[found] = None
 
     @property
-    def has_steps(self) -> bool:
-        """Whether a file waits to be sealed, renamed or removed."""
-        return bool(self._steps)
-
-    @property
-    def has_renames(self) -> bool:
-        """Whether a complete file waits for its final name."""
-        return any(step == "rename" for step, _, _ in self._steps)
-
-    def begin(self) -> list[Step]:
-        """Take the steps that wait for the disk; none while a thread uses the folder."""
-        if self.is_busy:
-            return []
-        steps, self._steps = self._steps, []
-        self.is_at_work = bool(steps)
-        return steps
-
-    def end(self, steps: list[Step], measured: dict[str, Segment | None]) -> None:
-        """The job has done these steps; *measured* is what it found in files, by their new names."""
-        self.is_at_work = False
-        for step, name, other in steps:
-            found = self.files.get(name)
-            if found is None:
-                continue
-            if step == "remove":
-                self._forget(found)
-                continue
-            if step == "rename":
-                self._renamed(found, other)
-            found.sealed = found.is_final = True
-            found.segment = measured.get(found.name) or found.segment
-            found.synced = found.size
-            self.dirty.pop(found.name, None)
-
-    def failed(self) -> None:
-        """The job has failed: it is not known what is there now, and the next load looks."""
-        self.is_at_work = False
-        self.is_loaded = False
+    def has_work(self) -> bool:
+        """Whether something waits for a sync."""
+        return bool(self.dirty or self.new_names or self.renames or self.removals)
 
     def entered(self) -> None:
         """A stream has entered the copy, which may have another folder."""
         for found in self.files.values():
-            found.is_final = False
+            found.is_sealed = False
             if found.segment is not None:
                 found.segment.folder = self.path
 
     def close(self) -> None:
-        """Close all files. The primary sends incomplete files, and steps that no job has taken, again."""
+        """Close all files. The primary sends incomplete files, renames and removals again."""
         for found in self.files.values():
             self._close(found)
-            if found.is_log and found.name.endswith(INCOMPLETE):
-                # The next load removes it.
-                self.is_loaded = False
-        if self._steps:
-            self._steps = []
-            self.is_loaded = False
+        # The next load removes incomplete files, and finds what is in the others.
+        incomplete = any(
+            not one.is_complete or (one.is_log and one.segment is None) for one in self.files.values()
+        )
+        self.is_loaded = self.is_loaded and not (incomplete or self.removals)
+        self.renames, self.removals = {}, []
 
 
-def _continues(found: CopyFile, offset: int) -> bool:
-    """Whether a log file continues at this offset.
+class FolderSync:
+    """Makes durable what was written to a topic until now, and gives and takes names after that.
 
-    A file that was found with its index may be longer at the primary: another owner, or a start of this node,
-    has made the index.
+    Made in the thread of the loop; :meth:`run` in any thread, then :meth:`end`.
     """
-    if found.is_final or found.problem or found.size != offset:
-        return False
-    found.sealed = False
-    return True
+
+    def __init__(self, folder: CopyFolder) -> None:
+        self.folder = folder
+        files = folder.files
+        self._renames, folder.renames = folder.renames, {}
+        self._removals, folder.removals = folder.removals, []
+        self._synced = [(one, one.size) for one in folder.dirty.values() if one.is_complete]
+        self._synced += [(files[name], files[name].size) for name in self._renames if name in files]
+        self._syncs_names, folder.new_names = folder.new_names or bool(self._renames), False
+
+    def run(self, disk: Disk) -> None:
+        """Raises OSError. A file that is not found was replaced by a later one."""
+        path = self.folder.path
+        for found, _ in self._synced:
+            sync_file(disk, path / found.name)
+        for name, other in self._renames.items():
+            disk.rename(path / name, path / other)
+        if self._syncs_names or self._removals:
+            disk.sync_folder(path)
+        # Files are removed because a checkpoint says that they are finished, so it is durable by now.
+        for name in self._removals:
+            disk.remove(path / name.replace(".log", ".index"))
+            disk.remove(path / name)
+
+    def end(self, error: OSError | None) -> None:
+        """The job has run, or failed: then it is not known what is on the disk, and the next load looks."""
+        folder = self.folder
+        if error is not None:
+            folder.is_loaded = False
+            return
+        new_names = folder.new_names
+        for name, other in self._renames.items():
+            if name in folder.files:
+                folder.renamed(folder.files[name], other)
+                folder.sealed(folder.files[other])
+        folder.new_names = new_names
+        for found, size in self._synced:
+            if found.size == size and folder.dirty.get(found.name) is found:
+                del folder.dirty[found.name]
+        for name in self._removals:
+            if name in folder.files:
+                folder._forget(folder.files[name])
+        for name, final in UNSYNCED.items():
+            if name in folder.files and name not in folder.dirty:
+                folder._disk.rename(folder.path / name, folder.path / final)
+                folder.renamed(folder.files[name], final)

@@ -8,8 +8,8 @@ from nsqd.replication.frames import DeleteTopic
 from nsqd.replication.holders import Holders
 from nsqd.replication.jobs import Jobs
 from nsqd.replication.link import PeerLink
-from nsqd.replication.local_copy import DeleteTopicOfCopy, LocalCopy
-from nsqd.replication.log_copies import Logs
+from nsqd.replication.local_copy import LocalCopy
+from nsqd.replication.log_state import Logs
 from nsqd.replication.node_state import NodeState
 
 
@@ -82,10 +82,7 @@ class DeletedTopics:
             if copy.record is None or copy.is_gone or copy.is_streamed:
                 # The stream deletes it.
                 link.unacknowledged.remove(position)
-            elif copy.is_busy or copy.is_negotiating:
+            elif copy.is_busy or copy.is_negotiating or copy.record.running_jobs:
                 self._waiting.append(one)
             else:
-                copy.is_busy = True
-                self._node.waiting_jobs.append(
-                    DeleteTopicOfCopy(copy, self._node.copies, frame.name, frame.below, link, position)
-                )
+                self._jobs.delete_topic(self._logs[copy.origin], copy, frame, link, position)

@@ -5,7 +5,6 @@ from typing import Final
 
 from nsqd.engine import promoted
 from nsqd.replication.claims import Pending, count, subtract
-from nsqd.replication.exchange import Exchange
 from nsqd.replication.frames import CopyId, CopyKind
 from nsqd.replication.local_copy import LocalCopy
 from nsqd.replication.log_state import KnownCopy, LogState
@@ -17,152 +16,138 @@ _S: Final = 1_000_000_000
 _OPEN_AFTER_NS: Final = 5 * _S
 
 
-class Dropping:
-    """See the module."""
+def waits_for(log: LogState, copy: LocalCopy, now_ns: int) -> str:
+    """What an open copy waits for before it may be dropped; empty when it may be."""
+    if copy.retry_ns > now_ns:
+        return f"another attempt, because of: {copy.problems.get('', '')}"
+    if copy.unreadable:
+        return "topics that cannot be read"
+    if not copy.is_open:
+        after_ns = open_after_ns(log.node.settings.failover_ns)
+        return f"its owner, or {after_ns / _S:g} s without a stream"
+    if copy.take_over_epoch:
+        return "its promotion"
+    if in_flight(copy):
+        return "messages in flight"
+    reason = _needed_by(log, copy, now_ns)
+    if not reason and copy.is_owner:
+        # Messages that were published after the last checkpoint count as well.
+        log.pending_again(copy)
+        reason = _needed_by(log, copy, now_ns)
+    return reason
 
-    def __init__(self, log: LogState, exchanges: dict[bytes, Exchange]) -> None:
-        self._log = log
-        self._exchanges = exchanges
 
-    def waits_for(self, copy: LocalCopy, now_ns: int) -> str:
-        """What an open copy waits for before it may be dropped; empty when it may be."""
-        if copy.retry_ns > now_ns:
-            return f"another attempt, because of: {copy.problems.get('', '')}"
-        if copy.unreadable:
-            return "topics that cannot be read"
-        if not copy.is_open:
-            after_ns = open_after_ns(self._log.node.settings.failover_ns)
-            return f"its owner, or {after_ns / _S:g} s without a stream"
-        if copy.take_over_epoch:
-            return "its promotion"
-        if in_flight(copy):
-            return "messages in flight"
-        reason = self._needed_by(copy, now_ns)
-        if not reason and copy.is_owner:
-            # Messages that were published after the last checkpoint count as well.
-            self._log.pending_again(copy)
-            reason = self._needed_by(copy, now_ns)
-        return reason
+def _needed_by(log: LogState, copy: LocalCopy, now_ns: int) -> str:
+    """Who still needs a copy of which no message is in flight."""
+    if is_unstored(copy):
+        return "a checkpoint of its channel state"
+    pending = log.pending(copy)
+    if pending:
+        using = [one.pending for one in log.known.values() if _may_rely_on(log, copy, one)]
+        using += [log.delivered(one) for one in log.copies if _may_rely_on_local(log, copy, one, now_ns)]
+        left = subtract(pending, using)
+        if left:
+            return _reason(log, copy, left, now_ns)
+    else:
+        for peer, address in log.holders.of(copy).items():
+            if not _has_state(log, peer, copy):
+                return f"{address or peer.hex()} to store the channel state"
+    return ""
 
-    def _needed_by(self, copy: LocalCopy, now_ns: int) -> str:
-        """Who still needs a copy of which no message is in flight."""
-        if is_unstored(copy):
-            return "a checkpoint of its channel state"
-        pending = self._log.pending(copy)
-        if pending:
-            using = [one.pending for one in self._log.known.values() if self._may_rely_on(copy, one)]
-            using += [
-                self._log.delivered(one)
-                for one in self._log.copies
-                if self._may_rely_on_local(copy, one, now_ns)
-            ]
-            left = subtract(pending, using)
-            if left:
-                return self._reason(copy, left, now_ns)
-        else:
-            for peer, address in self._log.holders.of(copy).items():
-                if not self._has_state(peer, copy):
-                    return f"{address or peer.hex()} to store the channel state"
-        return ""
 
-    def _reason(self, copy: LocalCopy, left: Pending, now_ns: int) -> str:
-        """Why messages of a copy are still needed here."""
-        owners = [one for one in self._log.owners(now_ns) if not copy.is_owner or one.claim > copy.claim]
-        missing = subtract(left, [one.pending for one in owners])
-        messages = f"{count(missing)} message{'s' * (count(missing) != 1)}"
-        if missing:
-            return f"consumers of {messages}" if copy.is_owner else f"an owner of {messages}"
-        if any(one.node not in self._exchanges for one in owners):
-            return "a connection to the owner"
-        if not any(one.fully_replicated for one in owners):
-            return "the owner to be fully replicated"
-        return "the owner to store the channel state"
+def _reason(log: LogState, copy: LocalCopy, left: Pending, now_ns: int) -> str:
+    """Why messages of a copy are still needed here."""
+    owners = [one for one in log.owners(now_ns) if not copy.is_owner or one.claim > copy.claim]
+    missing = subtract(left, [one.pending for one in owners])
+    messages = f"{count(missing)} message{'s' * (count(missing) != 1)}"
+    if missing:
+        return f"consumers of {messages}" if copy.is_owner else f"an owner of {messages}"
+    if any(one.node not in log.exchanges for one in owners):
+        return "a connection to the owner"
+    if not any(one.fully_replicated for one in owners):
+        return "the owner to be fully replicated"
+    return "the owner to store the channel state"
 
-    def _may_rely_on(self, copy: LocalCopy, known: KnownCopy) -> bool:
-        """Rule 11, for an owner on another node."""
-        exchange = self._exchanges.get(known.node)
-        if exchange is None or not known.is_owner or not known.is_full:
-            return False
-        if not (
-            known.fully_replicated or (self._log.node.is_decommissioning and self._log.node.fewer_copies)
-        ):
-            return False
-        if copy.is_owner and known.claim < copy.claim:
-            return False
-        if not copy.is_owner and known.received_ns <= copy.detached_ns:
-            return False
-        if CopyId(self._log.node.identity, copy.number) in known.counted:
-            return False
+
+def _may_rely_on(log: LogState, copy: LocalCopy, known: KnownCopy) -> bool:
+    """Rule 11, for an owner on another node."""
+    exchange = log.exchanges.get(known.node)
+    if exchange is None or not known.is_owner or not known.is_full:
+        return False
+    if not (known.fully_replicated or (log.node.is_decommissioning and log.node.fewer_copies)):
+        return False
+    if copy.is_owner and known.claim < copy.claim:
+        return False
+    if not copy.is_owner and known.received_ns <= copy.detached_ns:
+        return False
+    if CopyId(log.node.identity, copy.number) in known.counted:
+        return False
+    return exchange.has_state_of(copy)
+
+
+def _may_rely_on_local(log: LogState, copy: LocalCopy, other: LocalCopy, now_ns: int) -> bool:
+    """Rule 11, for an owner on this node."""
+    if other is copy or not other.is_owner or other.is_busy:
+        return False
+    if copy.is_owner and other.claim < copy.claim:
+        return False
+    if is_unstored(other, copy.topics):
+        return False
+    return log.counted(other, 0, now_ns) is not None
+
+
+def _has_state(log: LogState, peer: bytes, copy: LocalCopy) -> bool:
+    """Rule 12: whether the peer has the channel state of the copy in a checkpoint, or no copy."""
+    if peer in log.without_copy or peer == log.node.identity:
+        return True
+    exchange = log.exchanges.get(peer)
+    copies = log.known_at(peer)
+    if exchange is None or not copies:
+        return False
+    if any(one.kind != CopyKind.STREAMED for one in copies):
         return exchange.has_state_of(copy)
+    # The peer learns from the owner that streams into its copy.
+    owners = {one.owner for one in copies}
+    if owners == {log.node.identity}:
+        return _replica_has_state(log, peer)
+    return all(owner != peer and _owner_has_state(log, owner, copy) for owner in owners)
 
-    def _may_rely_on_local(self, copy: LocalCopy, other: LocalCopy, now_ns: int) -> bool:
-        """Rule 11, for an owner on this node."""
-        if other is copy or not other.is_owner or other.is_busy:
+
+def _owner_has_state(log: LogState, owner: bytes, copy: LocalCopy) -> bool:
+    if owner == log.node.identity:
+        return True
+    exchange = log.exchanges.get(owner)
+    return exchange is not None and exchange.has_state_of(copy)
+
+
+def _replica_has_state(log: LogState, peer: bytes) -> bool:
+    """Whether a replica of this node has all checkpoints that were sent to it, durably."""
+    streams = [one for primary in log.primaries.values() for one in primary.streams]
+    mine = [one for one in streams if one.peer == peer]
+    for stream in mine:
+        if stream.sender.synced < stream.checkpoint_position:
+            stream.sender.request_sync()
             return False
-        if copy.is_owner and other.claim < copy.claim:
-            return False
-        if is_unstored(other, copy.topics):
-            return False
-        return self._log.counted(other, 0, now_ns) is not None
-
-    def _has_state(self, peer: bytes, copy: LocalCopy) -> bool:
-        """Rule 12: whether the peer has the channel state of the copy in a checkpoint, or no copy."""
-        if peer in self._log.without_copy or peer == self._log.node.identity:
-            return True
-        exchange = self._exchanges.get(peer)
-        copies = self._log.known_at(peer)
-        if exchange is None or not copies:
-            return False
-        if any(one.kind != CopyKind.STREAMED for one in copies):
-            return exchange.has_state_of(copy)
-        # The peer learns from the owner that streams into its copy.
-        owners = {one.owner for one in copies}
-        if owners == {self._log.node.identity}:
-            return self._replica_has_state(peer)
-        return all(owner != peer and self._owner_has_state(owner, copy) for owner in owners)
-
-    def _owner_has_state(self, owner: bytes, copy: LocalCopy) -> bool:
-        if owner == self._log.node.identity:
-            return True
-        exchange = self._exchanges.get(owner)
-        return exchange is not None and exchange.has_state_of(copy)
-
-    def _replica_has_state(self, peer: bytes) -> bool:
-        """Whether a replica of this node has all checkpoints that were sent to it, durably."""
-        streams = [one for primary in self._log.primaries.values() for one in primary.streams]
-        mine = [one for one in streams if one.peer == peer]
-        for stream in mine:
-            if stream.sender.synced < stream.checkpoint_position:
-                stream.sender.request_sync()
-                return False
-        return bool(mine)
+    return bool(mine)
 
 
-class ReplicationChecks:
-    """Whether the owners here are fully replicated, as `LogState.counted` says."""
-
-    def __init__(self, log: LogState, exchanges: dict[bytes, Exchange]) -> None:
-        self._log = log
-        self._exchanges = exchanges
-
-    def check(self, copy: LocalCopy, now_ns: int) -> None:
-        """Find out whether all that this owner delivers is synced here and at enough replicas."""
-        log = self._log
-        primary = log.primaries.get(copy)
-        streams = [] if primary is None else [one for one in primary.streams if one.is_caught_up]
-        check = log.checks.get(copy)
-        if len(streams) < log.node.settings.replicas:
-            log.checks.pop(copy, None)
+def check_replication(log: LogState, copy: LocalCopy, now_ns: int) -> None:
+    """Find out whether all that this owner delivers is synced here and at enough replicas."""
+    primary = log.primaries.get(copy)
+    streams = [] if primary is None else [one for one in primary.streams if one.is_caught_up]
+    check = log.checks.get(copy)
+    if len(streams) < log.node.settings.replicas:
+        log.checks.pop(copy, None)
+        return
+    if check is not None and set(check.streams) <= set(streams):
+        check.look()
+        latest = max((one.opened_ns for one in log.exchanges.values()), default=0)
+        if not check.is_done or check.began_ns > latest:
             return
-        if check is not None and set(check.streams) <= set(streams):
-            check.look()
-            latest = max((one.opened_ns for one in self._exchanges.values()), default=0)
-            if not check.is_done or check.began_ns > latest:
-                return
-        if self._exchanges:
-            log.checks[copy] = check = Replicated(streams, now_ns, synced_here=not copy.is_origin)
-            if copy.is_origin:
-                log.node.local_syncs.append(check)
+    if log.exchanges:
+        log.checks[copy] = check = Replicated(streams, now_ns, synced_here=not copy.is_origin)
+        if copy.is_origin:
+            log.node.local_syncs.append(check)
 
 
 def open_after_ns(failover_ns: int) -> int:

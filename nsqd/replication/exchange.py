@@ -7,14 +7,14 @@ known from the connection.
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final, Protocol
 
 from nsqd.engine.topic import Topic
 from nsqd.replication.channel_states import nothing_pending, states_of
-from nsqd.replication.frames import ChannelState, CopyKind, Holder, Status
+from nsqd.replication.claims import Pending
+from nsqd.replication.frames import ChannelState, CopyId, CopyKind, Holder, Status
 from nsqd.replication.link import PeerLink
 from nsqd.replication.local_copy import LocalCopy
-from nsqd.replication.log_state import LogState
 from nsqd.replication.sender import Sender
 
 # Copies whose channel state their node does not know.
@@ -50,10 +50,30 @@ class Checkpointing:
         return all(sender.synced >= position or sender.closed for sender, position in self.positions or ())
 
 
+class ExchangedLog(Protocol):
+    """What an exchange asks of its log; `LogState` is one."""
+
+    origin: bytes
+    copies: list[LocalCopy]
+    # The `NodeState` and the `Holders`.
+    node: Any
+    holders: Any
+
+    def learn(
+        self, link: PeerLink, status: Status, states: list[ChannelState], now_ns: int
+    ) -> set[Topic]: ...
+    def changed(self) -> None: ...
+    def delivered(self, copy: LocalCopy) -> Pending: ...
+    def counted(self, copy: LocalCopy, since_ns: int, now_ns: int) -> tuple[CopyId, ...] | None: ...
+    def known_at(self, peer: bytes) -> list[Any]: ...
+    def has_no_copy(self, peer: bytes) -> None: ...
+    def forget_others(self, peer: bytes, numbers: set[int]) -> None: ...
+
+
 class Exchange:
     """See the module."""
 
-    def __init__(self, log: LogState, link: PeerLink, now_ns: int) -> None:
+    def __init__(self, log: ExchangedLog, link: PeerLink, now_ns: int) -> None:
         self.link = link
         self.opened_ns = now_ns
         # The peer has checkpointed the channel state of this node's statuses up to this serial.

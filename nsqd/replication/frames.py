@@ -80,22 +80,15 @@ class Refuse:
     DISK: ClassVar[int] = 4
     DAMAGED: ClassVar[int] = 5
     EARLIER_INCARNATION: ClassVar[int] = 6
-    TWO_NODES: ClassVar[int] = 7
+    TWO_NODES_WITH_ONE_IDENTITY: ClassVar[int] = 7
+    BUSY: ClassVar[int] = 8
     BAD_FRAME: ClassVar[int] = 9
     STOPPING: ClassVar[int] = 10
 
 
 # The label of `nsqd_replication_refused_total` for each code.
 REFUSALS: Final = {
-    Refuse.NOT_A_MEMBER: "not_a_member",
-    Refuse.VERSION: "version",
-    Refuse.SAME_NODE_ID: "same_node_id",
-    Refuse.DISK: "disk",
-    Refuse.DAMAGED: "damaged",
-    Refuse.EARLIER_INCARNATION: "earlier_incarnation",
-    Refuse.TWO_NODES: "two_nodes_with_one_identity",
-    Refuse.BAD_FRAME: "bad_frame",
-    Refuse.STOPPING: "stopping",
+    code: name.lower() for name, code in vars(Refuse).items() if name.isupper() and name != "KIND"
 }
 
 
@@ -151,7 +144,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class CopiedFile:
-    """A file of a copy. Of a checkpoint all but the name and the size are 0.
+    """A log file of a copy.
 
     *first* is the position of its first message, *next_seq* the one behind its last message, *last_note* the
     number of its newest note. These are 0 too for a log file of which the replica does not know them.

@@ -110,7 +110,7 @@ class Incarnations:
 
 def _two_nodes(hello: Hello) -> Refuse:
     return Refuse(
-        Refuse.TWO_NODES,
+        Refuse.TWO_NODES_WITH_ONE_IDENTITY,
         f"two nodes have the identity {hello.identity.hex()}: one data path is a snapshot of the other;"
         " run nsqd-data new-identity on one of them",
     )

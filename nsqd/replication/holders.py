@@ -6,8 +6,8 @@ from typing import Final
 
 from nsqd.replication.frames import Holder
 from nsqd.replication.link import PeerLink
-from nsqd.replication.local_copy import LocalCopy, NodeJob, SaveNode, SaveRecord
-from nsqd.replication.node_state import NodeState
+from nsqd.replication.local_copy import LocalCopy
+from nsqd.replication.node_state import NodeJob, NodeState
 from nsqd.replication.records import NodeRecord, NodeRecordFile
 
 # A holder that was not heard for so long is forgotten.
@@ -25,6 +25,10 @@ class Holders:
         self._file = file
         self._is_saving = False
         self._save_again = False
+        # Why the record is not saved; one warning is given for each reason.
+        self._problem = ""
+        # Copies whose records have changed.
+        self._to_save: dict[LocalCopy, None] = {}
         # When each holder was last heard, or first known, in unix seconds.
         self._heard_s: dict[bytes, int] = {}
 
@@ -41,28 +45,38 @@ class Holders:
         node = self._node
         if self._save_again and not self._is_saving:
             self._save_again, self._is_saving = False, True
-            node.waiting_jobs.append(SaveNode(self.record, self._file))
+            record = self.record
+            node.start(
+                lambda _disk: self._file.save(record), lambda error, _now_ns: self._saved(record, error)
+            )
+        for copy in self._to_save:
+            self._save(copy)
+        self._to_save.clear()
         jobs, node.waiting_jobs = node.waiting_jobs, []
         return jobs
 
-    def saved(self, job: SaveNode, error: Exception | None) -> bool:
-        """The node record was saved, or not; True when an epoch that was raised counts now."""
-        self._is_saving = False
-        if error is not None:
-            self._node.warn(f"REPLICATION: failed to save replication.json - {error}")
-            self._save_again = True
-            return False
-        own = self._node.own_copy
-        if job.record.epoch <= own.own_epoch:
-            return False
-        own.own_epoch, own.is_busy = job.record.epoch, False
-        own.own_seen = max(own.own_seen, own.own_epoch)
-        return True
-
     def _save(self, copy: LocalCopy) -> None:
-        jobs = self._node.waiting_jobs
-        if not copy.is_busy and not any(isinstance(one, SaveRecord) and one.copy is copy for one in jobs):
-            jobs.append(SaveRecord(copy, self._node.copies))
+        def ended(error: Exception | None, now_ns: int) -> None:
+            if error is None:
+                copy.problems.pop("", None)
+            else:
+                self._node.job_failed(copy, error, now_ns)
+
+        self._node.start(lambda _disk: self._node.copies.save(copy.stored), ended)
+
+    def _saved(self, record: NodeRecord, error: Exception | None) -> None:
+        """The node record was saved, or not; an epoch that was raised counts now."""
+        self._is_saving = False
+        own = self._node.own_copy
+        problem = "" if error is None else str(error) or type(error).__name__
+        if problem and problem != self._problem:
+            self._node.warn(f"REPLICATION: failed to save replication.json, will try again - {problem}")
+        self._problem = problem
+        if problem:
+            self._save_again = True
+        elif record.epoch > own.own_epoch:
+            own.own_epoch, own.is_busy = record.epoch, False
+            own.own_seen = max(own.own_seen, own.own_epoch)
 
     @property
     def is_transferred(self) -> bool:
@@ -92,7 +106,7 @@ class Holders:
             self.change(self.record.with_holder(link.peer, link.address))
         elif copy.record.holders.get(link.peer) != link.address:
             copy.record.holders[link.peer] = link.address
-            self._save(copy)
+            self._to_save[copy] = None
 
     def learn(
         self, copies: Iterable[LocalCopy], without_copy: set[bytes], peer: Holder, others: Iterable[Holder]
@@ -119,7 +133,7 @@ class Holders:
                 self.change(record)
             else:
                 copy.record.holders |= news
-                self._save(copy)
+                self._to_save[copy] = None
 
     def forget(self, copies: Iterable[LocalCopy], peer: bytes) -> None:
         """A node has no copy of a log."""
@@ -128,7 +142,7 @@ class Holders:
                 if peer not in self._node.replicas:
                     self.change(self.record.without_holder(peer))
             elif copy.record.holders.pop(peer, None) is not None:
-                self._save(copy)
+                self._to_save[copy] = None
 
     def silent(self, peers: Iterable[bytes], wanted: Iterable[bytes]) -> list[bytes]:
         """Those of the peers that were not heard for a week, although a connection to them is wanted."""
@@ -155,4 +169,4 @@ class Holders:
                 self.change(replace(self.record, highest_epoch=epoch))
             else:
                 copy.record.seen = epoch
-                self._save(copy)
+                self._to_save[copy] = None

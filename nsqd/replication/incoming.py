@@ -4,36 +4,35 @@ Frames are applied in the order of their topic. Everything that waits for the di
 finding the files of an earlier copy, making folders, names and fsyncs. No socket, no clock.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
+from nsqd.log import segment_index
+from nsqd.log.disk import Disk
+from nsqd.log.segment import Segment
 from nsqd.replication.copies import Copies
-from nsqd.replication.copy_file import Mismatch
-from nsqd.replication.copy_folder import CopyFolder
-from nsqd.replication.copy_jobs import (
-    BeginCopy,
-    CopyJob,
-    CopySync,
-    DeleteFolder,
-    Deletion,
-    FileFrame,
-    IncomingTopic,
-    ListTopics,
-    LoadFolders,
-    MakeFolders,
-    ReplicaJob,
-    size_of,
-)
+from nsqd.replication.copy_file import CopyFile, Mismatch, measured
+from nsqd.replication.copy_folder import CopyFolder, FileFrame, FolderSync
 from nsqd.replication.fields import BadFrame
-from nsqd.replication.frames import AnyFrame, DeleteTopic, Have, Log, Ready, Snapshot, Sync, Topic
+from nsqd.replication.frames import (
+    AnyFrame,
+    Appends,
+    DeleteTopic,
+    FilePart,
+    Have,
+    Log,
+    Ready,
+    Snapshot,
+    Sync,
+    Topic,
+)
 from nsqd.replication.framing import MAX_APPEND, MAX_FRAME
 from nsqd.replication.records import CopyRecord
 
 # A primary disconnects a replica that leaves so much unacknowledged; a frame more may be under way.
 MAX_WAITING_BYTES: Final = 2 * MAX_APPEND + MAX_FRAME
-# One job finds the files of so many topics.
-_LOADED_AT_ONCE: Final = 100
 
 
 class IncomingState(IntEnum):
@@ -46,6 +45,50 @@ class IncomingState(IntEnum):
     CLOSED = 3
 
 
+class JobKind(IntEnum):
+    """What a job does. Of each kind one runs at a time; the first three run alone."""
+
+    NEGOTIATE = 0
+    BEGIN = 1
+    DELETE = 2
+    MAKE = 3
+    SYNC = 4
+    INDEX = 5
+
+
+@dataclass(slots=True, eq=False)
+class ReplicaJob:
+    """Work on the files of a copy: :meth:`run` in any thread, then :meth:`end`."""
+
+    kind: JobKind
+    record: CopyRecord
+    # Raises OSError.
+    run: Callable[[Disk], None]
+    # Called when it has ended well, while the stream lasts.
+    then: Callable[[], None]
+    # Called when it has run or failed, in any case.
+    note: Callable[[OSError | None], None] = lambda _error: None
+    # Is called with the job and its error.
+    ended: Callable[["ReplicaJob", OSError | None], None] = lambda _job, _error: None
+
+    def end(self, error: OSError | None) -> None:
+        """The job has run, or failed. Raises BadFrame, Mismatch and OSError, as `IncomingLog.take` does."""
+        self.ended(self, error)
+
+
+@dataclass(slots=True, eq=False)
+class IncomingTopic:
+    """One topic of the log: its folder, and frames that wait for the folder."""
+
+    number: int
+    name: str
+    # None until it is known in which copy it is.
+    folder: CopyFolder | None = None
+    # The folder exists, so frames are applied immediately.
+    is_ready: bool = False
+    waiting: list[FileFrame] = field(default_factory=list)
+
+
 class IncomingLog:
     """See the module."""
 
@@ -56,8 +99,12 @@ class IncomingLog:
         copies: Copies,
         candidate: CopyRecord | None,
         origin_node_id: int = 0,
+        deletions: Iterable[DeleteTopic] = (),
     ) -> None:
-        """*owner* is the identity of the primary; *candidate* an earlier copy that the stream may enter."""
+        """*owner* is the identity of the primary; *candidate* an earlier copy that the stream may enter.
+
+        *deletions* are those that came before the log, and may not have been done.
+        """
         self.log = log
         self.owner = owner
         self.candidate = candidate
@@ -70,20 +117,19 @@ class IncomingLog:
         self.out: list[AnyFrame] = []
         self._copies = copies
         self._origin_node_id = origin_node_id
+        self._deletions = tuple(deletions)
         self._topics: dict[int, IncomingTopic] = {}
         self._names: dict[str, IncomingTopic] = {}
-        # Topics whose files are to be found, and whose folders are to be made.
-        self._to_load: dict[int, IncomingTopic] = {}
-        self._to_make: dict[IncomingTopic, None] = {}
         # The primary has named all topics; the replica has answered.
         self._is_asked = False
         self._is_ready = False
-        self._to_delete: list[Deletion] = []
-        self._deleted: dict[str, int] = {}
-        # Folders with steps for a job, and with something that may not be durable.
-        self._with_steps: dict[CopyFolder, None] = {}
+        # Topics whose folders are to be made; names of deleted topics, each with the position of its frame.
+        self._to_make: dict[IncomingTopic, None] = {}
+        self._deleted: dict[tuple[str, int], None] = {}
+        # Folders with something for the next sync, and with files whose index is to be written.
         self._changed: dict[CopyFolder, None] = {}
-        self._running: set[ReplicaJob] = set()
+        self._to_index: dict[CopyFolder, None] = {}
+        self._running: dict[JobKind, ReplicaJob] = {}
         self._waiting_bytes = 0
         # What waits for a job, with the position of its first frame, in this order.
         self._unwritten: dict[object, int] = {}
@@ -101,8 +147,7 @@ class IncomingLog:
     @property
     def unsynced_from(self) -> int | None:
         """The position of the first frame that may not be durable yet; None when everything taken is."""
-        found = [at for at in (self._unsynced_from, self._syncing_from) if at is not None]
-        return min(found, default=None)
+        return self._unsynced_from if self._syncing_from is None else self._syncing_from
 
     def sync(self) -> None:
         """Have everything taken so far made durable by a job."""
@@ -113,9 +158,6 @@ class IncomingLog:
         """The connection is gone, or the log is streamed no more."""
         self.state = IncomingState.CLOSED
         self._unwritten.clear()
-        for deletion in self._to_delete:
-            # The primary sends it again.
-            deletion.folder.awaits_removal = False
         if self.record is not None:
             for topic in self._topics.values():
                 if topic.folder is not None:
@@ -132,16 +174,17 @@ class IncomingLog:
         elif isinstance(frame, Topic):
             self._take_topic(frame)
         elif isinstance(frame, DeleteTopic):
-            self._take_deletion(frame, position)
+            self._take_deletion(frame.name, position)
         elif isinstance(frame, Sync):
             self.sync()
         elif isinstance(frame, Ready):
             if self.state is not IncomingState.NEGOTIATING or self._is_asked:
                 raise BadFrame("the topics were named already")
             self._is_asked = True
-            self._answer()
+            if self.candidate is None:
+                self._answer(has_copy=False)
         elif isinstance(frame, Snapshot):
-            self._begin(frame, position)
+            self._take_snapshot(frame, position)
         else:
             raise BadFrame(f"{type(frame).__name__} is not part of a stream")
 
@@ -155,37 +198,31 @@ class IncomingLog:
         topic = IncomingTopic(frame.topic, frame.name)
         self._topics[topic.number] = self._names[topic.name] = topic
         if self.record is not None:
-            topic.folder = self._copies.folder(self.record, topic.name)
             self._to_make[topic] = None
-        elif self.candidate is None:
-            self.out.append(Have(topic.number, ()))
-        else:
-            self._to_load[topic.number] = topic
 
-    def _begin(self, frame: Snapshot, position: int) -> None:
+    def _take_snapshot(self, frame: Snapshot, position: int) -> None:
         """Begin the stream, in the earlier copy or in a new one."""
         if self.state is not IncomingState.NEGOTIATING or not self._is_ready:
             raise BadFrame("the stream cannot begin now")
         if not frame.resume:
-            self.record = record = self._copies.new(
-                self.log.origin, self.owner, origin_node_id=self._origin_node_id
-            )
+            # Topics that were deleted since are in no new copy.
+            self._deleted.clear()
+            self._unwritten.clear()
+            record = self._copies.new(self.log.origin, self.owner, origin_node_id=self._origin_node_id)
         elif self.candidate is None:
             raise BadFrame("there is no earlier copy")
         else:
-            self.record = record = self.candidate
+            record = self.candidate
             record.owner, record.opened = self.owner, False
+        self.record = record
         record.epoch, record.index = self.log.epoch, self.log.index
         record.seen = max(record.seen, self.log.epoch)
         record.holders |= {one.identity: one.address for one in self.log.holders}
         self.state = IncomingState.BEGINNING
         self._unwritten[record] = self._unsynced_from = position
         for topic in self._topics.values():
-            if not frame.resume:
-                if self.candidate is not None and topic.folder is not None:
-                    self._copies.forget(self.candidate, topic.folder)
-                topic.folder = self._copies.folder(record, topic.name)
-            if topic.folder is not None and not topic.folder.is_made:
+            if not frame.resume or topic.folder is None or not topic.folder.is_made:
+                topic.folder = None
                 self._to_make[topic] = None
 
     def _take_file_frame(self, frame: FileFrame, position: int) -> None:
@@ -196,230 +233,262 @@ class IncomingLog:
             raise BadFrame(f"{type(frame).__name__} came before the stream")
         if self._unsynced_from is None:
             self._unsynced_from = position
-        if topic.is_ready:
-            self._apply(topic, frame)
+        if topic.folder is not None and topic.is_ready:
+            self._changed[topic.folder] = None
+            topic.folder.apply(frame)
             return
-        self._waiting_bytes += size_of(frame)
+        self._waiting_bytes += _size_of(frame)
         if self._waiting_bytes > MAX_WAITING_BYTES:
             raise BadFrame("more came than a replica has to take before its folders are made")
         topic.waiting.append(frame)
         self._unwritten.setdefault(topic, position)
 
-    def _apply(self, topic: IncomingTopic, frame: FileFrame) -> None:
-        topic.apply(frame)
-        folder = topic.folder
-        if folder is not None:
-            self._changed[folder] = None
-            if folder.has_steps:
-                self._with_steps[folder] = None
-
-    # --- negotiation ---
-
-    def _answer(self) -> None:
-        """Answer when the files of all topics are known."""
-        if not self._is_asked or self._is_ready or self.state is not IncomingState.NEGOTIATING:
-            return
-        if self.candidate is None:
-            self._is_ready = True
-            self.out.append(Ready(self.log.number, has_copy=False, others=0))
-
-    def _listed(self, job: ListTopics) -> None:
-        self._is_ready = True
-        others = len(set(job.found) - self._names.keys())
-        self.out.append(Ready(self.log.number, has_copy=True, others=others))
-
-    # --- deleted topics ---
-
-    def _take_deletion(self, frame: DeleteTopic, position: int) -> None:
-        """Remove a topic from the copy, once: a later topic of the same name stays."""
-        name = frame.name
-        if frame.below and frame.below == self._deleted.get(name):
-            return
-        self._deleted[name] = frame.below
+    def _take_deletion(self, name: str, position: int) -> None:
+        """Remove a topic from the copy; in the order of the stream, a later topic of the same name stays."""
         topic = self._names.pop(name, None)
-        record = self.record or self.candidate
         if topic is not None:
             del self._topics[topic.number]
-            self._to_load.pop(topic.number, None)
             self._to_make.pop(topic, None)
             self._unwritten.pop(topic, None)
-            self._waiting_bytes -= sum(map(size_of, topic.take_waiting()))
-        if record is None:
+            self._waiting_bytes -= sum(map(_size_of, topic.waiting))
+            if topic.folder is not None:
+                topic.folder.is_gone = True
+                self._changed.pop(topic.folder, None)
+                self._to_index.pop(topic.folder, None)
+                if self.record is not None:
+                    topic.folder.close()
+        if self.record is None and self.candidate is None:
             return
-        folder = self._copies.folder(record, name)
-        if not folder.is_at_work or self.record is not None:
-            folder.close()
-        self._with_steps.pop(folder, None)
-        self._changed.pop(folder, None)
-        folder.awaits_removal = True
-        # In the order of the stream, everything in the folder is of the deleted topic.
-        streams = self.record is not None
-        folder.is_gone = streams
-        deletion = Deletion(record, folder, None if streams else frame.below)
-        self._to_delete.append(deletion)
-        self._unwritten[deletion] = position
+        self._deleted[name, position] = None
+        self._unwritten[name, position] = position
         if self._unsynced_from is None:
             self._unsynced_from = position
 
-    # --- jobs ---
+    def _answer(self, *, has_copy: bool, others: int = 0) -> None:
+        self._is_ready = True
+        self.out += [
+            Have(topic.number, () if topic.folder is None else topic.folder.report())
+            for topic in self._topics.values()
+        ]
+        self.out.append(Ready(self.log.number, has_copy, others))
 
-    def owns(self, job: object) -> bool:
-        """Whether the job came from here and has not ended."""
-        return job in self._running
+    # --- jobs ---
 
     def jobs(self) -> list[ReplicaJob]:
         """Jobs that are to be run now, in any thread."""
-        if self.state is IncomingState.CLOSED:
+        before = len(self._running)
+        record = self.record or self.candidate
+        if self.state is IncomingState.CLOSED or record is None:
             return []
-        found: list[ReplicaJob] = []
-        for job in self._next_jobs():
-            # Whether the next one may run depends on those before it.
-            self._running.add(job)
-            found.append(job)
-        return found
+        if not self._running and record.running_jobs:
+            # Those of the connection before have not ended.
+            return []
+        if any(kind < JobKind.MAKE for kind in self._running):
+            return []
+        if self.state is IncomingState.STREAMING and not self._deleted:
+            self._make_folders(record)
+            self._sync_changed(record)
+            self._write_index(record)
+        elif self._running:
+            # What is to come runs alone.
+            return []
+        elif self.state is IncomingState.STREAMING:
+            self._delete(record)
+        elif self.state is IncomingState.BEGINNING:
+            self._begin(record)
+        elif self._is_asked and not self._is_ready:
+            self._negotiate(record)
+        return list(self._running.values())[before:]
 
-    def _next_jobs(self) -> Iterable[ReplicaJob]:
-        if self.state is IncomingState.BEGINNING:
-            # The folder of the copy may be renamed, so no other job runs.
-            yield from self._beginning()
+    def _start(self, job: ReplicaJob) -> None:
+        self._running[job.kind] = job
+        job.record.running_jobs += 1
+        job.ended = self._ended
+
+    def _ended(self, job: ReplicaJob, error: OSError | None) -> None:
+        del self._running[job.kind]
+        job.record.running_jobs -= 1
+        job.note(error)
+        if self.state is IncomingState.CLOSED:
             return
-        yield from self._deletions()
-        if self.state is IncomingState.NEGOTIATING:
-            yield from self._negotiation()
-        else:
-            yield from self._streaming()
+        if error is not None:
+            raise error
+        job.then()
 
-    def _deletions(self) -> Iterable[ReplicaJob]:
-        for one in list(self._to_delete):
-            if not (one.folder.is_at_work or one.folder.syncs):
-                self._to_delete.remove(one)
-                yield DeleteFolder(self._copies, one)
+    def _negotiate(self, candidate: CopyRecord) -> None:
+        """Find the files of the earlier copy."""
+        topics: list[str] = []
+        folders: dict[IncomingTopic, CopyFolder] = {}
+        named = list(self._topics.values())
 
-    def _negotiation(self) -> Iterable[ReplicaJob]:
-        candidate = self.candidate
-        if candidate is None or self._running:
-            return
-        batch = {}
-        for topic in list(self._to_load.values())[:_LOADED_AT_ONCE]:
-            folder = topic.folder = self._copies.folder(candidate, topic.name)
-            # Nothing is looked at while a job of an earlier connection may change it.
-            if not folder.is_in_use:
+        def run(_disk: Disk) -> None:
+            for one in self._deletions:
+                self._copies.delete_topic(candidate, one.name, one.below)
+            for topic in named:
+                folder = folders[topic] = self._copies.folder(candidate, topic.name)
                 folder.close()
                 # Topics that were recovered here may have other files since.
-                folder.is_loaded = folder.is_loaded and not self._restart_serials
-                batch[topic.number] = folder
-                del self._to_load[topic.number]
-        if batch:
-            yield LoadFolders(batch)
-        elif self._is_asked and not (self._is_ready or self._to_load or self._to_delete):
-            yield ListTopics(self._copies, candidate)
+                if self._restart_serials or not folder.is_loaded:
+                    folder.load()
+            topics.extend(self._copies.topics(candidate))
 
-    def _beginning(self) -> Iterable[ReplicaJob]:
-        record = self.record
-        if record is not None and not self._running:
-            folders = [one.folder for one in self._topics.values() if one.folder is not None]
-            resumed = [folder for folder in folders if folder.is_made]
-            yield BeginCopy(
-                *(self._copies, record, self._take_to_make(), resumed), restart_serials=self._restart_serials
-            )
+        def then() -> None:
+            others = len(set(topics) - self._names.keys() - {name for name, _ in self._deleted})
+            for topic, folder in folders.items():
+                topic.folder = folder
+            self._answer(has_copy=not any(one.problem for one in folders.values()), others=others)
 
-    def _streaming(self) -> Iterable[ReplicaJob]:
-        if self._to_make and not any(isinstance(job, MakeFolders) for job in self._running):
-            folders = self._take_to_make()
-            if folders:
-                yield MakeFolders(folders)
-        for folder in list(self._with_steps):
-            steps = folder.begin()
-            if not folder.has_steps:
-                del self._with_steps[folder]
-            if steps:
-                yield CopyJob(folder, steps)
-        yield from self._syncs()
+        self._start(ReplicaJob(JobKind.NEGOTIATE, candidate, run, then))
 
-    def _syncs(self) -> Iterable[ReplicaJob]:
-        # A load removes files without final names, so a sync waits for them.
-        renaming = any(isinstance(job, CopyJob) and job.renames for job in self._running)
-        renaming = renaming or any(folder.has_renames for folder in self._with_steps)
-        if self._sync_wanted and self._syncing_from is None and not renaming:
-            self._sync_wanted = False
-            self._syncing_from, self._unsynced_from = self._unsynced_from, self.unwritten_from
-            changed, self._changed = self._changed, {}
-            yield CopySync(list(changed))
+    def _begin(self, record: CopyRecord) -> None:
+        """Make the new copy, or enter the earlier one."""
+        resumed = [one.folder for one in self._topics.values() if one.folder is not None]
 
-    def _take_to_make(self) -> list[CopyFolder]:
-        """The folders that can be made now."""
-        folders = []
-        for topic in list(self._to_make):
-            if topic.folder is not None and not topic.folder.is_busy:
-                folders.append(topic.folder)
-                del self._to_make[topic]
-        return folders
+        def run(_disk: Disk) -> None:
+            if self._restart_serials:
+                # Before the record says that the owner has numbered them.
+                for folder in resumed:
+                    folder.restart_serials()
+            if record.is_stored:
+                self._copies.enter(record)
+            else:
+                self._copies.create(record)
+            for folder in resumed:
+                folder.cut_damage()
 
-    def ended(self, job: ReplicaJob, error: OSError | None) -> None:
-        """A job has run, or failed. Raises BadFrame, Mismatch and OSError, as `take` does."""
-        self._running.discard(job)
-        job.end(error)
-        if self.state is IncomingState.CLOSED:
+        def then() -> None:
+            self.state = IncomingState.STREAMING
+            self._unwritten.pop(record, None)
+            for topic in list(self._topics.values()):
+                if topic.folder is not None and topic.folder in resumed:
+                    topic.folder.entered()
+                    self._changed[topic.folder] = None
+                    self._set_ready(topic)
+
+        self._start(ReplicaJob(JobKind.BEGIN, record, run, then))
+
+    def _delete(self, record: CopyRecord) -> None:
+        """Rename the folders of deleted topics, before a later topic of the same name gets one."""
+        deleted, self._deleted = self._deleted, {}
+
+        def run(_disk: Disk) -> None:
+            for name, _ in deleted:
+                self._copies.delete_topic(record, name)
+
+        def then() -> None:
+            for key in deleted:
+                self._unwritten.pop(key, None)
+
+        self._start(ReplicaJob(JobKind.DELETE, record, run, then))
+
+    def _make_folders(self, record: CopyRecord) -> None:
+        """Make the folders of topics that are new in the copy, with one sync of the folder above."""
+        if not self._to_make or JobKind.MAKE in self._running:
             return
-        if error is not None and not job.is_harmless(error):
-            raise error
-        if isinstance(job, CopySync):
-            self._synced(job)
-        elif isinstance(job, CopyJob):
-            if job.folder.has_steps:
-                self._with_steps[job.folder] = None
-        elif isinstance(job, LoadFolders):
-            for number, folder in job.by_number.items():
-                topic = self._topics.get(number)
-                if topic is not None and folder.is_loaded and not folder.is_gone:
-                    self.out.append(Have(number, folder.report()))
-                elif topic is not None:
-                    self._to_load[number] = topic
-        elif isinstance(job, ListTopics):
-            self._listed(job)
-        elif isinstance(job, BeginCopy):
-            self._began(job)
-        elif isinstance(job, MakeFolders):
-            self._made(job)
-        else:
-            self._unwritten.pop(job.deletion, None)
+        topics, self._to_make = list(self._to_make), {}
+        folders = {topic: self._copies.new_folder(record, topic.name) for topic in topics}
+        occupied: list[str] = []
 
-    def _synced(self, job: CopySync) -> None:
-        """A sync has ended: look what it has left."""
-        since, self._syncing_from = self._syncing_from, None
-        for folder in job.folders:
-            if not folder.is_gone and (folder.dirty or folder.new_names):
-                self._changed[folder] = None
-        if job.is_incomplete and since is not None:
-            self._unsynced_from = since
-            self._sync_wanted = True
+        def run(disk: Disk) -> None:
+            for folder in folders.values():
+                try:
+                    disk.make_folder(folder.path)
+                except FileExistsError:
+                    if disk.names(folder.path):
+                        occupied.append(folder.topic)
+            disk.sync_folder(record.path)
 
-    def _began(self, job: BeginCopy) -> None:
-        """The copy exists: apply the frames that wait for it."""
-        self.state = IncomingState.STREAMING
-        self._unwritten.pop(job.record, None)
-        resumed = set(job.resumed)
-        for topic in list(self._topics.values()):
-            folder = topic.folder
-            if folder is not None and folder in resumed:
-                folder.entered()
-                self._changed[folder] = None
+        def then() -> None:
+            for topic, folder in folders.items():
+                if self._names.get(topic.name) is not topic:
+                    # It was deleted before its folder was made.
+                    continue
+                if topic.name in occupied:
+                    raise Mismatch(f"the copy has files of topic {topic.name} already")
+                topic.folder = folder
+                folder.is_made = folder.is_loaded = True
                 self._set_ready(topic)
-        self._made(job)
 
-    def _made(self, job: MakeFolders) -> None:
-        for folder in job.folders:
-            topic = self._names.get(folder.topic)
-            if topic is None or topic.folder is not folder:
-                # It was deleted before its folder was made.
-                continue
-            if folder.topic in job.occupied:
-                raise Mismatch(f"the copy has files of topic {folder.topic} already")
-            self._set_ready(topic)
+        self._start(ReplicaJob(JobKind.MAKE, record, run, then))
 
     def _set_ready(self, topic: IncomingTopic) -> None:
+        """The folder of a topic exists: apply the frames that wait for it."""
+        folder = topic.folder
+        if folder is None:
+            raise AssertionError(f"topic {topic.name} has no folder")
         topic.is_ready = True
-        for frame in topic.take_waiting():
-            self._waiting_bytes -= size_of(frame)
-            self._apply(topic, frame)
+        waiting, topic.waiting = topic.waiting, []
+        for frame in waiting:
+            self._waiting_bytes -= _size_of(frame)
+            self._changed[folder] = None
+            folder.apply(frame)
         self._unwritten.pop(topic, None)
+
+    def _sync_changed(self, record: CopyRecord) -> None:
+        """Make durable everything that was written until now."""
+        if not self._sync_wanted or JobKind.SYNC in self._running:
+            return
+        self._sync_wanted = False
+        self._syncing_from, self._unsynced_from = self._unsynced_from, self.unwritten_from
+        changed, self._changed = self._changed, {}
+        syncs = list(map(FolderSync, changed))
+
+        def run(disk: Disk) -> None:
+            for one in syncs:
+                one.run(disk)
+
+        def note(error: OSError | None) -> None:
+            for one in syncs:
+                one.end(error)
+
+        def then() -> None:
+            self._syncing_from = None
+            for folder in changed:
+                if folder.is_gone:
+                    continue
+                if folder.has_work:
+                    self._changed[folder] = None
+                if folder.unindexed:
+                    self._to_index[folder] = None
+
+        self._start(ReplicaJob(JobKind.SYNC, record, run, then, note))
+
+    def _write_index(self, record: CopyRecord) -> None:
+        """Write the index of one complete file."""
+        folder = next(iter(self._to_index), None)
+        if folder is None or JobKind.INDEX in self._running:
+            return
+        # What is not durable yet has to wait for the next sync.
+        files = [one for one in folder.unindexed if one.name not in folder.dirty]
+        if len(files) < 2:
+            del self._to_index[folder]
+        if files:
+            del folder.unindexed[files[0]]
+            self._start(self._index_job(record, folder, files[0]))
+
+    def _index_job(self, record: CopyRecord, folder: CopyFolder, file: CopyFile) -> ReplicaJob:
+        found: list[Segment] = []
+
+        def run(disk: Disk) -> None:
+            try:
+                segment = file.segment or measured(disk, folder.path / file.name)
+            except FileNotFoundError:
+                # The primary has removed it.
+                return
+            if segment is not None:
+                segment_index.write(disk, segment)
+                found.append(segment)
+
+        def then() -> None:
+            if found and folder.files.get(file.name) is file:
+                file.segment, file.is_indexed = found[0], True
+            elif found:
+                self._copies.disk.remove(found[0].index_path)
+
+        return ReplicaJob(JobKind.INDEX, record, run, then)
+
+
+def _size_of(frame: FileFrame) -> int:
+    """How many bytes of memory a frame takes, about."""
+    data = frame.data if isinstance(frame, Appends | FilePart) else b""
+    return len(data) + 256

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from nsqd.log.disk import words_of
 from nsqd.replication.copies import Copies
 from nsqd.replication.copy_file import Mismatch
-from nsqd.replication.copy_jobs import ReplicaJob
+from nsqd.replication.copy_folder import FileFrame
 from nsqd.replication.fields import BadFrame
 from nsqd.replication.frames import (
     Ack,
@@ -33,17 +33,17 @@ from nsqd.replication.frames import (
 )
 from nsqd.replication.framing import MAX_APPEND, MAX_FRAME, FrameReader, encode
 from nsqd.replication.handshake import MAX_HANDSHAKE_FRAME, Handshake
-from nsqd.replication.incoming import IncomingLog
+from nsqd.replication.incoming import IncomingLog, ReplicaJob
 from nsqd.replication.log_stream import LogStream, ReplicaSettings
 from nsqd.replication.primary import Primary
-from nsqd.replication.records import CopyRecord
 from nsqd.replication.sender import Sender
 from nsqd.replication.topic_stream import ReadJob
 
 _S: Final = 1_000_000_000
 _PING_NS: Final = _S // 2
-# A peer from which nothing was received for so long is gone.
-_SILENT_NS: Final = 15 * _S
+# A peer from which nothing was received for so long is gone: half the failover timeout, within these bounds.
+_MIN_SILENCE_NS: Final = 2 * _S
+_MAX_SILENCE_NS: Final = 15 * _S
 # A peer that has not finished the handshake after so long is refused.
 _HANDSHAKE_NS: Final = 10 * _S
 
@@ -56,20 +56,16 @@ class LinkOwner(Protocol):
     settings: ReplicaSettings
     identity: bytes
     copies: Copies
+    # The `NodeState`, the `Streams` and the `DeletedTopics`, which know connections.
+    state: Any
+    streams: Any
+    deleted: Any
 
-    def take_draining(self, link: Any, frame: Draining) -> None: ...
-    def refused(self, code: int) -> None: ...
     def link_up(self, link: Any, now_ns: int) -> None: ...
     def link_ended(self, link: Any) -> None: ...
     def take_channel_state(self, link: Any, frame: ChannelState) -> None: ...
     def take_status(self, link: Any, frame: Status, now_ns: int) -> None: ...
-    def delete_topic(self, link: Any, frame: DeleteTopic, position: int) -> None: ...
-    def deletion_acknowledged(self, peer: bytes, frame: DeleteTopic) -> None: ...
     def stream_began(self, link: Any) -> None: ...
-    def candidate_for(self, link: Any, frame: Log) -> CopyRecord | None: ...
-    def before_stream(self, one: IncomingLog, frame: Snapshot) -> None: ...
-    def replica_began(self, link: Any, one: IncomingLog, now_ns: int) -> None: ...
-    def take_over(self, link: Any, one: IncomingLog, epoch: int, now_ns: int) -> None: ...
 
 
 class LinkState(IntEnum):
@@ -118,6 +114,8 @@ class PeerLink:
         self.unacknowledged: list[int] = []
         # Positions of deletions that the peer has not acknowledged, in order.
         self._deletions: list[tuple[int, DeleteTopic]] = []
+        # Deletions that the peer has sent before the log.
+        self._early_deletions: list[DeleteTopic] = []
 
     def __repr__(self) -> str:
         direction = "to" if self.connector else "from"
@@ -199,7 +197,7 @@ class PeerLink:
             if now_ns - self._began_ns > _HANDSHAKE_NS:
                 self.end("the handshake was not finished in time")
             return
-        if now_ns - self.heard_ns > _SILENT_NS:
+        if now_ns - self.heard_ns > silence_ns(self.node.settings.failover_ns):
             self.end("the peer is silent")
             return
         if now_ns - self.sender.sent_ns >= _PING_NS:
@@ -227,23 +225,12 @@ class PeerLink:
 
     def ended(self, job: LinkJob, error: OSError | None, now_ns: int) -> None:
         """A job has run, or failed."""
-        if isinstance(job, ReadJob):
-            for stream in self.streams.values():
-                if stream.owns(job):
-                    stream.ended(job, error)
-        else:
-            self._incoming_ended(job, error)
-        if not self.is_closed:
-            self._go_on(now_ns)
-
-    def _incoming_ended(self, job: ReplicaJob, error: OSError | None) -> None:
-        one = next((one for one in self.incoming.values() if one.owns(job)), None)
-        if one is None:
-            return
         try:
-            one.ended(job, error)
+            job.end(error)
         except (BadFrame, Mismatch, OSError) as failed:
             self._refuse_for(failed)
+        if not self.is_closed:
+            self._go_on(now_ns)
 
     def send(self, frame: AnyFrame) -> None:
         """Send a frame after those that are waiting."""
@@ -260,7 +247,7 @@ class PeerLink:
             self.refused = code
             self._out += self.sender.flush(0) if self.connector and self.is_up else []
             self._out.append(encode(Refuse(code, sentence)))
-            self.node.refused(code)
+            self.node.state.refused(code)
             self.end(sentence)
 
     def _refuse_for(self, error: Exception) -> None:
@@ -304,7 +291,7 @@ class PeerLink:
         if handshake.problem:
             if handshake.refusal is not None:
                 self.refused = handshake.refusal.code
-                self.node.refused(self.refused)
+                self.node.state.refused(self.refused)
             elif handshake.refused_by_peer is not None:
                 self.refused, self.refused_by_peer = handshake.refused_by_peer.code, True
             by_peer = "the peer refuses: " if self.refused_by_peer else ""
@@ -318,9 +305,15 @@ class PeerLink:
 
     def _take(self, frame: AnyFrame, at: int, now_ns: int) -> None:
         """Take a frame that begins at this position of the stream."""
-        if isinstance(frame, Ping):
+        if isinstance(frame, FileFrame) and not self.connector:
+            # The most frequent ones.
+            log = self._by_topic.get(frame.topic)
+            if log is None:
+                raise BadFrame(f"there is no topic {frame.topic}")
+            log.take(frame, at)
+        elif isinstance(frame, Ping):
             return
-        if isinstance(frame, Refuse):
+        elif isinstance(frame, Refuse):
             self.refused, self.refused_by_peer = frame.code, True
             self.end(f"the peer refuses: {frame.sentence}")
         elif isinstance(frame, ChannelState):
@@ -328,10 +321,12 @@ class PeerLink:
         elif isinstance(frame, Status):
             self.node.take_status(self, frame, now_ns)
         elif isinstance(frame, DeleteTopic):
-            self.node.delete_topic(self, frame, at)
-            for one in self.incoming.values():
-                if one.log.origin == frame.origin:
-                    one.take(frame, at)
+            self.node.deleted.take(self, frame, at)
+            streams = [one for one in self.incoming.values() if one.log.origin == frame.origin]
+            for one in streams:
+                one.take(frame, at)
+            if not streams:
+                self._early_deletions.append(frame)
         elif self.connector:
             self._take_answer(frame, now_ns)
         else:
@@ -363,7 +358,7 @@ class PeerLink:
         if isinstance(frame, Ack):
             self.sender.acknowledged(frame)
             while self._deletions and self._deletions[0][0] <= frame.written:
-                self.node.deletion_acknowledged(self.peer, self._deletions.pop(0)[1])
+                self.node.deleted.acknowledged(self.peer, self._deletions.pop(0)[1])
             self.sender.notify()
         elif isinstance(frame, Have):
             stream = next((one for one in self.streams.values() if one.has_topic(frame.topic)), None)
@@ -373,7 +368,7 @@ class PeerLink:
             self.streams[frame.log].take_ready(frame, now_ns)
             self.node.stream_began(self)
         elif isinstance(frame, Draining):
-            self.node.take_draining(self, frame)
+            self.node.state.take_draining(self, frame)
         else:
             raise BadFrame(f"{type(frame).__name__} cannot be sent now")
 
@@ -383,10 +378,11 @@ class PeerLink:
         if isinstance(frame, Log):
             if frame.number in self.incoming:
                 raise BadFrame(f"log {frame.number} is streamed already")
-            candidate = self.node.candidate_for(self, frame)
+            candidate = self.node.streams.candidate_for(self, frame)
             if not self.is_closed:
                 self.incoming[frame.number] = IncomingLog(
-                    frame, self.peer, self.node.copies, candidate, self._origin_node_id(frame)
+                    *(frame, self.peer, self.node.copies, candidate, self._origin_node_id(frame)),
+                    [one for one in self._early_deletions if one.origin == frame.origin],
                 )
         elif isinstance(frame, Sync):
             self.sync()
@@ -398,16 +394,11 @@ class PeerLink:
             self._log(frame.log).take(frame, at)
         elif isinstance(frame, Snapshot):
             one = self._log(frame.log)
-            self.node.before_stream(one, frame)
+            self.node.streams.before(one, frame)
             one.take(frame, at)
-            self.node.replica_began(self, one, now_ns)
+            self.node.streams.began(self, one, now_ns)
         elif isinstance(frame, TakeOver):
-            self.node.take_over(self, self._log(frame.log), frame.epoch, now_ns)
-        elif (topic := getattr(frame, "topic", None)) is not None:
-            log = self._by_topic.get(topic)
-            if log is None:
-                raise BadFrame(f"there is no topic {topic}")
-            log.take(frame, at)
+            self.node.streams.take_over(self, self._log(frame.log), frame.epoch, now_ns)
         else:
             raise BadFrame(f"{type(frame).__name__} cannot be sent now")
 
@@ -434,3 +425,8 @@ class PeerLink:
         if now != self._acknowledged:
             self._acknowledged = now
             self._out.append(encode(Ack(*now)))
+
+
+def silence_ns(failover_ns: int) -> int:
+    """After how long a silent peer is gone: its replicas are open when the failover timeout has passed."""
+    return min(_MAX_SILENCE_NS, max(_MIN_SILENCE_NS, failover_ns // 2))

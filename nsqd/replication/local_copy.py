@@ -1,14 +1,8 @@
-"""The copies of one log on this node, and the jobs on their files, for any thread.
-
-The origin's own copy has the topics of the broker. A replica into which no owner streams is *opened*: its
-topics are recovered as a start would, so that it can send what is pending, learn what is finished, and take
-over. A promoted copy is attached to the broker and delivers.
-"""
+"""The copies of one log on this node. The origin's own copy has the topics of the broker."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
 
 from nsqd.engine.broker import Broker
 from nsqd.engine.replica_topic import ReplicaTopic
@@ -20,13 +14,11 @@ from nsqd.log.layout import FILE_HEADER_BYTES, NewerVersion, NotALog, decode_fil
 from nsqd.log.ranges import Ranges
 from nsqd.log.tail_records import CheckpointPosition
 from nsqd.replication.claims import Claim, Pending
-from nsqd.replication.copies import Copies
 from nsqd.replication.frames import CopyKind
-from nsqd.replication.link import PeerLink
-from nsqd.replication.records import CopyRecord, NodeRecord, NodeRecordFile
+from nsqd.replication.records import CopyRecord
 from nsqd.storage import restoring
 from nsqd.storage.data_path import DataPath
-from nsqd.storage.topic_log import TopicLog, store_of
+from nsqd.storage.topic_log import TopicLog
 
 
 @dataclass(slots=True, eq=False)
@@ -143,129 +135,6 @@ class LocalCopy:
 
     def durable_topics(self) -> Iterable[Topic]:
         return (topic for topic in self.topics.values() if not topic.ephemeral)
-
-
-# --- jobs ---
-
-
-@dataclass(slots=True)
-class OpenCopy:
-    """Recover the topics of a copy that are not open yet. A topic that cannot be read delays no other."""
-
-    copy: LocalCopy
-    copies: Copies
-    data: DataPath
-    broker: Broker
-    found: dict[str, ReplicaTopic] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-
-    def run(self, _disk: Disk) -> None:
-        """Raises OSError when the topics cannot be listed."""
-        record = self.copy.stored
-        self.copies.settle(record)
-        for name in self.copies.topics(record):
-            if name in self.copy.topics:
-                continue
-            folder = self.copies.folder(record, name).path
-            try:
-                self.found[name] = open_topic(self.data, self.broker, folder, name, record)
-            except Exception as error:  # noqa: BLE001 - whatever is wrong with one topic
-                self.failed[name] = str(error) or type(error).__name__
-        if not record.promoted and not record.opened:
-            record.opened = True
-            self.copies.save(record)
-
-
-@dataclass(slots=True)
-class PromoteCopy:
-    """Record a claim durably: a replica becomes a promoted copy."""
-
-    copy: LocalCopy
-    copies: Copies
-    epoch: int
-    # Its owner was silent.
-    failover: bool = False
-
-    def run(self, _disk: Disk) -> None:
-        """Raises OSError."""
-        self.copies.promote(self.copy.stored, self.epoch)
-
-
-@dataclass(slots=True)
-class DropCopy:
-    """Close a copy and rename its folder, so that it is not found again."""
-
-    copy: LocalCopy
-    copies: Copies
-    topics: list[Topic]
-
-    def run(self, _disk: Disk) -> None:
-        """Raises OSError."""
-        for topic in self.topics:
-            store = store_of(topic)
-            if store is not None:
-                store.appender.close()
-        self.copies.drop(self.copy.stored)
-
-
-@dataclass(slots=True)
-class SaveRecord:
-    """Save the record of a copy: the highest epoch seen, its holders."""
-
-    copy: LocalCopy
-    copies: Copies
-
-    def run(self, _disk: Disk) -> None:
-        """Raises OSError."""
-        self.copies.save(self.copy.stored)
-
-
-@dataclass(slots=True)
-class RaiseEpoch:
-    """Record a higher epoch of a promoted copy."""
-
-    copy: LocalCopy
-    copies: Copies
-    epoch: int
-
-    def run(self, _disk: Disk) -> None:
-        """Raises OSError."""
-        self.copies.promote(self.copy.stored, self.epoch)
-
-
-@dataclass(slots=True)
-class SaveNode:
-    """Save the node record; then a raised epoch counts."""
-
-    record: NodeRecord
-    file: NodeRecordFile
-
-    def run(self, _disk: Disk) -> None:
-        """Raises OSError."""
-        self.file.save(self.record)
-
-
-@dataclass(slots=True)
-class DeleteTopicOfCopy:
-    """Rename the folder of a topic that was deleted at its origin, unless it has later messages.
-
-    The origin hears of it when the job has ended. Before, *link* acknowledges nothing from *position* on.
-    """
-
-    copy: LocalCopy
-    copies: Copies
-    name: str
-    below: int
-    link: PeerLink
-    position: int
-
-    def run(self, _disk: Disk) -> None:
-        """Raises OSError."""
-        self.copies.delete_topic(self.copy.stored, self.name, self.below)
-
-
-CopyJob: TypeAlias = OpenCopy | PromoteCopy | RaiseEpoch | DropCopy | SaveRecord | DeleteTopicOfCopy
-NodeJob: TypeAlias = CopyJob | SaveNode
 
 
 def open_topic(data: DataPath, broker: Broker, folder: Path, name: str, record: CopyRecord) -> ReplicaTopic:

@@ -1,4 +1,4 @@
-"""What a node knows of one log: its copies here and elsewhere, and what is pending in each."""
+"""What a node knows of one log: its copies here and elsewhere, and what is pending in each. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -8,6 +8,7 @@ from nsqd.engine.topic import Topic
 from nsqd.log.ranges import merged
 from nsqd.replication.channel_states import merge, pending_of, states_of
 from nsqd.replication.claims import ChannelKey, Claim, Pending, subtract
+from nsqd.replication.exchange import Exchange
 from nsqd.replication.frames import ChannelState, CopyId, CopyKind, Holder, Status
 from nsqd.replication.holders import Holders
 from nsqd.replication.link import PeerLink
@@ -82,18 +83,83 @@ class LogState:
         # The streams of each owner here, and the checks whether it is fully replicated.
         self.primaries: dict[LocalCopy, Primary] = {}
         self.checks: dict[LocalCopy, Replicated] = {}
+        # The statuses and channel state that are exchanged with each peer.
+        self.exchanges: dict[bytes, Exchange] = {}
         # Something has changed since the rules were applied.
         self.has_changed = True
+        # Which peers were heard, and the claims here, when the rules were applied last.
+        self.seen_before: object = None
+        # The replicas with pending messages that no owner delivers.
+        self.undelivered: dict[LocalCopy, bool] = {}
+        # Holders that are not asked, because they were not reached for the failover timeout.
+        self.unreached: set[bytes] = set()
         self._pending: dict[LocalCopy, Pending] = {}
         self._stale: dict[LocalCopy, set[str]] = {}
 
     # --- copies here ---
 
-    def forget(self, copy: LocalCopy) -> None:
-        """Forget what is known of a copy here."""
-        self.forget_pending(copy)
+    def add(self, copy: LocalCopy) -> None:
+        """Add a copy that was found or made, or into which a stream begins."""
+        self.copies.append(copy)
+        self.state_changed(copy)
+
+    def remove(self, copy: LocalCopy) -> None:
+        """The copy is gone."""
+        copy.is_gone = True
+        self.copies.remove(copy)
+        primary = self.primaries.pop(copy, None)
+        if primary is not None:
+            primary.close()
         self.checks.pop(copy, None)
-        self.primaries.pop(copy, None)
+        self.undelivered.pop(copy, None)
+        self._forget_pending(copy)
+        self.changed()
+
+    def state_changed(self, copy: LocalCopy) -> None:
+        """The copy was opened or closed: its state is to be sent in full."""
+        self._forget_pending(copy)
+        for exchange in self.exchanges.values():
+            exchange.copy_changed(copy)
+        self.changed()
+
+    def opened(self, copy: LocalCopy) -> None:
+        """A copy was opened: it and the other copies here learn from each other, and peers are asked."""
+        for other in self.copies:
+            for topic in list(other.durable_topics()):
+                self._merge_topic(topic, other, copy)
+            for topic in list(copy.durable_topics()):
+                self._merge_topic(topic, copy, other)
+        self.state_changed(copy)
+        for exchange in self.exchanges.values():
+            exchange.ask()
+
+    def checkpointed(self, copy: LocalCopy, topic: Topic) -> None:
+        """A checkpoint of a topic was written."""
+        self.pending_again(copy, topic.name)
+        primary = self.primaries.get(copy)
+        senders = [] if primary is None else [stream.sender for stream in primary.streams]
+        for exchange in self.exchanges.values():
+            exchange.topic_changed(copy, topic.name)
+            exchange.checkpointed(topic, senders)
+        for other in self.copies:
+            self._merge_topic(topic, copy, other)
+        if len(self.copies) > 1 or self.known:
+            self.changed()
+
+    def topic_removed(self, copy: LocalCopy, name: str) -> None:
+        """A topic of the copy was deleted."""
+        self.pending_again(copy, name)
+        for exchange in self.exchanges.values():
+            exchange.topic_changed(copy, name)
+        self.changed()
+
+    @property
+    def all_holders(self) -> dict[bytes, str]:
+        """The nodes that hold copies of this log, as any copy here knows them."""
+        found: dict[bytes, str] = {}
+        for copy in self.copies:
+            found |= self.holders.of(copy)
+        return found
 
     def changed(self) -> None:
         """Compute again who delivers what."""
@@ -120,7 +186,7 @@ class LogState:
                 found.pop(name, None)
         return found
 
-    def forget_pending(self, copy: LocalCopy) -> None:
+    def _forget_pending(self, copy: LocalCopy) -> None:
         """The copy was opened or closed."""
         self._pending.pop(copy, None)
         self._stale.pop(copy, None)
@@ -136,6 +202,23 @@ class LogState:
         return subtract(pending, [copy.yielded]) if copy.yielded else pending
 
     # --- copies elsewhere ---
+
+    def exchange(self, link: PeerLink, now_ns: int) -> Exchange:
+        """The exchange with a peer; of two connections both nodes use the one of the lower identity."""
+        found = self.exchanges.get(link.peer)
+        if found is None or found.link.is_closed or (found.link is not link and link.is_preferred):
+            link = next((one for one in self.node.links_to(link.peer) if one.is_preferred), link)
+            found = self.exchanges[link.peer] = Exchange(self, link, now_ns)
+        return found
+
+    def link_ended(self, link: PeerLink) -> None:
+        """A connection is gone; the last status of the peer counts for the failover timeout."""
+        exchange = self.exchanges.get(link.peer)
+        if exchange is not None and exchange.link is link:
+            del self.exchanges[link.peer]
+            for known in self.known_at(link.peer):
+                known.received_ns = max(known.received_ns, link.heard_ns)
+            self.changed()
 
     def known_at(self, peer: bytes) -> list[KnownCopy]:
         """The copies of a peer."""
@@ -203,7 +286,7 @@ class LogState:
                         news.add(topic)
         return news
 
-    def merge_topic(self, topic: Topic, source: LocalCopy, target: LocalCopy) -> None:
+    def _merge_topic(self, topic: Topic, source: LocalCopy, target: LocalCopy) -> None:
         """Take over the channel state of a topic from one copy here to another."""
         if target is not source and source.has_state and target.has_state and topic.name in target.topics:
             for state in states_of(topic, self.origin, source.number, {}):
@@ -219,3 +302,16 @@ class LogState:
             self.node.to_checkpoint[topic] = None
         self.changed()
         return topic
+
+
+class Logs(dict[bytes, LogState]):
+    """The logs of which this node knows, by their origins; `logs[origin]` makes one that is new."""
+
+    def __init__(self, node: NodeState, holders: Holders) -> None:
+        super().__init__()
+        self._node = node
+        self._holders = holders
+
+    def __missing__(self, origin: bytes) -> LogState:
+        found = self[origin] = LogState(self._node, self._holders, origin)
+        return found

@@ -16,7 +16,7 @@ from nsqd.replication.fields import BadFrame
 from nsqd.replication.frames import Have, Holder, Log, Ready, Rename, Seal, Snapshot, Topic
 from nsqd.replication.framing import MAX_APPEND, appends_head
 from nsqd.replication.sender import MAX_LAG_BYTES, Sender
-from nsqd.replication.topic_stream import CatchUp, ReadJob, RemovedFile, TopicStream, put_parts
+from nsqd.replication.topic_stream import CatchUp, ReadJob, TopicStream, put_parts
 from nsqd.storage.slots import NAMES, CheckpointJob
 from nsqd.storage.topic_log import TopicLog
 
@@ -52,7 +52,6 @@ class StreamedLog(Protocol):
     settings: ReplicaSettings
 
     def topics(self) -> Iterable[tuple[TopicLog, str]]: ...
-    def removed_of(self, log: TopicLog) -> dict[str, RemovedFile]: ...
     def unneeded(self, name: str) -> Ranges: ...
     def want_checkpoint(self, log: TopicLog) -> None: ...
     def attach(self, stream: Any) -> None: ...
@@ -158,10 +157,8 @@ class LogStream:
         if self.state is not StreamState.NEGOTIATING or stream.reported is not None:
             raise BadFrame(f"the files of topic {stream.name} were reported already")
         stream.reported = have.files
-        if stream.has_reported_files:
-            removed = self.primary.removed_of(stream.log)
-            if stream.conflicts(removed, self.primary.unneeded(stream.name)):
-                self._conflicts.add(stream)
+        if stream.has_reported_files and stream.conflicts(self.primary.unneeded(stream.name)):
+            self._conflicts.add(stream)
 
     def take_ready(self, ready: Ready, now_ns: int) -> None:
         """The replica has answered: begin, in its earlier copy or in a new one. Raises BadFrame."""
@@ -301,15 +298,6 @@ class LogStream:
     def jobs(self) -> list[ReadJob]:
         """Pieces of files to be read, in any thread."""
         return self._catch_up.jobs()
-
-    def owns(self, job: object) -> bool:
-        """Whether the job came from this stream and has not ended."""
-        return self._catch_up.owns(job)
-
-    def ended(self, job: ReadJob, error: OSError | None) -> None:
-        """A piece was read, or could not be read."""
-        if self.state is not StreamState.CLOSED:
-            self._catch_up.ended(job, error)
 
     # --- what the replica has ---
 

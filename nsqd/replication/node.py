@@ -11,24 +11,25 @@ from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.replication.deleted_topics import DeletedTopics
 from nsqd.replication.exchange import no_copy
-from nsqd.replication.frames import ChannelState, DeleteTopic, Draining, Holder, Log, Snapshot, Status
+from nsqd.replication.frames import ChannelState, Holder, Status
 from nsqd.replication.holders import Holders
-from nsqd.replication.incoming import IncomingLog
-from nsqd.replication.job_results import JobResults, make_primary
 from nsqd.replication.jobs import Jobs
-from nsqd.replication.link import PeerLink
+from nsqd.replication.link import PeerLink, silence_ns
 from nsqd.replication.local_copy import LocalCopy
-from nsqd.replication.log_copies import Logs
-from nsqd.replication.node_state import NodeState
+from nsqd.replication.log_state import Logs
+from nsqd.replication.node_state import NodeJob, NodeState
 from nsqd.replication.primary import Primary
 from nsqd.replication.records import CopyRecord
+from nsqd.replication.rules import apply_rules, next_check_ns
 from nsqd.replication.shown import shown_decommission, shown_node
 from nsqd.replication.streams import Streams
+from nsqd.replication.yielding import ask, suspend
 from nsqd.storage.slots import CheckpointJob
 from nsqd.storage.topic_log import TopicLog, store_of
 
 _S: Final = 1_000_000_000
-# A pause of the event loop that is longer than this counts as a suspension (SIGSTOP, a frozen machine).
+# A pause of the event loop that is longer than this, or than half the silence after which peers end a
+# connection, counts as a suspension (SIGSTOP, a frozen machine).
 _SUSPENDED_NS: Final = 5 * _S
 
 
@@ -39,12 +40,11 @@ class ReplicationNode:
         self.state = state
         self.holders = holders
         self.jobs = jobs
-        self.logs = Logs(state, holders, jobs)
+        self.logs = Logs(state, holders)
         self.settings, self.identity, self.copies = state.settings, state.identity, state.copies
+        self.streams = Streams(state, holders, jobs, self.logs)
+        self.deleted = DeletedTopics(state, holders, jobs, self.logs)
         self._own_log = self.logs[state.identity]
-        self._streams = Streams(state, holders, jobs, self.logs)
-        self.job_results = JobResults(state, holders, jobs, self.logs)
-        self._deleted = DeletedTopics(state, holders, jobs, self.logs)
         self._ticked_ns = 0
         self._next_second_ns = 0
 
@@ -60,12 +60,12 @@ class ReplicationNode:
         own.topics = broker.topics
         own.is_open = True
         self._own_log.add(own)
-        make_primary(self.settings, self._own_log, own, self._replicas_of)
+        self.jobs.make_primary(self._own_log, own, self._replicas_of)
         for topic in broker.topics.values():
             self.topic_created(topic)
         for found in self.copies.scan():
             self._found(found, now_ns)
-        self._own_log.ask(own, now_ns)
+        ask(self._own_log, own, now_ns)
         self._ticked_ns = now_ns
 
     def _found(self, record: CopyRecord, now_ns: int) -> None:
@@ -75,7 +75,7 @@ class ReplicationNode:
         log.add(copy)
         if record.promoted:
             copy.asks_until_ns = now_ns
-            log.open(copy)
+            self.jobs.open(log, copy)
 
     def _replicas_of(self, name: str) -> int:
         topic = self.state.broker.topics.get(name)
@@ -87,14 +87,14 @@ class ReplicationNode:
     @property
     def primary(self) -> Primary:
         """The stream of this node's own log."""
-        return self._own_log.state.primaries[self.state.own_copy]
+        return self._own_log.primaries[self.state.own_copy]
 
     def checkpointed(self, topic: Topic, store: TopicLog, job: CheckpointJob) -> None:
         """A checkpoint was written, of an own topic or of one of a copy."""
         found = self.jobs.copy_of.get(store)
         copy = self.state.own_copy if found is None else found[0]
         log = self.logs[copy.origin]
-        primary = log.state.primaries.get(copy)
+        primary = log.primaries.get(copy)
         if primary is not None:
             primary.checkpointed(store, job)
         self.state.to_checkpoint.pop(topic, None)
@@ -109,10 +109,11 @@ class ReplicationNode:
     def topic_deleted(self, topic: Topic) -> None:
         """An own topic was deleted, and with it its promoted copies."""
         store = store_of(topic)
-        if store is not None and self.primary.name_of(store):
+        if store is not None:
+            # The primary has removed it already if its files were deleted first.
             self.primary.remove(store)
-            self._deleted.deleted(topic.name, store.segments.end)
-        self._deleted.promoted(topic.promoted)
+            self.deleted.deleted(topic.name, store.segments.end)
+        self.deleted.promoted(topic.promoted)
 
     # --- connections ---
 
@@ -135,50 +136,45 @@ class ReplicationNode:
     def link_up(self, link: PeerLink, now_ns: int) -> None:
         """The peer has proved its membership."""
         self.state.end_earlier(link)
+        self._forget_replaced(link)
         for log in list(self.logs.values()):
-            if log.copies and (link.peer in log.holders or link.peer in log.exchanges):
+            if log.copies and (link.peer in log.all_holders or link.peer in log.exchanges):
                 log.exchange(link, now_ns).send(now_ns)
         self.state.send_draining(link)
         if link.connector:
-            self._deleted.send(link)
+            self.deleted.send(link)
             self.state.remember_draining(link)
-            self._streams.begin(link, now_ns)
+            self.streams.begin(link, now_ns)
+
+    def _forget_replaced(self, link: PeerLink) -> None:
+        """Forget holders whose node id the peer has now: their data paths were replaced by the peer's."""
+        hello, node_ids = link.hello, self.state.node_ids
+        if hello is None:
+            return
+        for log in self.logs.values():
+            for copy in log.copies:
+                if copy.record is not None and copy.record.origin_node_id:
+                    node_ids.setdefault(log.origin, copy.record.origin_node_id)
+        node_ids[link.peer] = hello.node_id
+        replaced = {one for one, node_id in node_ids.items() if node_id == hello.node_id} - {link.peer}
+        for log in self.logs.values():
+            for peer in replaced & log.all_holders.keys():
+                self.state.info(f"REPLICATION({link.address}): replaces the node {peer.hex()[:8]}")
+                log.has_no_copy(peer)
+        for peer in replaced:
+            del node_ids[peer]
 
     def link_ended(self, link: PeerLink) -> None:
         """A connection is gone."""
-        self._streams.ended(link, max(self._ticked_ns, link.heard_ns))
+        self.streams.ended(link, max(self._ticked_ns, link.heard_ns))
         for log in self.logs.values():
             log.link_ended(link)
         if link in self.state.links:
             self.state.links.remove(link)
 
-    def take_draining(self, link: PeerLink, frame: Draining) -> None:
-        self.state.take_draining(link, frame)
-
-    def refused(self, code: int) -> None:
-        self.state.refused(code)
-
     def stream_began(self, link: PeerLink) -> None:
         """The replica has answered, and the stream has begun."""
         self.state.info(f"REPLICATION({link.address}): streaming to replica")
-
-    def candidate_for(self, link: PeerLink, frame: Log) -> CopyRecord | None:
-        return self._streams.candidate_for(link, frame)
-
-    def before_stream(self, one: IncomingLog, frame: Snapshot) -> None:
-        self._streams.before(one, frame)
-
-    def replica_began(self, link: PeerLink, one: IncomingLog, now_ns: int) -> None:
-        self._streams.began(link, one, now_ns)
-
-    def take_over(self, link: PeerLink, one: IncomingLog, epoch: int, now_ns: int) -> None:
-        self._streams.take_over(link, one, epoch, now_ns)
-
-    def delete_topic(self, link: PeerLink, frame: DeleteTopic, position: int) -> None:
-        self._deleted.take(link, frame, position)
-
-    def deletion_acknowledged(self, peer: bytes, frame: DeleteTopic) -> None:
-        self._deleted.acknowledged(peer, frame)
 
     def take_channel_state(self, link: PeerLink, frame: ChannelState) -> None:
         """Channel state of a copy of a peer; its status follows."""
@@ -217,14 +213,16 @@ class ReplicationNode:
         broker = state.broker
         broker.draining = broker.drain_pending = broker.decommissioning = False
         for log in self.logs.values():
-            log.resume_delivery()
+            for copy in log.copies:
+                suspend(log, copy, suspended=False)
 
     # --- time ---
 
     def tick(self, now_ns: int) -> None:
         """Do what is due; called some ten times a second."""
         links = self.state.links
-        suspended = bool(self._ticked_ns) and now_ns - self._ticked_ns > _SUSPENDED_NS
+        longest_ns = min(_SUSPENDED_NS, silence_ns(self.settings.failover_ns) // 2)
+        suspended = bool(self._ticked_ns) and now_ns - self._ticked_ns > longest_ns
         self._ticked_ns = now_ns
         for link in list(links):
             link.tick(now_ns)
@@ -233,27 +231,27 @@ class ReplicationNode:
         if suspended:
             self._ask_again(now_ns)
         for log in self.logs.values():
-            for primary in log.state.primaries.values():
+            for primary in log.primaries.values():
                 self._want_checkpoints(primary)
         if now_ns < self._next_second_ns:
             return
         self._next_second_ns = now_ns + _S
         self._forget_silent()
-        self._deleted.begin_jobs()
+        self.deleted.begin_jobs()
         self.state.broker.asks_holders = any(
             copy.old_ends for log in self.logs.values() for copy in log.copies
         )
         for log in list(self.logs.values()):
-            log.tick(now_ns)
+            apply_rules(log, self.jobs, now_ns)
             if not log.copies:
                 del self.logs[log.origin]
         for link in list(links):
             if link.is_up and link.connector:
-                self._streams.begin(link, now_ns)
-                self._streams.end_unwanted(link)
+                self.streams.begin(link, now_ns)
+                self.streams.end_unwanted(link)
             link.sync()
         self._next_second_ns = min(
-            (log.next_check_ns(now_ns) for log in self.logs.values()), default=self._next_second_ns
+            (next_check_ns(log, now_ns) for log in self.logs.values()), default=self._next_second_ns
         )
 
     def _want_checkpoints(self, primary: Primary) -> None:
@@ -273,7 +271,7 @@ class ReplicationNode:
         """Forget holders that were not heard for a week."""
         wanted = self.wanted_peers()
         for log in list(self.logs.values()):
-            for peer in self.holders.silent(log.holders, wanted):
+            for peer in self.holders.silent(log.all_holders, wanted):
                 self.holders.forget(log.copies, peer)
 
     def _ask_again(self, now_ns: int) -> None:
@@ -285,7 +283,14 @@ class ReplicationNode:
             for copy in log.copies:
                 copy.since_ns = now_ns
                 if copy.is_owner and copy.has_state:
-                    log.ask(copy, now_ns)
+                    ask(log, copy, now_ns)
+
+    def job_ended(self, job: NodeJob, error: Exception | None, now_ns: int) -> None:
+        """A job has run, or failed."""
+        job.ended(error, now_ns)
+        log = self.logs.get(job.origin)
+        if log is not None:
+            apply_rules(log, self.jobs, now_ns)
 
     # --- shown to operators ---
 

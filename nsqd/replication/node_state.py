@@ -2,17 +2,33 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
 
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Topic
+from nsqd.log.disk import Disk, words_of
 from nsqd.replication.copies import Copies
 from nsqd.replication.frames import REFUSALS, Draining
 from nsqd.replication.handshake import Incarnations
 from nsqd.replication.link import PeerLink
-from nsqd.replication.local_copy import LocalCopy, NodeJob
+from nsqd.replication.local_copy import LocalCopy
 from nsqd.replication.log_stream import ReplicaSettings
 from nsqd.replication.primary import Replicated
 from nsqd.storage.data_path import DataPath
+
+_S: Final = 1_000_000_000
+_RETRY_NS: Final = 5 * _S
+
+
+@dataclass(slots=True)
+class NodeJob:
+    """Work for any thread, and what is called with its error, if it had one, and the time of its end."""
+
+    run: Callable[[Disk], None]
+    ended: Callable[[Exception | None, int], None]
+    # The log to which the rules are to be applied then; empty for none.
+    origin: bytes = b""
 
 
 class NodeState:
@@ -62,8 +78,30 @@ class NodeState:
         self.wants_turn = False
         # Checks that wait for an fsync of everything written here.
         self.local_syncs: list[Replicated] = []
+        # The node id of each identity that has proved its membership.
+        self.node_ids: dict[bytes, int] = {}
         # The last `Draining` of each peer, with the token of its incarnation.
         self._draining: dict[bytes, tuple[bytes, Draining]] = {}
+
+    # --- jobs ---
+
+    def start(
+        self,
+        run: Callable[[Disk], None],
+        ended: Callable[[Exception | None, int], None],
+        origin: bytes = b"",
+    ) -> None:
+        """Have a job run soon, in any thread; *origin* is that of the log to which it belongs."""
+        self.waiting_jobs.append(NodeJob(run, ended, origin))
+
+    def job_failed(self, copy: LocalCopy, error: Exception, now_ns: int) -> str:
+        """A job on a copy has failed and may be tried again after a while; returns the reason in words."""
+        reason = words_of(error) if isinstance(error, OSError) else str(error) or type(error).__name__
+        copy.retry_ns = now_ns + _RETRY_NS
+        if copy.problems.get("") != reason:
+            copy.problems[""] = reason
+            self.warn(f"REPLICATION: the copy {copy.number} of {copy.origin.hex()[:8]} failed - {reason}")
+        return reason
 
     # --- connections ---
 

@@ -5,29 +5,21 @@ The log is the node's own, or a promoted copy: to that nothing is appended, but 
 """
 
 from collections.abc import Callable, Iterable
-from typing import Final
 
 from nsqd.log.ranges import Ranges
 from nsqd.log.segment import Segment
-from nsqd.log.tap import Tap
 from nsqd.replication.frames import Holder
 from nsqd.replication.log_stream import LogStream, ReplicaSettings
 from nsqd.replication.sender import PendingAck
-from nsqd.replication.topic_stream import RemovedFile
 from nsqd.storage.slots import CheckpointJob
 from nsqd.storage.topic_log import TopicLog
 
-# So many removed files of a topic are remembered.
-_MAX_REMOVED: Final = 4096
 
-
-class _TappedTopic(Tap):
+class _TappedTopic:
     """A topic of the log: what is written to it goes to all streams."""
 
     def __init__(self, primary: "Primary", log: TopicLog, name: str) -> None:
         self.name = name
-        # Its files that were removed since the start of the process, by name.
-        self.removed: dict[str, RemovedFile] = {}
         self._primary = primary
         self._log = log
 
@@ -35,11 +27,7 @@ class _TappedTopic(Tap):
         for stream in self._primary.streams:
             stream.appended(self._log, segment, offset, pieces)
 
-    def segments_removed(self, segments: list[Segment]) -> None:
-        for segment in segments:
-            self.removed[segment.path.name] = RemovedFile(segment.header.salt, segment.size)
-        while len(self.removed) > _MAX_REMOVED:
-            del self.removed[next(iter(self.removed))]
+    def segments_removed(self, segments: list[Segment]) -> None:  # noqa: ARG002 - the streams look again
         for stream in self._primary.streams:
             stream.look_at(self._log)
 
@@ -61,6 +49,7 @@ class Primary:
         origin: bytes,
         replicas_of: Callable[[str], int] | None = None,
         *,
+        copy: int = 0,
         unneeded: Callable[[str], Ranges],
         may_resume: Callable[[LogStream], bool] = lambda _stream: True,
     ) -> None:
@@ -72,9 +61,10 @@ class Primary:
         self.may_resume = may_resume
         self.settings = settings
         self.origin = origin
-        # What `Log` says of this owner's copy; set before a stream begins.
+        # The number of the owner's copy.
+        self.copy = copy
+        # The epoch of its claim, and the other holders: set before a stream begins.
         self.epoch = 0
-        self.copy = 0
         self.holders: tuple[Holder, ...] = ()
         # Replaced, not changed in place: a stream that ends during a loop must not hide the next one.
         self.streams: tuple[LogStream, ...] = ()
@@ -108,11 +98,6 @@ class Primary:
         """The name of a topic; empty for one that is not streamed any more."""
         topic = self._topics.get(log)
         return "" if topic is None else topic.name
-
-    def removed_of(self, log: TopicLog) -> dict[str, RemovedFile]:
-        """Files of a topic that were removed since the start of the process, by name."""
-        topic = self._topics.get(log)
-        return {} if topic is None else topic.removed
 
     def unneeded(self, name: str) -> Ranges:
         """Messages of a topic of which no copy is needed."""

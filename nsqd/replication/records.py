@@ -4,16 +4,16 @@ A node record is a value: a change makes another one, and `NodeRecordFile.save` 
 the node's record. So nothing is sent to other nodes that a power cut could take back.
 """
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, cast, get_args, get_origin, get_type_hints
 
 from xxhash import xxh3_64_hexdigest
 
 from nsqd.log.disk import Disk
-from nsqd.log.ids import MAX_NODE_ID
 from nsqd.replication.fields import IDENTITY_BYTES
 from nsqd.replication.frames import Holder
 
@@ -22,7 +22,6 @@ COPY_FILE_NAME: Final = "copy.json"
 _NODE_VERSION: Final = 2
 _COPY_VERSION: Final = 1
 _NO_TOKEN: Final = bytes(IDENTITY_BYTES)
-_T = TypeVar("_T")
 
 
 # --- the node ---
@@ -92,54 +91,9 @@ class NodeRecord:
         )
         return replace(self, deletions=_with_unacknowledged(deletions))
 
-    # --- JSON ---
-
-    def to_json(self) -> dict[str, Any]:
-        """The value in the file."""
-        return {
-            "identity": self.identity.hex(),
-            "incarnation": self.incarnation,
-            "token": self.token.hex(),
-            "previous_token": self.previous_token.hex(),
-            "epoch": self.epoch,
-            "highest_epoch": self.highest_epoch,
-            "replicas": [[one.identity.hex(), one.address] for one in self.replicas],
-            "holders": [[one.identity.hex(), one.address] for one in self.holders],
-            "deletions": [
-                [one.topic, one.below, sorted(each.hex() for each in one.unacknowledged)]
-                for one in self.deletions
-            ],
-            "is_transferred": self.is_transferred,
-        }
-
-    @classmethod
-    def from_json(cls, value: Any) -> "NodeRecord":
-        """Read such a value. Raises KeyError, TypeError and ValueError."""
-        return cls(
-            _identity(value["identity"]),
-            _number(value["incarnation"]),
-            _identity(value["token"]),
-            _identity(value["previous_token"]),
-            _number(value["epoch"]),
-            _number(value["highest_epoch"]),
-            _holders(value["replicas"]),
-            _holders(value["holders"]),
-            tuple(
-                Deletion(str(topic), _number(below), frozenset(map(_identity, unacknowledged)))
-                for topic, below, unacknowledged in value["deletions"]
-            ),
-            bool(value["is_transferred"]),
-        )
-
 
 def _with_unacknowledged(deletions: Iterable[Deletion]) -> tuple[Deletion, ...]:
     return tuple(one for one in deletions if one.unacknowledged)
-
-
-def _holders(value: Any) -> tuple[Holder, ...]:
-    return tuple(
-        Holder(_identity(identity) if identity else b"", str(address)) for identity, address in value
-    )
 
 
 class NodeRecordFile:
@@ -162,7 +116,7 @@ class NodeRecordFile:
             content = disk.read_file(path)
         except FileNotFoundError:
             return cls(disk, data_path, NodeRecord(identity))
-        record = _decode(path, content, _NODE_VERSION, NodeRecord.from_json)
+        record = NodeRecord(**_decode(path, content, _NODE_VERSION, NodeRecord))
         if record.identity != identity:
             record = NodeRecord(identity)
         return cls(disk, data_path, record)
@@ -186,7 +140,7 @@ class NodeRecordFile:
 
         After an error the file may have either of them.
         """
-        self._disk.replace(self._path, _encode(record.to_json(), _NODE_VERSION), durable=True)
+        self._disk.replace(self._path, _encode(_fields_of(record), _NODE_VERSION), durable=True)
         self._disk.sync_folder(self._path.parent)
         self.record = record
 
@@ -218,9 +172,25 @@ class CopyRecord:
     # It is on disk: a new one is not before `Copies.create`.
     is_stored: bool = False
     is_dropped: bool = False
+    # Jobs of streams that use its files now.
+    running_jobs: int = 0
 
     def __repr__(self) -> str:
         return f"<CopyRecord {self.path.name} epoch {self.epoch}>"
+
+
+# What the file has; the folder says the rest. Before a promotion is complete, *replica_epoch* counts.
+_COPY_FIELDS: Final = (
+    "origin",
+    "owner",
+    "number",
+    "origin_node_id",
+    "epoch",
+    "seen",
+    "index",
+    "holders",
+    "opened",
+)
 
 
 def encode_copy(record: CopyRecord, *, promoted_from: int | None = None) -> bytes:
@@ -228,45 +198,19 @@ def encode_copy(record: CopyRecord, *, promoted_from: int | None = None) -> byte
 
     *promoted_from* is the epoch before a promotion, which counts until the folder is renamed.
     """
-    fields = {
-        "origin": record.origin.hex(),
-        "origin_node_id": record.origin_node_id,
-        "owner": record.owner.hex(),
-        "number": record.number,
-        "epoch": record.epoch,
-        "replica_epoch": record.epoch if promoted_from is None else promoted_from,
-        "seen": record.seen,
-        "index": record.index,
-        "opened": record.opened,
-        "holders": {identity.hex(): address for identity, address in dict(record.holders).items()},
-    }
+    fields = {name: _to_json(getattr(record, name)) for name in _COPY_FIELDS}
+    fields["replica_epoch"] = record.epoch if promoted_from is None else promoted_from
     return _encode(fields, _COPY_VERSION)
 
 
 def decode_copy(content: bytes, path: Path, *, promoted: bool) -> CopyRecord:
     """The record in a file of the folder *path*. Raises DamagedRecord."""
-    return _decode(
-        COPY_FILE_NAME, content, _COPY_VERSION, lambda fields: _copy_record(fields, path, promoted=promoted)
-    )
-
-
-def _copy_record(fields: dict[str, Any], path: Path, *, promoted: bool) -> CopyRecord:
-    epoch = _number(fields["epoch" if promoted else "replica_epoch"])
-    return CopyRecord(
-        _identity(fields["origin"]),
-        _identity(fields["owner"]),
-        _number(fields["number"]),
-        path,
-        _number(fields["origin_node_id"], MAX_NODE_ID),
-        epoch,
-        # A promotion that was not completed has used the epoch.
-        max(_number(fields["seen"]), _number(fields["epoch"])),
-        _number(fields["index"]),
-        {_identity(identity): str(address) for identity, address in fields["holders"].items()},
-        promoted,
-        bool(fields["opened"]),
-        is_stored=True,
-    )
+    found = _decode(COPY_FILE_NAME, content, _COPY_VERSION, CopyRecord, (*_COPY_FIELDS, "replica_epoch"))
+    replica_epoch = found.pop("replica_epoch")
+    # A promotion that was not completed has used the epoch.
+    found["seen"] = max(found["seen"], found["epoch"])
+    found["epoch"] = found["epoch"] if promoted else replica_epoch
+    return CopyRecord(path=path, promoted=promoted, is_stored=True, **found)
 
 
 # --- both ---
@@ -277,15 +221,18 @@ def _encode(fields: dict[str, Any], version: int) -> bytes:
     return json.dumps(fields | {"check": _check(fields)}, indent=1).encode()
 
 
-def _decode(name: object, content: bytes, version: int, read: Callable[[dict[str, Any]], _T]) -> _T:
-    """What *read* makes of the fields of a file. Raises DamagedRecord."""
+def _decode(
+    name: object, content: bytes, version: int, kind: type[Any], names: Iterable[str] = ()
+) -> dict[str, Any]:
+    """The fields of a record in a file: all, or those of these names. Raises DamagedRecord."""
+    types = get_type_hints(kind)
     try:
         fields = json.loads(content)
         found, check = fields.get("version"), fields.pop("check", "")
         if not isinstance(found, int) or found <= version:
             if check != _check(fields):
                 raise ValueError("its checksum is wrong")
-            return read(fields)
+            return {one: _from_json(types.get(one, int), fields[one]) for one in names or types}
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise DamagedRecord(f"{name} is damaged: {type(error).__name__}: {error}") from error
     raise DamagedRecord(f"{name} has version {found}, this nsqd knows {version}")
@@ -295,14 +242,41 @@ def _check(fields: dict[str, Any]) -> str:
     return xxh3_64_hexdigest(json.dumps(fields, sort_keys=True).encode())
 
 
-def _identity(text: str) -> bytes:
-    identity = bytes.fromhex(text)
-    if len(identity) != IDENTITY_BYTES:
-        raise ValueError(f"{text!r} is no identity")
-    return identity
+def _fields_of(record: Any) -> dict[str, Any]:
+    return {one.name: _to_json(getattr(record, one.name)) for one in dataclasses.fields(record)}
 
 
-def _number(value: Any, limit: int = (1 << 64) - 1) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= limit:
-        raise ValueError(f"{value!r} is no number")
-    return value
+def _to_json(value: Any) -> Any:
+    """Identities become hexadecimal digits, and records in a list become lists of their fields."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, dict):
+        return {_to_json(key): each for key, each in dict(value).items()}
+    if isinstance(value, tuple):
+        return list(map(_to_json, value))
+    if isinstance(value, frozenset):
+        return sorted(map(_to_json, value))
+    return list(_fields_of(value).values()) if dataclasses.is_dataclass(value) else value
+
+
+def _from_json(kind: Any, value: Any) -> Any:
+    """A value of this type. Raises KeyError, TypeError and ValueError."""
+    if kind is bytes:
+        identity = bytes.fromhex(value)
+        # A replica that is named by its address has no identity before its first handshake.
+        if len(identity) not in (0, IDENTITY_BYTES):
+            raise ValueError(f"{value!r} is no identity")
+        return identity
+    if kind is int:
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 64:
+            raise ValueError(f"{value!r} is no number")
+        return value
+    if kind in (str, bool):
+        return kind(value)
+    if dataclasses.is_dataclass(kind):
+        types, make = get_type_hints(kind).values(), cast("type[Any]", kind)
+        return make(*(_from_json(one, each) for one, each in zip(types, value, strict=True)))
+    form, one = get_origin(kind), get_args(kind)[0]
+    if form is dict:
+        return {_from_json(one, key): str(each) for key, each in value.items()}
+    return form(_from_json(one, each) for each in value)

@@ -5,8 +5,7 @@ from typing import Any, Final
 from nsqd.replication.claims import count
 from nsqd.replication.holders import Holders
 from nsqd.replication.local_copy import LocalCopy
-from nsqd.replication.log_copies import Logs
-from nsqd.replication.log_state import LogState
+from nsqd.replication.log_state import Logs, LogState
 from nsqd.replication.node_state import NodeState
 from nsqd.replication.primary import Primary
 
@@ -15,7 +14,7 @@ _S: Final = 1_000_000_000
 
 def shown_node(node: NodeState, holders: Holders, logs: Logs, now_ns: int) -> dict[str, Any]:
     """The content of GET /replication."""
-    own = logs[node.identity].state
+    own = logs[node.identity]
     primary = own.primaries[node.own_copy]
     addresses = {one.identity: one.address for one in holders.record.replicas}
     return {
@@ -28,7 +27,7 @@ def shown_node(node: NodeState, holders: Holders, logs: Logs, now_ns: int) -> di
             _shown_replica(primary, no_replica(addresses.get(one, ""), one), now_ns) for one in node.replicas
         ],
         "copies": [
-            _shown_copy(node, log.state, copy, now_ns)
+            _shown_copy(node, log, copy, now_ns)
             for log in logs.values()
             for copy in log.copies
             if not copy.is_origin
@@ -91,7 +90,7 @@ def no_replica(address: str, identity: bytes = b"") -> dict[str, Any]:
 
 def shown_decommission(node: NodeState, holders: Holders, logs: Logs) -> dict[str, Any]:
     """The content of GET /decommission."""
-    owned = [(log.state, copy) for log in logs.values() for copy in log.copies if copy.is_owner]
+    owned = [(log, copy) for log in logs.values() for copy in log.copies if copy.is_owner]
     others = [copy for log in logs.values() for copy in log.copies if not copy.is_origin]
     waits = next((copy.waits_for for _, copy in owned if copy.waits_for), "")
     if not waits and others:

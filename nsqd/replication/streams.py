@@ -6,9 +6,10 @@ from nsqd.replication.incoming import IncomingLog
 from nsqd.replication.jobs import Jobs
 from nsqd.replication.link import PeerLink
 from nsqd.replication.local_copy import LocalCopy
-from nsqd.replication.log_copies import LogCopies, Logs
+from nsqd.replication.log_state import Logs, LogState
 from nsqd.replication.node_state import NodeState
 from nsqd.replication.records import CopyRecord
+from nsqd.replication.rules import apply_rules
 
 _IS_READING = "the replica is reading its copy, try again"
 
@@ -27,7 +28,7 @@ class Streams:
     def begin(self, link: PeerLink, now_ns: int) -> None:
         """Stream to a peer each log of which it is to be a replica."""
         for log in list(self._logs.values()):
-            for copy, primary in list(log.state.primaries.items()):
+            for copy, primary in list(log.primaries.items()):
                 if (
                     link.is_closed
                     or link.peer_accepts_none
@@ -46,23 +47,23 @@ class Streams:
                     )
                     link.begin_stream(primary, chosen.index(link.peer), now_ns)
 
-    def _chosen(self, log: LogCopies, copy: LocalCopy) -> list[bytes]:
+    def _chosen(self, log: LogState, copy: LocalCopy) -> list[bytes]:
         """The replicas of an owner here, the first of which takes over first."""
         node = self._node
         if copy.is_origin:
             return [] if self._holders.record.is_transferred else node.replicas
-        if not log.state.pending(copy):
+        if not log.pending(copy):
             return []
         links = {one.peer: one for one in node.links if one.is_up and one.connector}
-        primary = log.state.primaries[copy]
+        primary = log.primaries[copy]
         streaming = [peer for peer, link in links.items() if link.stream_of(primary) is not None]
-        order = dict.fromkeys((*streaming, *(peer for peer, _ in log.state.known), *node.replicas))
+        order = dict.fromkeys((*streaming, *(peer for peer, _ in log.known), *node.replicas))
         found = sorted((one for one in order if one in links), key=lambda one: links[one].peer_drains)
         return found[: node.settings.replicas]
 
     def end_unwanted(self, link: PeerLink) -> None:
         """End the streams to a node that is no replica any more, or is to hold no copies."""
-        own = self._logs[self._node.identity].state.primaries[self._node.own_copy]
+        own = self._logs[self._node.identity].primaries[self._node.own_copy]
         is_left = link.peer not in self._node.replicas and link.stream_of(own) is not None
         if is_left or (link.peer_drains and self._has_better(link)):
             link.end("another replica was chosen")
@@ -72,7 +73,7 @@ class Streams:
     def _has_better(self, link: PeerLink) -> bool:
         """Whether a promoted copy is streamed to this peer, which drains, and others have all of it."""
         for log in self._logs.values():
-            for copy, primary in log.state.primaries.items():
+            for copy, primary in log.primaries.items():
                 stream = link.stream_of(primary)
                 chosen = [] if copy.is_origin or stream is None else self._chosen(log, copy)
                 others = {one.peer for one in primary.streams if one.is_caught_up}
@@ -100,10 +101,10 @@ class Streams:
         newest = max(copies, key=lambda one: one.number)
         record = newest.record
         if newest.is_busy:
-            link.refuse(Refuse.DISK, _IS_READING)
+            link.refuse(Refuse.BUSY, _IS_READING)
         elif record is not None and record.opened and not newest.is_open:
-            log.open(newest)
-            link.refuse(Refuse.DISK, _IS_READING)
+            self._jobs.open(log, newest)
+            link.refuse(Refuse.BUSY, _IS_READING)
         else:
             newest.is_negotiating = True
             exchange.send(link.heard_ns)
@@ -140,7 +141,8 @@ class Streams:
             copy = self._copy_with(one.record)
             if copy is not None:
                 copy.is_streamed = False
-                copy.since_ns = copy.detached_ns = now_ns
+                # The failover timeout counts from the last sign of the owner.
+                copy.since_ns, copy.detached_ns = link.heard_ns, now_ns
                 self._logs[copy.origin].state_changed(copy)
 
     def take_over(self, link: PeerLink, one: IncomingLog, epoch: int, now_ns: int) -> None:
@@ -152,7 +154,7 @@ class Streams:
                 f"REPLICATION({link.address}): taking over {one.log.origin.hex()[:8]} under epoch {epoch}"
             )
             link.end("the log is transferred to this node")
-            self._logs[copy.origin].tick(now_ns)
+            apply_rules(self._logs[copy.origin], self._jobs, now_ns)
 
     def _end_negotiation(self, one: IncomingLog) -> None:
         copy = self._copy_with(one.candidate)

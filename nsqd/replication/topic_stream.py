@@ -5,6 +5,7 @@ No socket, no clock, no thread.
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -26,17 +27,9 @@ PIECE_BYTES: Final = 1 << 20
 _INCOMPLETE: Final = ".new"
 
 
-@dataclass(frozen=True, slots=True)
-class RemovedFile:
-    """A file that the log had since the start of this process, as it was when it was removed."""
-
-    salt: int
-    size: int
-
-
 @dataclass(slots=True, eq=False)
 class ReadJob:
-    """A piece of a file to be read: :meth:`run` in any thread, then `LogStream.ended`."""
+    """A piece of a file to be read: :meth:`run` in any thread, then :meth:`end`."""
 
     stream: "TopicStream"
     segment: Segment
@@ -46,6 +39,12 @@ class ReadJob:
     offset: int
     size: int
     data: bytes = b""
+    # Is called with the job and its error.
+    ended: Callable[["ReadJob", OSError | None], None] = lambda _job, _error: None
+
+    def end(self, error: OSError | None) -> None:
+        """The job has run, or failed."""
+        self.ended(self, error)
 
     def run(self, disk: Disk) -> None:
         """Raises OSError."""
@@ -106,27 +105,21 @@ class TopicStream:
 
     # --- resuming ---
 
-    def conflicts(self, removed: dict[str, RemovedFile], unneeded: Ranges) -> bool:
+    def conflicts(self, unneeded: Ranges) -> bool:
         """Whether the replica's copy has something that this log has lost.
 
-        *removed* has the files that were removed since the start of this process, by name. *unneeded* are the
-        messages of which no copy is needed, because they are here or not pending. Three things prove nothing:
-        that the numbers of messages were delivered (after a power cut they continue far above the lost
-        messages), that a file has the same size (a power cut may take its middle), and that the file is gone.
+        *unneeded* are the messages of which no copy is needed, because they are here or not pending. Three
+        things prove nothing: that the numbers of messages were delivered (after a power cut they continue far
+        above the lost messages), that a file has the same size (a power cut may take its middle), and that
+        the file is gone.
         """
         segments = {segment.path.name: segment for segment in self.log.segments}
         for one in self.reported or ():
-            if one.name in NAMES:
-                continue
-            segment, gone = segments.get(one.name), removed.get(one.name)
-            if segment is not None:
-                if one.salt != segment.header.salt or one.size > segment.size:
+            segment = segments.get(one.name)
+            if segment is None:
+                if not one.next_seq or one.last_note > self.log.known_durable.notes:
                     return True
-            elif gone is not None and one.salt == gone.salt:
-                if one.size > gone.size:
-                    # The end of the file was lost before the file was removed.
-                    return True
-            elif not one.next_seq or one.last_note > self.log.known_durable.notes:
+            elif one.salt != segment.header.salt or one.size > segment.size:
                 return True
             if one.next_seq and without([(one.first, one.next_seq)], unneeded):
                 return True
@@ -135,11 +128,11 @@ class TopicStream:
     @property
     def has_reported_files(self) -> bool:
         """Whether the replica's earlier copy has log files."""
-        return any(one.name not in NAMES for one in self.reported or ())
+        return bool(self.reported)
 
     def resume(self) -> None:
         """Continue the files that the replica has reported."""
-        self.sizes = {one.name: one.size for one in self.reported or () if one.name not in NAMES}
+        self.sizes = {one.name: one.size for one in self.reported or ()}
 
     # --- catch-up ---
 
@@ -214,7 +207,7 @@ class CatchUp:
         self._to_look_at: dict[TopicStream, None] = {}
         self._next_read_ns = now_ns
         self._jobs: list[ReadJob] = []
-        self._running: set[ReadJob] = set()
+        self._running: ReadJob | None = None
 
     def look_at(self, stream: TopicStream) -> None:
         """The copy may lack files of this topic, or have obsolete ones."""
@@ -228,7 +221,7 @@ class CatchUp:
         """Begin to read what the replica lacks, as fast as it may be sent."""
         while (
             self._to_look_at
-            and not self._running
+            and self._running is None
             and self._sender.lag_bytes < _WINDOW_BYTES
             and now_ns >= self._next_read_ns
         ):
@@ -246,7 +239,8 @@ class CatchUp:
             else:
                 self._next_read_ns = max(self._next_read_ns, now_ns - _BURST_NS)
                 self._next_read_ns += job.size * _S // self._rate
-                self._running.add(job)
+                job.ended = self._ended
+                self._running = job
                 self._jobs.append(job)
 
     def _looked_at(self, stream: TopicStream) -> None:
@@ -262,13 +256,9 @@ class CatchUp:
         jobs, self._jobs = self._jobs, []
         return jobs
 
-    def owns(self, job: object) -> bool:
-        """Whether that job came from here and has not ended."""
-        return job in self._running
-
-    def ended(self, job: ReadJob, error: OSError | None) -> None:
+    def _ended(self, job: ReadJob, error: OSError | None) -> None:
         """A piece was read, or could not be read. The topic may have been deleted, and its folder with it."""
-        self._running.discard(job)
+        self._running = None
         stream, segment = job.stream, job.segment
         if stream.is_gone:
             return

@@ -37,7 +37,6 @@ from nsqd.server.auth import AuthServers
 from nsqd.server.availability import Availability
 from nsqd.server.checkpointer import Checkpointer
 from nsqd.server.clock import now_ns
-from nsqd.server.dead_letters import DeadLetters
 from nsqd.server.figures.stats import StatsReport
 from nsqd.server.figures.statsd import Statsd, resolve_prefix, statsd_options
 from nsqd.server.fsync import THREADS as SYNC_THREADS
@@ -130,13 +129,11 @@ class Nsqd:
             log,
             self.fsync,
             self.replication,
+            node=options.broadcast_address,
             # An answer that waits for a replica comes too late for busy polling.
             busy_poll_ns=0 if options.replicas else options.busy_poll,
             on_event=self._on_event,
         )
-        self.write_batch.move_to_dead_letters = DeadLetters(
-            self.broker, self.write_batch, log, options.broadcast_address
-        ).move_to_dead_letters
         self.policies = Policies(
             self.broker,
             self.data.disk,

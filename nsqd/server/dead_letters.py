@@ -6,20 +6,20 @@ Otherwise a power cut could take the dead letter and leave a checkpoint in which
 
 import asyncio
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.dead_letter_queue import DeadLetterMove, dead_letter_topic
 from nsqd.engine.topic import Refused, Topic
-from nsqd.log.batches import Batch
 from nsqd.log.cursor import Cursor
+from nsqd.log.encoder import Batch
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
 from nsqd.log.headers import BadHeaders, extension, message
 from nsqd.server.clock import now_ns as clock_ns
-from nsqd.server.write_batch import WriteBatch
+from nsqd.server.fsync import Callback
 from nsqd.storage.topic_log import store_of
 
 # How many messages of one channel are moved in one turn, which takes a few milliseconds.
@@ -37,10 +37,18 @@ class _Letter(NamedTuple):
     body: bytes
 
 
+class Turns(Protocol):
+    """What stores dead letters; `WriteBatch` is it."""
+
+    def ask(self) -> None: ...
+
+    def when_certain(self, topic: Topic, callback: Callback) -> None: ...
+
+
 class DeadLetters:
     """See the module."""
 
-    def __init__(self, broker: Broker, write_batch: WriteBatch, log: Log, node: str) -> None:
+    def __init__(self, broker: Broker, write_batch: Turns, log: Log, node: str) -> None:
         """*node* is the name of this nsqd in dead letters."""
         self._node = node
         self._broker = broker
@@ -52,7 +60,7 @@ class DeadLetters:
         # Why moving fails, as it was last logged.
         self._failing: dict[Channel, str] = {}
 
-    def move_to_dead_letters(self, channel: Channel) -> None:
+    def move(self, channel: Channel) -> None:
         """Begin to move the messages that the channel gives up, unless that was begun already."""
         if channel in self._busy or not channel.backlog.dead_letter_queue.waits:
             return

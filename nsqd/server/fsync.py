@@ -18,7 +18,7 @@ from typing import Final
 from nsqcore.process.logs import Log
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import words_of
-from nsqd.log.syncing import SyncJob
+from nsqd.log.segment_writer import SyncJob
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.health import Health, syncing_of
 from nsqd.storage.data_path import DataPath

@@ -3,10 +3,10 @@
 So a backlog of ten million messages that another nsqd left does not delay what is published now.
 """
 
+from nsqd.engine.bounds import apply_limits
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.delivering import DRAWN_AT_ONCE, deliver
-from nsqd.engine.limits_applied import apply_limits
 from nsqd.engine.settings import NOTHING
 from nsqd.log.tail import READS_AT_ONCE
 

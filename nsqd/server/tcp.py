@@ -17,7 +17,7 @@ from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Topic
 from nsqd.log.frames import Piece
-from nsqd.protocol.replies import HEARTBEAT
+from nsqd.protocol.connection_state import HEARTBEAT
 from nsqd.protocol.session import Session
 from nsqd.server.auth import AuthServers, asker_at
 from nsqd.server.clock import busy_ns
@@ -101,7 +101,7 @@ class ClientConnection:
         self._upgrades: Upgrades | None = None
         # The question to the auth servers; nothing is read from the client until they answer.
         self._asking: asyncio.Task[None] | None = None
-        # A batch of very many messages is being published.
+        # A batch of very many messages is being published, or commands that make many topics are applied.
         self._slicing = False
         # Bytes that are processed a portion at a time, and whether rounds of the loop are doing so.
         self._read_quantum = ReadQuantum()
@@ -365,6 +365,9 @@ class ClientConnection:
         if self.session.batch is not None:
             self._slicing = True
             self._loop.call_soon(self._publish_slice)
+        elif self.session.yielding:
+            self._slicing = True
+            self._loop.call_soon(self._resume)
         else:
             self._asking = self._loop.create_task(self._authorize(), name=f"AUTH {self.peer}")
 
@@ -388,6 +391,13 @@ class ClientConnection:
         else:
             self._slicing = False
             self._listen_again()
+
+    def _resume(self) -> None:
+        """Apply the commands that have waited for others."""
+        self.session.resume(clock_ns())
+        self._clients.write_batch.ask_for(self)
+        self._slicing = False
+        self._listen_again()
 
     def _listen_again(self) -> None:
         # The time in which nothing was read does not count as silence of the client.

@@ -17,6 +17,7 @@ from nsqd.engine.topic import Topic
 from nsqd.server.busy_poll import BusyPoll
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.commit import Commit, Failures
+from nsqd.server.dead_letters import DeadLetters
 from nsqd.server.deadlines import Deadlines
 from nsqd.server.delivery import serve
 from nsqd.server.fsync import Callback, Fsync
@@ -70,11 +71,13 @@ class WriteBatch:
         fsync: Fsync,
         replication: Replication,
         *,
+        node: str,
         busy_poll_ns: int = 0,
         on_event: Callable[[Event], None],
     ) -> None:
         """*on_event* is told of topics and channels that were created or deleted.
 
+        *node* is the name of this nsqd in dead letters.
         *busy_poll_ns* is how long to poll for the next request after an answer; see `busy_poll`.
         """
         self._broker = broker
@@ -84,8 +87,7 @@ class WriteBatch:
         self._commit = Commit(broker, data, health, log, fsync, replication)
         self._on_event = on_event
         self._loop = asyncio.get_running_loop()
-        # Moves messages for the dead letters to the dead letters.
-        self.move_to_dead_letters: Callable[[Channel], None] = _leave_it
+        self.dead_letters = DeadLetters(broker, self, log, node)
         self._replication = replication
         self._scheduled = False
         self._hurried = False
@@ -221,10 +223,10 @@ class WriteBatch:
             if serve(self._broker, channel, now_ns):
                 later.append(channel)
             if channel.backlog.dead_letter_queue.count:
-                self.move_to_dead_letters(channel)
+                self.dead_letters.move(channel)
             for sibling in channel.siblings:
                 if sibling.backlog.dead_letter_queue.count:
-                    self.move_to_dead_letters(sibling)
+                    self.dead_letters.move(sibling)
         for channel in later:
             wake[channel] = None
             self.ask()
@@ -338,10 +340,6 @@ class WriteBatch:
         """End all turns: a later one could retry something and open files that were closed."""
         self._closed = True
         self._deadlines.close()
-
-
-def _leave_it(_channel: Channel) -> None:
-    """Leave messages for the dead letters where they are."""
 
 
 def _settler(future: asyncio.Future[None]) -> Callable[[str], None]:

@@ -94,6 +94,8 @@ def encoder(
         _whole(one, channel) if added is None else _added(one, channel, added.get(one) or Additions())
         for one, channel in owners(topic).items()
     ]
+    if added is None:
+        backlog.dues += topic.deferred.snapshot()
     header = {
         "topic": topic.name,
         "serial": serial,

@@ -8,11 +8,10 @@ from typing import cast
 from nsqclient.wire.names import is_ephemeral, is_valid_name
 from nsqd.engine import notes
 from nsqd.engine.broker import Broker
-from nsqd.engine.sequences import Sequences
+from nsqd.engine.numbering import Sequences
 from nsqd.engine.state import TopicState
 from nsqd.engine.topic import Topic
 from nsqd.log.cache import Cache
-from nsqd.log.compaction import WORTH_BYTES
 from nsqd.log.disk import Disk, remove_folders
 from nsqd.log.finding import Found
 from nsqd.log.gaps import CannotRead
@@ -37,7 +36,6 @@ class StorageOptions:
     """Sizes in bytes."""
 
     max_segment_bytes: int = 100 << 20
-    worth_compacting: int = WORTH_BYTES
     # How many files may be open for appending.
     open_files: int = MAX_OPEN_FILES
 
@@ -104,7 +102,6 @@ class DataPath:
             self._options.max_segment_bytes,
             self.warn,
             origin=self._node_id,
-            worth_compacting=self._options.worth_compacting,
             cache=self.cache,
             open_files=self.open_files,
         )
@@ -138,7 +135,7 @@ class DataPath:
         listed = {one.name: one for one in metadata.topics}
         states: dict[Topic, TopicState | None] = {}
         for name in self.topic_names():
-            topic, state = self.restore_topic(broker, name, listed.get(name))
+            topic, state = self.restore_topic(broker, name, listed.get(name), now_ns)
             states[topic] = state
         ends = [store.segments.end for topic in states if (store := store_of(topic))]
         checkpointed = [state.mark.next for state in states.values() if state]
@@ -155,6 +152,7 @@ class DataPath:
             self._recall(topic, now_ns)
             topic.awaiting_registration = False
             topic.pump()
+            topic.forget_due(now_ns)
             for channel in topic.channels.values():
                 broker.reschedule(channel)
             broker.uphold(topic)
@@ -182,11 +180,11 @@ class DataPath:
         return found
 
     def restore_topic(
-        self, broker: Broker, name: str, listed: TopicMetadata | None
+        self, broker: Broker, name: str, listed: TopicMetadata | None, now_ns: int = 0
     ) -> tuple[Topic, TopicState | None]:
         """Give the broker a topic that has a folder, restored from its checkpoint and the log behind that.
 
-        Raises OSError, and NewerVersion.
+        *now_ns* is the engine's time. Raises OSError, and NewerVersion.
         """
         topic = broker.restore_topic(name, 0)
         store = cast("TopicLog", topic.store)
@@ -201,7 +199,7 @@ class DataPath:
         )
         if state is not None:
             topic.log.log_start = state.log_start
-            restoring.fill(topic, state)
+            restoring.fill(topic, state, now_ns)
         elif listed is not None and not restoring.is_told_whole(found) and _is_of(listed, found):
             # Every channel must deliver all messages, because it is not known any more which of them were
             # finished.

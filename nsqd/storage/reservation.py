@@ -14,7 +14,7 @@ from typing import Final
 
 from xxhash import xxh3_64_intdigest
 
-from nsqd.engine.sequences import Sequences
+from nsqd.engine.numbering import Sequences
 from nsqd.log.disk import Disk
 from nsqd.log.layout import MUST_UNDERSTAND, NewerVersion
 

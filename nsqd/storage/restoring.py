@@ -3,18 +3,19 @@
 from collections.abc import Callable, Iterable
 
 from nsqd.engine import facts, replay
-from nsqd.engine.generations import lasting
+from nsqd.engine.journal import WIDTH
 from nsqd.engine.notes import BadNote
+from nsqd.engine.numbering import drawn_generation
 from nsqd.engine.state import TopicState
 from nsqd.engine.topic import Topic
 from nsqd.log.finding import Found
-from nsqd.log.ranges import Ranges, merged, within, without
+from nsqd.log.ranges import Ranges, RangeSet, merged, within, without
 from nsqd.log.segments import Segments
 from nsqd.log.tail_records import RecoveredMessages, RecoveredNote
 
 
-def fill(topic: Topic, state: TopicState) -> None:
-    """Make the topic, which is new, what the checkpoint says."""
+def fill(topic: Topic, state: TopicState, now_ns: int = 0) -> None:
+    """Make the topic, which is new, what the checkpoint says; what is due at *now_ns* is not deferred."""
     offset_ns = topic.wall.offset_ns
     topic.paused = state.paused
     topic.awaiting_registration = state.awaiting_registration
@@ -25,7 +26,7 @@ def fill(topic: Topic, state: TopicState) -> None:
     topic.message_bytes = state.counters.get("bytes", 0)
     topic.dropped_count = state.counters.get("dropped", 0)
     for name, pending in state.channels.items():
-        channel = topic.add_channel(name, generation=lasting(pending.generation))
+        channel = topic.add_channel(name, generation=drawn_generation(pending.generation))
         channel.paused = pending.paused
         channel.committed = pending.committed
         channel.ahead = pending.ahead
@@ -37,8 +38,14 @@ def fill(topic: Topic, state: TopicState) -> None:
         channel.dropped_count = pending.counters.get("dropped", 0)
         channel.expired_count = pending.counters.get("expired", 0)
         channel.dead_count = pending.counters.get("dead", 0)
-        pending.fill(channel.backlog, offset_ns)
+        pending.fill(channel.backlog, offset_ns, now_ns)
+    # What is deferred at a topic stays so until the topic is unpaused.
     state.backlog.fill(topic.backlog, offset_ns)
+    dues, known = state.backlog.dues, RangeSet()
+    for at in range(len(dues) - WIDTH, -1, -WIDTH):
+        for start, end in known.missing(dues[at + 1], dues[at + 2]):
+            topic.deferred.put(start, end, max(1, dues[at] - offset_ns))
+        known.add(dues[at + 1], dues[at + 2])
 
 
 def replay_notes(topic: Topic, noted: RecoveredNote, warn: Callable[[str], None]) -> None:
@@ -80,14 +87,9 @@ def _owe(topic: Topic, stored: RecoveredMessages) -> None:
 
     They are counted as they were then: a counter that falls a little seems to have begun again.
     """
-    due_ns = topic.wall.engine_ns(stored.due_ns) if stored.due_ns else 0
-    counts = {channel: channel.message_count for channel in topic.channels.values()} if topic.flowing else {}
-    topic.owe(stored.first, stored.next, due_ns)
+    topic.add_stored(stored.first, stored.next, topic.wall.engine_ns(stored.due_ns) if stored.due_ns else 0)
     topic.message_count += stored.next - stored.first
     topic.message_bytes += stored.body_bytes
-    for channel, count in counts.items():
-        # Not those that were for another channel alone.
-        channel.message_count = count + channel.backlog.count_unfinished(stored.first, stored.next)
 
 
 def load_stored_ranges(

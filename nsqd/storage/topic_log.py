@@ -12,7 +12,6 @@ from nsqd.engine.topic import Topic
 from nsqd.log.appender import Appender
 from nsqd.log.cache import Cache
 from nsqd.log.cleaner import Cleaner
-from nsqd.log.compaction import WORTH_BYTES
 from nsqd.log.disk import Disk
 from nsqd.log.finding import Found, find_segments
 from nsqd.log.open_files import OpenFiles
@@ -46,7 +45,6 @@ class TopicLog:
         warn: Callable[[str], None],
         *,
         origin: int = 0,
-        worth_compacting: int = WORTH_BYTES,
         cache: Cache | None = None,
         open_files: OpenFiles | None = None,
         read_only: bool = False,
@@ -58,7 +56,7 @@ class TopicLog:
         self.segments = Segments(disk, folder, warn, cache or Cache(disk), read_only=read_only)
         files = OpenFiles() if open_files is None else open_files
         self.appender = Appender(self.segments, max_segment_bytes, files, origin)
-        self.cleaner = Cleaner(self.segments, self.appender, max_segment_bytes, worth_compacting)
+        self.cleaner = Cleaner(self.segments, self.appender, max_segment_bytes)
         self.checkpoints = CheckpointSlots(disk, folder)
         # What the checkpoint of the last start says. What it calls durable and is missing was removed.
         self.known_durable = CheckpointPosition()

@@ -84,13 +84,13 @@ class WhichOptions(ActionOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class HandleOptions(WhichOptions, ChannelOptions):
-    state: str = option("", help="messages that are waiting, deferred or in_flight")
+    state: str = option("", help="messages that are waiting, deferred, in_flight or dead_lettering")
 
     def problem(self) -> str | None:
         if problem := super().problem() or self.which_problem(state=self.state):
             return problem
-        if self.state not in {"", "waiting", "deferred", "in_flight"}:
-            return f"--state {self.state} is none of waiting, deferred, in_flight"
+        if self.state not in {"", "waiting", "deferred", "in_flight", "dead_lettering"}:
+            return f"--state {self.state} is none of waiting, deferred, in_flight, dead_lettering"
         return None
 
 
@@ -142,9 +142,9 @@ HELP: Final = """Usage of nsq_channel:
 
   create    make the channel; with -start it gets the stored messages from there on
   delete    delete the channel
-  empty     throw away all that it owes
+  empty     permanently delete its backlog
   pause     deliver nothing more
-  unpause   go on
+  unpause   resume
   seek      owe again all that is kept from a place on
   finish    the channel is done with messages: by -id, a filter, or -all
   requeue   messages wait again, immediately or after -defer

@@ -9,7 +9,7 @@ from nsqcore.options.kinds import BOOL, DURATION, INT
 from nsqcore.options.options import option
 from nsqtools.cluster_options import AskingOptions
 
-_STATES: Final = ("waiting", "deferred", "in_flight", "finished")
+_STATES: Final = ("waiting", "deferred", "in_flight", "dead_lettering", "finished")
 _OUTPUTS: Final = ("text", "json", "body")
 
 
@@ -24,7 +24,7 @@ class PeekOptions(AskingOptions):
     )
     n: int = option(0, kind=INT, help="number of messages to show; all without it")
     reverse: bool = option(False, kind=BOOL, help="go back, the newest first")
-    state: str = option("", help="only messages that are waiting, deferred, in_flight or finished")
+    state: str = option("", help="only messages that are " + ", ".join(_STATES[:-1]) + " or finished")
     contains: str = option("", help="only messages with this text in their body")
     json_field: str = option("", help="only messages whose JSON has this value, as user.id=42, or this field")
     follow: bool = option(False, kind=BOOL, help="continue with new messages")

@@ -1,1 +1,1 @@
-"""nsq_stat: the figures of one channel, summed over all nsqd, a line per interval."""
+"""nsq_stat: the statistics of one channel, summed over all nsqd, a line per interval."""

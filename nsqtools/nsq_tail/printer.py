@@ -67,7 +67,7 @@ class Printer:
                 self._supply.resume()
 
     def give_back(self) -> None:
-        """Requeue messages that wait or still arrive; call it after nsqd was told to send no more."""
+        """Requeue messages that wait or still arrive; call it after RDY 0."""
         self._done = True
         while self._waiting:
             self._waiting.popleft()[1].requeue(0)

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from nsqclient.wire.durations import Duration, format_duration
+from nsqclient.wire.durations import Duration
+from nsqcore.durations import format_duration
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ def is_http(address: str) -> bool:
     try:
         url = URL(address.replace("%s", "x"), encoded=True)
         return url.scheme in {"http", "https"} and bool(url.host) and url.port != 0
-    except ValueError:  # a port that is none is found when it is asked for
+    except ValueError:  # a wrong port is found at the request
         return False
 
 

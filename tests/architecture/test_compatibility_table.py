@@ -1,4 +1,4 @@
-"""Each row of docs/compatibility.md names tests that exist, and each "same" a test that Go's NSQ can pass."""
+"""Each row of the compatibility table names tests that exist; each "same" has one for Go's NSQ."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.support import beside
 
 ROOT = Path(__file__).parents[2]
-TABLES = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
+TABLES = (ROOT / "docs" / "evidence" / "compatibility.md").read_text(encoding="utf-8")
 SOURCES = {path: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
 
 FUNCTIONS = {name for text in SOURCES.values() for name in re.findall(r"def (test_\w+)", text)}

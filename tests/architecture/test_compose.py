@@ -31,7 +31,7 @@ def test_there_is_one_service_for_each_daemon():
 @pytest.mark.parametrize("name", DAEMONS)
 def test_compose_publishes_the_listening_ports_on_loopback_only(name):
     options = options_of(name)
-    listening = [getattr(options, "tcp_address", ""), options.http_address]
+    listening = [getattr(options, "tcp_address", ""), *options.http_address]
 
     assert FILE["services"][name]["ports"] == [
         f"127.0.0.1:{port_of(address)}:{port_of(address)}" for address in listening if address
@@ -43,7 +43,7 @@ def test_nsqd_and_nsqadmin_find_nsqlookupd_by_the_name_of_its_service():
 
     assert options_of("nsqd").lookupd_tcp_address == (f"nsqlookupd:{port_of(lookupd.tcp_address)}",)
     assert options_of("nsqadmin").nsqlookupd_http_addresses == (
-        f"nsqlookupd:{port_of(lookupd.http_address)}",
+        f"nsqlookupd:{port_of(lookupd.http_address[0])}",
     )
 
 

@@ -33,6 +33,15 @@ def test_workflow_runs_programs_and_stages_that_exist(file):
     assert stages <= set(STAGES)
 
 
+def test_weekly_workflow_makes_targets_that_exist():
+    weekly = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8"))[
+        "jobs"
+    ]["weekly"]
+    targets = {words.split()[0] for words in weekly["strategy"]["matrix"]["target"]}
+
+    assert targets <= set(re.findall(r"^(\w[\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
 def test_each_stage_is_a_session_of_nox():
     sessions = re.findall(r"^@nox\.session\ndef (\w+)", (ROOT / "noxfile.py").read_text(), re.MULTILINE)
 

@@ -22,7 +22,6 @@ from nsqd.log.gaps import CannotRead
 from nsqd.log.ids import MessageIds
 from nsqd.server import clock
 from nsqd.server.checkpointer import Checkpointer
-from nsqd.server.dead_letters import DeadLetters
 from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
 from nsqd.server.http.dead_letters import DeadLettersApi
@@ -94,7 +93,7 @@ class Storage:
         settings_of: SettingsOf = settings_of,
     ) -> None:
         self.warnings = [] if warnings is None else warnings
-        options = StorageOptions(SEGMENT_BYTES, worth_compacting=SEGMENT_BYTES // 4)
+        options = StorageOptions(SEGMENT_BYTES)
         self.data = SmallStores(DATA, options, self.warnings.append, disk, node_id=NODE_ID)
         limits = Limits(mem_queue_size=0, msg_timeout_ns=MSG_TIMEOUT_NS)
         self.broker = Broker(MessageIds(NODE_ID), limits, self.data.make_store)
@@ -149,11 +148,9 @@ class Node:
             QUIET,
             self.fsync,
             replication,
+            node="node",
             on_event=self._on_event,
         )
-        self.write_batch.move_to_dead_letters = DeadLetters(
-            self.broker, self.write_batch, QUIET, "node"
-        ).move_to_dead_letters
         self.clients = Clients(self.broker, self.write_batch, QUIET, None, None, replication.take)
         self.checkpoints = Checkpointer(self.broker, self.data, self.health, QUIET, replication.checkpointed)
         self.changes = TopologyEvents(

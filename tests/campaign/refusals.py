@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from nsqd.engine.channel import Channel
 from nsqd.engine.topic import Topic
-from nsqd.log.ranges import without
+from nsqd.log.ranges import size_of
 from tests.campaign.node import KEEPS
 from tests.support.simulated_disk import UNLIMITED
 from tests.support.simulated_loop import SECOND
@@ -42,9 +42,7 @@ def _held(topic: Topic, channel: Channel) -> int:
     """Return how many messages of a paused topic the channel gets when the topic is no longer paused."""
     if topic.flowing:
         return 0
-    backlog = topic.backlog
-    parts = without([(channel.committed, backlog.end)], channel.ahead)
-    return sum(backlog.count_pending(start, end) for start, end in parts)
+    return size_of(channel.held(topic.backlog))
 
 
 class Refusals:

@@ -23,7 +23,7 @@ PLUGINS: Final = Path(__file__).parent / "plugins"
 DAEMONS: Final = ("nsqd", "nsqlookupd", "nsqadmin")
 
 # This variable names a folder whose programs are tested instead of ours. The reference numbers of
-# docs/compatibility.md were made with it.
+# docs/evidence/compatibility.md were made with it.
 OTHER_DAEMONS: Final = "NSQ_COMPAT_BIN"
 # With this variable every nsqd of every suite has a replica, and answers when the replica has the message.
 REPLICATED: Final = "NSQ_COMPAT_REPLICATED"

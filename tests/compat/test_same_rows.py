@@ -1,4 +1,4 @@
-"""Every "same" of docs/compatibility.md, tested on the original's programs where they are installed."""
+"""Every "same" of the compatibility table, tested on the original's programs where they are installed."""
 
 import os
 import re

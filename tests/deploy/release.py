@@ -119,8 +119,12 @@ class Release:
 
 
 def render(chart: Chart, values: Object) -> Release:
+    values = values | {"image": {"repository": "nsq-cluster"} | values.get("image", {})}
     sources = chart.render(values, name=NAME, namespace=NAMESPACE)
-    return Release(sources, chart.merge_values(values))
+    merged = chart.merge_values(values)
+    for component in ("nsqd", "nsqlookupd", "nsqadmin", "archive", "tools"):
+        merged[component] = merged["defaults"] | merged[component]
+    return Release(sources, merged)
 
 
 def scalars(thing: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -10,6 +10,8 @@ from tests.deploy.release import CHART, NAME, NAMESPACE, render, values_of
 
 COMPONENTS = ("nsqd", "nsqlookupd", "nsqadmin")
 
+IMAGE = {"image": {"repository": "nsq-cluster"}}
+
 
 def pod(release, component):
     return release.workload(component)["spec"]["template"]["spec"]
@@ -39,6 +41,87 @@ def test_environment_volumes_and_containers_can_be_added(chart, component):
 def test_an_extra_without_a_name_is_refused(chart):
     with pytest.raises(HelmError, match="extraEnv"):
         render(chart, {"nsqd": {"extraEnv": [{"value": "b"}]}})
+
+
+def test_defaults_reach_every_component_and_its_own_value_comes_first(chart):
+    values = {
+        "defaults": {
+            "nodeSelector": {"disk": "ssd", "zone": "a"},
+            "extraEnv": [{"name": "A", "value": "all"}, {"name": "B", "value": "all"}],
+            "priorityClassName": "high",
+            "serviceAccount": {"create": False},
+            "service": {"labels": {"team": "mq"}},
+            "preStopSeconds": 9,
+            "tls": {"secretName": "all-tls"},
+        },
+        "nsqadmin": {
+            "nodeSelector": {"disk": "any"},
+            "extraEnv": [{"name": "B", "value": "own"}],
+            "preStopSeconds": 3,
+        },
+        "tools": {"enabled": True},
+    }
+    release = render(chart, values)
+
+    specs = {name: pod(release, name) for name in (*COMPONENTS, "tools")}
+    assert {spec["priorityClassName"] for spec in specs.values()} == {"high"}
+    assert {spec["serviceAccountName"] for spec in specs.values()} == {"default"}
+    assert specs["nsqd"]["nodeSelector"] == {"disk": "ssd", "zone": "a"}
+    assert specs["nsqadmin"]["nodeSelector"] == {"disk": "any", "zone": "a"}
+    found = {
+        name: [one for one in spec["containers"][0]["env"] if one["name"] in "AB"]
+        for name, spec in specs.items()
+    }
+    assert found["nsqd"] == found["tools"] == values["defaults"]["extraEnv"]
+    assert found["nsqadmin"] == [{"name": "A", "value": "all"}, {"name": "B", "value": "own"}]
+    pauses = {name: specs[name]["containers"][0]["lifecycle"]["preStop"] for name in COMPONENTS}
+    assert pauses["nsqlookupd"]["sleep"]["seconds"] == 9
+    assert pauses["nsqadmin"]["sleep"]["seconds"] == 3
+    assert "--grace=9s" in pauses["nsqd"]["exec"]["command"]
+    for name in COMPONENTS:
+        assert "--tls-cert=/etc/nsq/tls/tls.crt" in release.command_line(name)
+    for thing in release.of_kind("Service"):
+        if "headless" not in thing["metadata"]["name"]:
+            assert thing["metadata"]["labels"]["team"] == "mq"
+
+
+def test_all_objects_are_in_the_namespace_of_the_values(chart):
+    values = values_of("balanced") | {"namespaceOverride": "mq"}
+    release = render(chart, values)
+
+    for thing in release.objects:
+        of_cluster = thing["kind"].startswith("ClusterRole")
+        assert thing["metadata"].get("namespace") == (None if of_cluster else "mq"), thing["metadata"]["name"]
+    assert ".mq.svc." in release.command_line("nsqd")[-1] or any(
+        ".mq.svc." in word for word in release.command_line("nsqadmin")
+    )
+    assert not [word for word in release.command_line("nsqadmin") if NAMESPACE in word]
+    (subject,) = (one for binding in release.of_kind("ClusterRoleBinding") for one in binding["subjects"])
+    assert subject["namespace"] == "mq"
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_egress_is_limited_to_dns_the_release_and_the_given_rules(chart, component):
+    rules = [{"to": [{"ipBlock": {"cidr": "10.9.0.0/16"}}]}]
+    policy = {"enabled": True, "egress": {"enabled": True, "rules": rules}}
+    spec = render(chart, {"networkPolicy": policy}).named("NetworkPolicy", f"demo-nsq-{component}")["spec"]
+
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    dns, own, *others = spec["egress"]
+    assert dns == {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]}
+    assert [peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"] for peer in own["to"]] == [
+        "nsqd",
+        "nsqlookupd",
+    ]
+    assert others == rules
+
+
+def test_pods_may_have_the_group_of_openshift(chart):
+    rights = pod(render(chart, {"securityContext": {"runAsGroup": 0, "fsGroup": 0}}), "nsqd")[
+        "securityContext"
+    ]
+
+    assert (rights["runAsGroup"], rights["fsGroup"]) == (0, 0)
 
 
 def test_annotations_and_labels_reach_every_object(chart):
@@ -193,11 +276,25 @@ def claim_change(tmp_path_factory):
         claims = [{"metadata": metadata, "spec": claim}]
         found = {"spec": {"volumeClaimTemplates": claims} if claim else {}}
         with Chart.load(folder) as copied:
-            values = {"extraObjects": [{"found": found, "wanted": wanted | changes}]}
+            values = IMAGE | {"extraObjects": [{"found": found, "wanted": wanted | changes}]}
             text = copied.render(values, name=NAME, namespace=NAMESPACE)["nsq/templates/probe.yaml"]
         return yaml.safe_load(text)["said"]
 
     return said
+
+
+def test_a_larger_volume_is_patched_on_every_claim(chart, tmp_path):
+    folder = tmp_path / "nsq"
+    shutil.copytree(CHART, folder)
+    (folder / "templates" / "probe.yaml").write_text('said: {{ include "nsq.claimRemedy" . | quote }}\n')
+    values = IMAGE | {"nsqd": {"replicas": 3, "persistence": {"size": "20Gi"}}, "namespaceOverride": "mq"}
+    with Chart.load(folder) as copied:
+        text = copied.render(values, name=NAME, namespace=NAMESPACE)["nsq/templates/probe.yaml"]
+
+    assert yaml.safe_load(text)["said"].endswith(
+        "for i in $(seq 0 2); do kubectl -n mq patch pvc data-demo-nsq-nsqd-$i -p"
+        """ '{"spec":{"resources":{"requests":{"storage":"20Gi"}}}}'; done"""
+    )
 
 
 CLAIM = {
@@ -283,7 +380,7 @@ def test_fewer_brokers_with_another_change_are_refused(tmp_path, replicas, found
     (folder / "templates" / "extra-objects.yaml").unlink()
     existing = {"metadata": {"annotations": {"nsq/pod-template": found}}, "spec": {"replicas": 3}}
     with Chart.load(folder) as copied:
-        values = {"extraObjects": [{"found": existing, "replicas": replicas}]}
+        values = IMAGE | {"extraObjects": [{"found": existing, "replicas": replicas}]}
         text = copied.render(values, name=NAME, namespace=NAMESPACE)["nsq/templates/probe.yaml"]
     said = yaml.safe_load(text)["said"]
 

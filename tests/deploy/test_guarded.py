@@ -213,11 +213,20 @@ def test_the_parts_of_the_release_reach_each_other(guarded):
     assert test["metadata"]["labels"]["app.kubernetes.io/component"] == "test"
 
 
-def test_the_notes_warn_of_an_http_api_that_asks_nobody(chart, guarded):
-    sentence = "The HTTP API of nsqd (port 4151) asks nobody who it is"
+def test_notes_warn_of_an_open_http_api(chart, guarded):
+    sentence = "The HTTP API of nsqd (port 4151) is open to every client"
 
     assert sentence in render(chart, {}).sources["nsq/templates/NOTES.txt"]
     assert sentence not in guarded.sources["nsq/templates/NOTES.txt"]
+
+
+def test_notes_have_the_command_for_a_first_message(chart, guarded):
+    notes = render(chart, {}).sources["nsq/templates/NOTES.txt"]
+    command = "kubectl -n messaging exec demo-nsq-nsqd-0 -- python -c "
+
+    assert f"A first message:         {command}" in notes
+    # It shows no secret and speaks no TLS.
+    assert command not in guarded.sources["nsq/templates/NOTES.txt"]
 
 
 def test_the_notes_say_how_to_scale_down(guarded):

@@ -70,27 +70,6 @@ def test_the_image_starts_a_daemon_without_a_shell(final):
     assert [step for step in final if step.keyword in {"ENTRYPOINT", "SHELL", "RUN"}] == []
 
 
-@pytest.fixture
-def archive(steps):
-    """The instructions of the stage for nsq-archive."""
-    begins = [number for number, step in enumerate(steps) if step.keyword == "FROM"]
-    (first,) = [number for number in begins if steps[number].rest.endswith(" AS archive")]
-    return steps[first : begins[begins.index(first) + 1]]
-
-
-def test_the_image_with_spark_runs_as_the_same_user_who_has_a_name_there(archive, final):
-    user = the_only(final, "USER").rest
-    uid = user.partition(":")[0]
-
-    assert the_only(archive, "USER").rest == user
-    (adds_user, keeps_classes) = [step.rest for step in archive if step.keyword == "RUN"]
-    assert f"useradd --uid {uid} " in adds_user
-    assert "-XX:SharedArchiveFile=/opt/nsq/spark-classes.jsa" in keeps_classes
-    assert "-XX:ArchiveClassesAtExit=/opt/nsq/spark-classes.jsa" in keeps_classes
-    assert the_only(archive, "CMD").exec_form() == ["nsq-archive", "--help"]
-    assert the_only(archive, "ENV").rest == the_only(final, "ENV").rest
-
-
 def test_only_the_stages_that_the_image_is_made_from_are_run(image_steps, steps):
     needed = image_steps.needed(steps)
     stages = [step.rest.partition(" AS ")[2] for step in needed if step.keyword == "FROM"]
@@ -230,20 +209,17 @@ def test_every_requirement_is_locked():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_lock_names_files_by_checksum_and_no_address():
-    lines = (PROJECT / "deploy" / "image" / "requirements.txt").read_text().splitlines()
+@pytest.mark.parametrize("path", ["deploy/image/requirements.txt", "constraints.txt"])
+def test_locks_name_versions_and_no_address(path):
+    lines = (PROJECT / path).read_text().splitlines()
     packages = [number for number, line in enumerate(lines) if "==" in line]
 
     assert len(packages) > 20
-    assert all(lines[number + 1].strip().startswith("--hash=sha256:") for number in packages)
-    assert [line for line in lines if "://" in line or line.startswith("-")] == []
-
-
-def test_the_versions_for_ci_name_no_address_either():
-    lines = (PROJECT / "constraints.txt").read_text().splitlines()
-
-    assert all("==" in line for line in lines[1:])
     assert [line for line in lines if "://" in line or line.startswith(("-", "."))] == []
+    if path.startswith("deploy"):
+        assert all(lines[number + 1].strip().startswith("--hash=sha256:") for number in packages)
+    else:
+        assert all("==" in line for line in lines[1:])
 
 
 def test_every_base_image_can_be_pinned(steps):
@@ -253,24 +229,24 @@ def test_every_base_image_can_be_pinned(steps):
     assert [base for base in bases if base.startswith("python:") and "DIGEST}" not in base] == []
 
 
-def test_the_image_with_locust_runs_as_the_same_user(steps, final):
+@pytest.mark.parametrize(
+    ("stage", "command"),
+    [("load", ["nsq-load", "profiles"]), ("tools", ["python", "-c"]), ("archive", ["nsq-archive", "--help"])],
+)
+def test_other_images_have_the_same_user_and_environment(steps, final, stage, command):
     begins = [number for number, step in enumerate(steps) if step.keyword == "FROM"]
-    (first,) = [number for number in begins if steps[number].rest.endswith(" AS load")]
-    load = steps[first : begins[begins.index(first) + 1]]
+    (first,) = [number for number in begins if steps[number].rest.endswith(f" AS {stage}")]
+    found = steps[first : begins[begins.index(first) + 1]]
 
-    assert the_only(load, "USER").rest == the_only(final, "USER").rest
-    assert the_only(load, "CMD").exec_form() == ["nsq-load", "profiles"]
-    assert the_only(load, "ENV").rest == the_only(final, "ENV").rest
-
-
-def test_the_image_to_work_in_runs_as_the_same_user(image_steps, steps, final):
-    begins = [number for number, step in enumerate(steps) if step.keyword == "FROM"]
-    (first,) = [number for number in begins if steps[number].rest.endswith(" AS tools")]
-    tools = steps[first : begins[begins.index(first) + 1]]
-
-    assert the_only(tools, "USER").rest == the_only(final, "USER").rest
-    assert the_only(tools, "CMD").exec_form()[:2] == ["python", "-c"]
-    assert the_only(tools, "ENV").rest == the_only(final, "ENV").rest
+    assert the_only(found, "USER").rest == the_only(final, "USER").rest
+    assert the_only(found, "CMD").exec_form()[:2] == command
+    assert the_only(found, "ENV").rest == the_only(final, "ENV").rest
+    if stage == "archive":
+        uid = the_only(final, "USER").rest.partition(":")[0]
+        (adds_user, keeps_classes) = [step.rest for step in found if step.keyword == "RUN"]
+        assert f"useradd --uid {uid} " in adds_user
+        assert "-XX:SharedArchiveFile=/opt/nsq/spark-classes.jsa" in keeps_classes
+        assert "-XX:ArchiveClassesAtExit=/opt/nsq/spark-classes.jsa" in keeps_classes
 
 
 @pytest.fixture

@@ -100,7 +100,7 @@ def test_containers_are_merged_by_their_name_and_other_things_stay(chart):
 
     first, second = pod["containers"]
     assert first == plain["containers"][0] | {"stdin": True}
-    assert second == {"name": "beside", "image": "example.com/beside:1"}
+    assert second == {"name": "sidecar", "image": "example.com/sidecar:1"}
     assert pod == plain | {"containers": pod["containers"], "hostNetwork": False}
 
 

@@ -74,6 +74,8 @@ def test_schema_values_and_readme_name_the_same_keys(chart):
         ("nsq-consumer", {"scaling": {"activationDepth": -1}}, "/scaling/activationDepth"),
         ("nsq-load", {}, "/lookupdHttpAddress"),
         ("nsq-load", {"rate": 0}, "/rate"),
+        ("nsq-load", {}, "/image"),
+        ("nsq-consumer", {}, "/image"),
     ],
 )
 def test_a_wrong_value_is_refused_by_its_name(chart, values, sentence):

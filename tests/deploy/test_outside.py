@@ -1,4 +1,4 @@
-"""Clients and people outside: an address per broker, hosts and routes, sign-in, certificates, zones."""
+"""Clients and people outside: an address per broker, hosts and routes, certificates, zones."""
 
 import pytest
 from helm_python import HelmError
@@ -125,7 +125,7 @@ def test_the_rights_belong_to_the_account_of_the_pods(chart, account):
 
 
 def test_cluster_wide_names_differ_from_one_namespace_to_the_next(chart):
-    values = {"nsqd": {"topology": {"fromNode": True}}}
+    values = values_of("default") | {"nsqd": {"topology": {"fromNode": True}}}
     one, other = (chart.render(values, name="demo", namespace=space) for space in ("a", "b"))
     path = "nsq/templates/nsqd/clusterrole.yaml"
 
@@ -182,62 +182,6 @@ def test_a_route_leads_to_the_service_of_nsqadmin(chart):
 def test_a_route_without_a_gateway_is_refused(chart):
     with pytest.raises(HelmError, match="/nsqadmin/route/parentRefs"):
         render(chart, {"nsqadmin": {"route": {"enabled": True, "hosts": ["a.example.com"]}}})
-
-
-def test_with_sign_in_nsqadmin_listens_inside_its_pod_only(signed_in):
-    admin, proxy = pod(signed_in, "nsqadmin")["containers"]
-
-    assert "--http-address=127.0.0.1:4171" in admin["args"]
-    assert "ports" not in admin
-    assert "--upstream=http://127.0.0.1:4171/" in proxy["args"]
-    service = signed_in.named("Service", "demo-nsq-nsqadmin")
-    assert [port["port"] for port in service["spec"]["ports"]] == [4180]
-    (ingress,) = signed_in.of_kind("Ingress")
-    backend = ingress["spec"]["rules"][0]["http"]["paths"][0]["backend"]
-    assert backend["service"]["port"] == {"name": "sign-in"}
-
-
-def test_nsqadmin_knows_people_by_the_header_that_the_proxy_sets(signed_in):
-    line = signed_in.command_line("nsqadmin")
-
-    assert "--acl-http-header=X-Forwarded-Email" in line
-    assert "--admin-user=anna@example.com" in line
-    (_, proxy) = pod(signed_in, "nsqadmin")["containers"]
-    assert {"--pass-user-headers=true", "--allowed-group=messaging", "--email-domain=example.com"} <= set(
-        proxy["args"]
-    )
-
-
-@pytest.mark.parametrize("hosts", [["nsq.example.com"], ["nsq.example.com", "queues.example.com"]])
-def test_people_come_back_from_the_sign_in_to_the_host_at_which_they_began(chart, hosts):
-    """Without a fixed address the proxy takes that of the request."""
-    values = values_of("signed-in")
-    values["nsqadmin"]["ingress"]["hosts"] = hosts
-    (_, proxy) = pod(render(chart, values), "nsqadmin")["containers"]
-
-    fixed = [word for word in proxy["args"] if word.startswith("--redirect-url")]
-    assert "--reverse-proxy=true" in proxy["args"]
-    assert fixed == (["--redirect-url=https://nsq.example.com/oauth2/callback"] if len(hosts) == 1 else [])
-
-
-def test_the_secrets_of_the_sign_in_are_on_no_command_line(signed_in):
-    (_, proxy) = pod(signed_in, "nsqadmin")["containers"]
-    keys = {each["name"]: each["valueFrom"]["secretKeyRef"] for each in proxy["env"]}
-
-    assert {name: key["key"] for name, key in keys.items()} == {
-        "OAUTH2_PROXY_CLIENT_ID": "client-id",
-        "OAUTH2_PROXY_CLIENT_SECRET": "client-secret",
-        "OAUTH2_PROXY_COOKIE_SECRET": "cookie-secret",
-    }
-    assert {key["name"] for key in keys.values()} == {"nsq-sign-in"}
-
-
-def test_scrapes_and_probes_pass_the_sign_in(signed_in):
-    (_, proxy) = pod(signed_in, "nsqadmin")["containers"]
-    (endpoint,) = signed_in.named("ServiceMonitor", "demo-nsq-nsqadmin")["spec"]["endpoints"]
-
-    assert {"--skip-auth-route=GET=^/ping$", "--skip-auth-route=GET=^/metrics$"} <= set(proxy["args"])
-    assert (endpoint["port"], endpoint["path"]) == ("sign-in", "/metrics")
 
 
 # --- certificates

@@ -13,9 +13,7 @@ def daemons(release):
 
 
 def serving(workload):
-    """The container that clients connect to: the daemon, or the proxy in front of it."""
-    containers = workload["spec"]["template"]["spec"]["containers"]
-    return next(each for each in containers if "ports" in each)
+    return workload["spec"]["template"]["spec"]["containers"][0]
 
 
 def test_every_container_runs_with_restricted_rights(release):
@@ -94,22 +92,19 @@ def test_the_grace_period_holds_the_pause_before_sigterm_and_the_time_after_it(r
         assert pod["terminationGracePeriodSeconds"] == pause + values["stopSeconds"]
 
 
-def test_a_broker_is_drained_before_sigterm_and_the_grace_period_holds_that_too(chart):
-    times = {"preStopSeconds": 7, "stopSeconds": 20, "drain": {"timeoutSeconds": 300}}
+@pytest.mark.parametrize("drained", [True, False])
+def test_grace_period_of_a_broker_holds_pause_drain_and_stop(chart, drained):
+    times = {"preStopSeconds": 7, "stopSeconds": 20, "drain": {"enabled": drained, "timeoutSeconds": 300}}
     pod = render(chart, {"nsqd": times}).workload("nsqd")["spec"]["template"]["spec"]
-    command = pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    hook = pod["containers"][0]["lifecycle"]["preStop"]
 
-    assert command[:3] == ["python", "-m", "nsqd.drain"]
-    assert parse_arguments(command[3:]) == DrainOptions("127.0.0.1:4151", 300.0, 7.0, 60.0)
-    assert pod["terminationGracePeriodSeconds"] == 7 + 300 + 20
-
-
-def test_a_broker_that_is_not_to_be_drained_only_pauses(chart):
-    times = {"preStopSeconds": 7, "stopSeconds": 20, "drain": {"enabled": False}}
-    pod = render(chart, {"nsqd": times}).workload("nsqd")["spec"]["template"]["spec"]
-
-    assert pod["containers"][0]["lifecycle"]["preStop"] == {"sleep": {"seconds": 7}}
-    assert pod["terminationGracePeriodSeconds"] == 7 + 20
+    assert pod["terminationGracePeriodSeconds"] == 7 + 300 * drained + 20
+    if drained:
+        command = hook["exec"]["command"]
+        assert command[:3] == ["python", "-m", "nsqd.drain"]
+        assert parse_arguments(command[3:]) == DrainOptions("127.0.0.1:4151", 300.0, 7.0, 60.0)
+    else:
+        assert hook == {"sleep": {"seconds": 7}}
 
 
 def test_messages_live_on_a_claim_per_pod(chart):
@@ -135,18 +130,22 @@ def test_without_persistence_messages_live_in_an_emptydir_and_the_notes_say_so(c
     assert "messages are lost" in release.sources["nsq/templates/NOTES.txt"]
 
 
-def test_a_digest_wins_over_the_tag(chart):
-    digest = "sha256:" + "0" * 64
-    release = render(chart, {"image": {"repository": "r.example/nsq", "tag": "v9", "digest": digest}})
-
-    assert {pod["containers"][0]["image"] for pod in release.pod_specs()} == {f"r.example/nsq@{digest}"}
+DIGEST = "sha256:" + "0" * 64
 
 
-def test_the_image_has_the_version_of_the_chart_by_default(chart):
-    release = render(chart, {})
+@pytest.mark.parametrize(
+    ("image", "wanted"),
+    [
+        ({}, "nsq-cluster:VERSION"),
+        ({"repository": "r.example/nsq", "tag": "v9"}, "r.example/nsq:v9"),
+        ({"repository": "r.example/nsq", "tag": "v9", "digest": DIGEST}, f"r.example/nsq@{DIGEST}"),
+    ],
+)
+def test_image_is_named_by_digest_tag_or_version(chart, image, wanted):
+    release = render(chart, {"image": image})
+    found = {pod["containers"][0]["image"] for pod in release.pod_specs()}
 
-    wanted = f"nsq-cluster:{chart.metadata['appVersion']}"
-    assert {pod["containers"][0]["image"] for pod in release.pod_specs()} == {wanted}
+    assert found == {wanted.replace("VERSION", chart.metadata["appVersion"])}
 
 
 @pytest.mark.parametrize("component", ["nsqd", "nsqlookupd", "nsqadmin"])

@@ -84,7 +84,7 @@ def test_large_numbers_stay_numbers(chart):
 
 
 def test_names_are_unique_per_kind_and_not_longer_than_allowed(chart):
-    with_long_name = chart.render({}, name="a" * 53, namespace=NAMESPACE)
+    with_long_name = chart.render(values_of("default"), name="a" * 53, namespace=NAMESPACE)
     names = re.findall(
         r"^kind: (\w+)\nmetadata:\n  name: (\S+)$", "\n".join(with_long_name.values()), re.MULTILINE
     )

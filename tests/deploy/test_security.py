@@ -6,7 +6,7 @@ from helm_python import HelmError
 from tests.deploy.release import render
 
 CLEAR_TEXT = "without a certificate everything would be clear text"
-NOBODY_ASKED = "without an auth server nobody is asked"
+NO_SERVER = "there is no auth server"
 
 OPENID = {"enabled": True, "issuerUrl": "https://a", "clientId": "nsqadmin", "secretName": "s"}
 
@@ -45,7 +45,7 @@ REFUSED = [
     ),
     (
         {"auth": {"secretName": "a"}, "nsqd": {"config": {"http-auth": True}}},
-        f"nsqd.config.http-auth needs nsqd.config.auth-http-address: {NOBODY_ASKED}",
+        f"nsqd.config.http-auth needs nsqd.config.auth-http-address: {NO_SERVER}",
     ),
     (
         {"nsqd": {"config": {"http-auth": True, "auth-http-address": ["auth:80"]}}},
@@ -61,7 +61,7 @@ REFUSED = [
         },
         "auth.secretName needs nsqd.tls.required true or auth.allowCleartext",
     ),
-    ({"auth": {"secretName": "a"}}, f"auth.secretName needs nsqd.config.auth-http-address: {NOBODY_ASKED}"),
+    ({"auth": {"secretName": "a"}}, f"auth.secretName needs nsqd.config.auth-http-address: {NO_SERVER}"),
     (
         {"networkPolicy": {"clients": [{"podSelector": {}}]}},
         "need networkPolicy.enabled: without a policy everybody may connect",
@@ -91,7 +91,7 @@ REFUSED = [
         {"nsqadmin": {"service": {"loadBalancerSourceRanges": ["10.0.0.0/8"]}}},
         "nsqadmin.service.loadBalancerSourceRanges needs nsqadmin.service.type LoadBalancer",
     ),
-    ({"test": {"clientCertificateSecretName": "c"}}, "nobody would ask for that certificate"),
+    ({"test": {"clientCertificateSecretName": "c"}}, "no nsqd asks for that certificate"),
     (
         {"tls": {"certManager": {"enabled": True}}},
         "tls.certManager.enabled needs tls.certManager.issuerRef.name",
@@ -100,34 +100,7 @@ REFUSED = [
         {"tls": {"certManager": {"enabled": True, "issuerRef": {"name": "i"}}}},
         "tls.certManager.enabled needs a secretName in nsqd.tls",
     ),
-    (
-        {"nsqadmin": {"signIn": {"enabled": True, "issuerUrl": "https://a", "emailDomains": ["a"]}}},
-        "nsqadmin.signIn.enabled needs nsqadmin.signIn.secretName",
-    ),
-    (
-        {"nsqadmin": {"signIn": {"enabled": True, "secretName": "s", "emailDomains": ["a"]}}},
-        "nsqadmin.signIn.enabled needs nsqadmin.signIn.issuerUrl",
-    ),
-    (
-        {"nsqadmin": {"signIn": {"enabled": True, "secretName": "s", "issuerUrl": "https://a"}}},
-        "nsqadmin.signIn.enabled needs nsqadmin.signIn.emailDomains",
-    ),
-    ({"nsqadmin": {"signIn": {"issuerUrl": "https://a"}}}, "nobody would have to sign in"),
-    (
-        {
-            "nsqadmin": {
-                "tls": {"secretName": "t"},
-                "signIn": {
-                    "enabled": True,
-                    "secretName": "s",
-                    "issuerUrl": "https://a",
-                    "emailDomains": ["a"],
-                },
-            }
-        },
-        "the page would be open beside the sign-in",
-    ),
-    ({"nsqadmin": {"openid": {"secretName": "s"}}}, "nobody would have to sign in"),
+    ({"nsqadmin": {"openid": {"secretName": "s"}}}, "no user would have to sign in"),
     *(
         (
             {"nsqadmin": {"openid": OPENID | {left_out: ""}}},
@@ -136,18 +109,28 @@ REFUSED = [
         for left_out in ("issuerUrl", "clientId", "secretName")
     ),
     (
-        {
-            "nsqadmin": {
-                "openid": OPENID,
-                "signIn": {
-                    "enabled": True,
-                    "secretName": "s",
-                    "issuerUrl": "https://a",
-                    "emailDomains": ["a"],
-                },
-            }
-        },
-        "people would have to sign in twice",
+        {"image": {"repository": ""}},
+        "image.repository is missing: the repository to which you pushed the image",
+    ),
+    (
+        {"archive": {"topics": [{"name": "a", "topic": "a", "channel": "c"}], "claimName": "c"}},
+        "archive.topics needs archive.image.repository",
+    ),
+    (
+        {"networkPolicy": {"egress": {"rules": [{}]}}},
+        "networkPolicy.egress.rules needs networkPolicy.egress.en",
+    ),
+    ({"networkPolicy": {"egress": {"enabled": True}}}, "egress.enabled needs networkPolicy.enabled"),
+    *(
+        (
+            {"networkPolicy": {"enabled": True, "egress": {"enabled": True}}, **peers},
+            "networkPolicy.egress.enabled needs networkPolicy.egress.rules",
+        )
+        for peers in (
+            {"nsqadmin": {"openid": OPENID}},
+            {"nsqd": {"config": {"auth-http-address": ["auth:80"]}}},
+            {"nsqd": {"topology": {"fromNode": True}}},
+        )
     ),
     *(
         (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.deploy.release import NAMESPACE, VALUE_SETS, render, values_of
+from tests.deploy.release import VALUE_SETS, render, values_of
 from tests.deploy.server_side import apply, impossible
 
 # The objects of every set get the same names, so that one set can follow another.
@@ -46,10 +46,6 @@ def kept(first, second):
         yield from (f"{name}{each}" for each in impossible(stored))
 
 
-def test_there_are_a_dozen_value_sets():
-    assert len(VALUE_SETS) >= 12
-
-
 @pytest.mark.parametrize("first", VALUE_SETS)
 def test_an_upgrade_leaves_nothing_of_the_release_before(releases, first):
     for second in VALUE_SETS:
@@ -90,36 +86,6 @@ def test_every_account_that_is_asked_for_is_made_by_the_chart_or_named_by_the_va
         }
         for spec in release.pod_specs():
             assert spec["serviceAccountName"] in made | named | {"default"}
-
-
-def test_the_model_sees_an_account_that_is_left_out():
-    def workload(**pod):
-        spec = {"template": {"spec": {"containers": [{"name": "a"}], **pod}}}
-        return {"kind": "Deployment", "metadata": {"name": "a", "namespace": NAMESPACE}, "spec": spec}
-
-    before, after = workload(serviceAccountName="mine"), workload()
-    stored = apply(apply(None, before, None), after, before)
-
-    assert list(differences(stored, apply(None, after, None))) != []
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ({"httpGet": {"path": "/", "port": 1}}, {"tcpSocket": {"port": 1}}),
-        ({"exec": {"command": ["a"]}}, {"httpGet": {"path": "/", "port": 1}}),
-    ],
-)
-def test_the_model_keeps_what_the_server_filled_in(before, after):
-    def pod(probe):
-        container = {"name": "a", "readinessProbe": probe}
-        return {"kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [container]}}
-
-    stored = apply(apply(None, pod(before), None), pod(after), pod(before))
-
-    # The server's default of httpGet.scheme has no owner, so it stays; an exec has no default that could
-    # stay.
-    assert bool(list(impossible(stored))) is ("httpGet" in before)
 
 
 @pytest.mark.parametrize(("first", "second"), [("OnDelete", "RollingUpdate"), ("RollingUpdate", "OnDelete")])

@@ -52,7 +52,7 @@ def path_of(path: str, value: object) -> dict[str, object]:
         ("nsqd.merge.statefulset", {}),
         ("nsqd.outside.type", "ClusterIP"),
         ("nsqd.updateStrategy.type", "Recreate"),
-        ("nsqadmin.signIn.issuerUrl", "accounts.example.com"),
+        ("nsqadmin.openid.issuerUrl", "accounts.example.com"),
         ("nsqadmin.route.hostnames", ["a"]),
         ("archive.timeoutSeconds", 0),
         ("nsqd.resources.limits.memory", "1 GiB"),
@@ -87,6 +87,12 @@ def test_a_wrong_value_is_refused_by_its_name(chart, path, value):
     assert key in str(refusal.value)
 
 
+DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())["defaults"]
+SHARED = set(DEFAULTS)
+SHARED_OF_SERVICES = set(DEFAULTS["service"])
+SHARED_OF_TLS = set(DEFAULTS["tls"])
+
+
 def keys(values: object, schema: object, path: str = "") -> list[str]:
     """List the places where values.yaml and values.schema.json do not name the same keys."""
     assert isinstance(schema, dict)
@@ -95,7 +101,12 @@ def keys(values: object, schema: object, path: str = "") -> list[str]:
     # These have no defaults. test_flags.py checks the names of the flags.
     if path.endswith((".config", ".resources", ".affinity", ".merge", ".dnsConfig")):
         return []
-    known = set(schema["properties"]) - ({"global"} if path == "" else set())
+    known = set(schema["properties"]) - ({"global"} if path == "" else {"merge"})
+    # Their defaults are in the section `defaults`.
+    if path in {".nsqd", ".nsqlookupd", ".nsqadmin", ".archive", ".tools", ".test"}:
+        known -= SHARED - set(values)
+    if path in {".nsqd.httpService", ".nsqd.outside"} or path.endswith(".tls"):
+        known -= (SHARED_OF_SERVICES | SHARED_OF_TLS) - set(values)
     differing = [f"{path}.{key}" for key in known ^ set(values)]
     assert schema["additionalProperties"] is False, path
     for key in known & set(values):

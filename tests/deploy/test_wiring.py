@@ -1,5 +1,7 @@
 """Names that must meet: selectors and labels, services and ports, addresses and pods."""
 
+import pytest
+
 from tests.deploy.release import render, values_of
 
 
@@ -85,28 +87,21 @@ def test_every_nsqlookupd_announces_its_own_stable_name(release):
         assert f"--broadcast-address={name}" in release.command_line("nsqlookupd", index)
 
 
-def test_every_nsqlookupd_asks_all_of_them_which_nsqds_there_are(release):
-    wanted = [f"--lookupd-http-address={name}:4161" for name in release.pod_names("nsqlookupd")]
-    line = release.command_line("nsqlookupd")
-
-    assert [word for word in line if word.startswith("--lookupd-http-address")] == wanted
-
-
-def test_every_nsqd_registers_with_every_nsqlookupd(release):
-    wanted = [f"--lookupd-tcp-address={name}:4160" for name in release.pod_names("nsqlookupd")]
-    line = release.command_line("nsqd")
-
-    assert [word for word in line if word.startswith("--lookupd-tcp-address")] == wanted
-
-
-def test_nsqadmin_asks_every_nsqlookupd(release):
-    if not release.values["nsqadmin"]["enabled"]:
+@pytest.mark.parametrize(
+    ("component", "flag", "port"),
+    [
+        ("nsqlookupd", "--lookupd-http-address", 4161),
+        ("nsqd", "--lookupd-tcp-address", 4160),
+        ("nsqadmin", "--lookupd-http-address", 4161),
+    ],
+)
+def test_each_daemon_knows_every_nsqlookupd(release, component, flag, port):
+    if not release.values[component].get("enabled", True):
         assert not release.of_kind("Deployment")
         return
-    wanted = [f"--lookupd-http-address={name}:4161" for name in release.pod_names("nsqlookupd")]
-    line = release.command_line("nsqadmin")
+    wanted = [f"{flag}={name}:{port}" for name in release.pod_names("nsqlookupd")]
 
-    assert [word for word in line if word.startswith("--lookupd-http-address")] == wanted
+    assert [word for word in release.command_line(component) if word.startswith(flag)] == wanted
 
 
 def test_an_address_follows_the_cluster_domain_and_the_number_of_lookup_daemons(chart):

@@ -11,7 +11,7 @@ from xxhash import xxh3_64_intdigest
 
 from nsqd.engine import replay
 from nsqd.engine.notes import BadNote
-from nsqd.engine.sequences import Sequences
+from nsqd.engine.numbering import Sequences
 from nsqd.engine.topic import Topic
 from nsqd.log import segment_index
 from nsqd.log.ids import MessageIds

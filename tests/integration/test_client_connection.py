@@ -18,7 +18,7 @@ from tests.support.waiting import eventually
 
 
 async def open_connection(address: str, **settings) -> Connection:
-    return await connect(address, Config(**settings), Listener())
+    return await connect(address, Config(**settings), Listener(), is_configured=True)
 
 
 async def test_the_handshake_learns_what_nsqd_allows(cluster):

@@ -28,9 +28,8 @@ class Order(BaseModel):
 
 
 @pytest.fixture
-def nsqd():
-    with MemoryNsqd() as nsqd:
-        yield nsqd
+def nsqd(memory_nsqd):
+    return memory_nsqd
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 
 import pytest
@@ -39,9 +40,8 @@ from tests.support.waiting import eventually, wait_until
 
 
 @pytest.fixture
-def nsqd():
-    with MemoryNsqd() as nsqd:
-        yield nsqd
+def nsqd(memory_nsqd):
+    return memory_nsqd
 
 
 # --- 1. no message lies unhandled
@@ -203,31 +203,26 @@ async def test_requeue_with_a_delay_leaves_the_consumer_at_its_pace(nsqd):
 # --- 6. memory while nsqd is away
 
 
-async def test_what_waits_for_an_nsqd_that_is_away_is_bounded_in_bytes():
-    producer = Producer("127.0.0.1:1", retry_seconds=60, max_unconfirmed_bytes=5_000_000)
+@pytest.mark.parametrize(
+    ("bound", "batch", "expected"),
+    [
+        ({"max_unconfirmed_bytes": 5_000_000}, [bytes(1_000_000)], 5),
+        ({"max_unconfirmed": 1000}, [b"x"] * 500, 2),
+    ],
+    ids=["bytes", "messages of a batch"],
+)
+async def test_what_waits_for_an_nsqd_that_is_away_is_bounded(bound, batch, expected):
+    producer = Producer("127.0.0.1:1", retry_seconds=60, **bound)
     taken = 0
     with suppress(TimeoutError):
         async with asyncio.timeout(0.3):
             while True:
-                await producer.submit("t", bytes(1_000_000))
-                taken += 1
-    await producer.close(0)
-
-    assert taken == 5
-
-
-async def test_the_messages_of_a_batch_are_counted_each():
-    producer = Producer("127.0.0.1:1", retry_seconds=60, max_unconfirmed=1000)
-    taken = 0
-    with suppress(TimeoutError):
-        async with asyncio.timeout(0.3):
-            while True:
-                await producer.submit_many("t", [b"x"] * 500)
+                await producer.submit_many("t", batch)
                 taken += 1
     unconfirmed = producer.unconfirmed
     await producer.close(0)
 
-    assert (taken, unconfirmed) == (2, 1000)
+    assert (taken, unconfirmed) == (expected, expected * len(batch))
 
 
 def test_threads_cannot_fill_the_memory_either():
@@ -314,71 +309,62 @@ async def test_the_work_of_waiting_publishers_grows_with_their_number_alone(nsqd
 # --- 9. after a fork
 
 
-def publish_in_a_child(producer, answers):
+@contextmanager
+def forked(work, *arguments):
+    """Run *work* in a child process; yields a function that starts it and returns its answer."""
+    context = multiprocessing.get_context("fork")
+    answers = context.Queue()
+    child = context.Process(target=lambda: answers.put(work(*arguments)))
     try:
-        producer.publish("t", b"child", timeout=10)
-        answers.put("published")
-    except BaseException as error:  # noqa: BLE001 - the parent must see every error
-        answers.put(repr(error))
+        child.start()
+        yield lambda: answers.get(timeout=20)
+    finally:
+        child.kill()
+        child.join(20)
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+FORKS = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+
+
+def publish(producer):
+    producer.publish("t", b"child", timeout=10)
+    return "published"
+
+
+@FORKS
 def test_a_producer_goes_on_in_a_forked_process(nsqd):
     with sync.Producer(nsqd.address) as producer:
         producer.publish("t", b"before")
-        context = multiprocessing.get_context("fork")
-        answers = context.Queue()
-        child = context.Process(target=publish_in_a_child, args=(producer, answers))
-        child.start()
-        said = answers.get(timeout=20)
-        child.join(20)
+        with forked(publish, producer) as answer:
+            assert answer() == "published"
         producer.publish("t", b"after")
 
-    assert said == "published"
     assert nsqd.published("t") == [b"before", b"child", b"after"]
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@FORKS
 def test_a_fork_at_the_moment_when_an_outcome_is_set_stops_no_publish_in_the_child(nsqd):
-    with sync.Producer(nsqd.address) as producer:
-        context = multiprocessing.get_context("fork")
-        answers = context.Queue()
-        child = context.Process(target=publish_in_a_child, args=(producer, answers))
+    with sync.Producer(nsqd.address) as producer, ExitStack() as stack:
         with threads.generation.touching:
-            child.start()
-        try:
-            assert answers.get(timeout=20) == "published"
-        finally:
-            child.kill()
-            child.join(20)
+            answer = stack.enter_context(forked(publish, producer))
+        assert answer() == "published"
 
 
-def publish_at_once_in_a_child(producer, answers):
-    go = threading.Barrier(8)
-
-    def publish(body):
-        go.wait()
-        producer.publish("t", body, timeout=10)
-
-    publishers = [threading.Thread(target=publish, args=[b"%d" % n]) for n in range(8)]
-    for publisher in publishers:
-        publisher.start()
-    for publisher in publishers:
-        publisher.join()
-    answers.put([thread.name for thread in threading.enumerate()].count("nsq producer"))
-
-
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@FORKS
 def test_threads_of_a_forked_process_that_begin_at_once_share_one_producer(nsqd):
-    with sync.Producer(nsqd.address) as producer:
-        context = multiprocessing.get_context("fork")
-        answers = context.Queue()
-        child = context.Process(target=publish_at_once_in_a_child, args=(producer, answers))
-        child.start()
-        try:
-            assert answers.get(timeout=20) == 1
-        finally:
-            child.join(20)
+    def publish_at_once(producer):
+        go = threading.Barrier(8)
+
+        def publish_one(body):
+            go.wait()
+            producer.publish("t", body, timeout=10)
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(publish_one, [b"%d" % n for n in range(8)]))
+        return [thread.name for thread in threading.enumerate()].count("nsq producer")
+
+    with sync.Producer(nsqd.address) as producer, forked(publish_at_once, producer) as answer:
+        assert answer() == 1
 
     assert sorted(nsqd.published("t")) == [b"%d" % n for n in range(8)]
 
@@ -633,7 +619,7 @@ async def test_bodies_may_be_any_bytes_and_delays_timedeltas(nsqd):
         await producer.multi_publish("t", [memoryview(b"view"), body])
         await producer.deferred_publish("t", body, timedelta(minutes=5))
     assert Config(read_timeout=timedelta(minutes=2)).read_timeout == 120
-    nsqd._topics["t"].channel("c")
+    nsqd._broker.topics["t"].channel("c")
 
     assert nsqd.published("t") == [b"array", b"view", b"array", b"array"]
     assert nsqd.deferred("t", "c") == [300]

@@ -37,9 +37,8 @@ from tests.support.waiting import eventually
 
 
 @pytest.fixture
-def nsqd():
-    with MemoryNsqd() as nsqd:
-        yield nsqd
+def nsqd(memory_nsqd):
+    return memory_nsqd
 
 
 # --- loops

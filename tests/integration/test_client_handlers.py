@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 
 import pytest
 
@@ -291,42 +292,31 @@ class OfALibraryError(BaseException):
     """A BaseException, as some libraries raise for time-outs."""
 
 
-@pytest.mark.parametrize("batches", [False, True], ids=["one by one", "in batches"])
-@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit, OfALibraryError])
-async def test_whatever_a_handler_raises_in_a_thread_its_message_comes_again(error, batches):
+@pytest.mark.parametrize(
+    ("way", "error"),
+    [
+        *product(["in a thread", "in batches in a thread"], [SystemExit, KeyboardInterrupt, GeneratorExit]),
+        *product(["in a thread", "in batches in a thread", "on the loop"], [OfALibraryError]),
+    ],
+)
+async def test_whatever_a_handler_raises_its_message_comes_again(memory_nsqd, error, way):
     handled = []
 
     def fail_at_first(given):
-        for message in given if batches else [given]:
+        for message in given if isinstance(given, list) else [given]:
             if message.attempts == 1:
                 raise error
             handled.append(message.body)
 
-    with MemoryNsqd() as nsqd:
-        for body in (b"1", b"2"):
-            nsqd.publish("t", body)
-        consumer = consumer_of(nsqd, config=CALM, retry=NO_DELAY)
-        if batches:
-            consumer.add_batch_handler(fail_at_first, size=1, seconds=1, in_threads=True)
-        else:
-            consumer.add_handler(fail_at_first, in_threads=True)
-        async with consumer:
-            await eventually(lambda: sorted(handled) == [b"1", b"2"], "both came again")
-
-
-async def test_an_error_that_is_none_of_pythons_leaves_the_handler_at_work():
-    handled = []
-
-    async def fail_at_first(message):
-        if message.attempts == 1:
-            raise OfALibraryError
-        handled.append(message.body)
-
-    with MemoryNsqd() as nsqd:
-        for body in (b"1", b"2"):
-            nsqd.publish("t", body)
-        async with consumer_of(nsqd, fail_at_first, config=CALM, retry=NO_DELAY):
-            await eventually(lambda: sorted(handled) == [b"1", b"2"], "both came again")
+    for body in (b"1", b"2"):
+        memory_nsqd.publish("t", body)
+    consumer = consumer_of(memory_nsqd, retry=NO_DELAY)
+    if way == "in batches in a thread":
+        consumer.add_batch_handler(fail_at_first, size=1, seconds=1, in_threads=True)
+    else:
+        consumer.add_handler(fail_at_first, in_threads=way == "in a thread")
+    async with consumer:
+        await eventually(lambda: sorted(handled) == [b"1", b"2"], "both came again")
 
 
 def no_delay(_attempts):

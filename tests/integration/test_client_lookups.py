@@ -304,11 +304,11 @@ async def test_what_an_nsqlookupd_said_before_it_stopped_counts_for_nsqd_that_ar
         async with Registry([gone, there]).serve() as stopping:
             book = book_of(stopping, lookupd)
             await book.ask()
-            await eventually(lambda: book.known == [gone, there], "both have answered")
+            await eventually(lambda: sorted(book.known) == [gone, there], "both have answered")
         registry.clear()
         await book.ask()
         await eventually(lambda: book.errors, "it is known that one has stopped")
-        assert book.known == [gone, there]
+        assert sorted(book.known) == [gone, there]
 
         book.unreachable(gone)
         assert book.known == [there]
@@ -355,7 +355,7 @@ async def test_an_error_that_nobody_has_foreseen_ends_no_search_for_nsqd(monkeyp
             raise failing.pop()
         return await get(*args, **settings)
 
-    monkeypatch.setattr("nsqclient._http.get", fails_at_first)
+    monkeypatch.setattr("nsqclient._lookups.get", fails_at_first)
     with MemoryNsqd() as nsqd:
         async with (
             asyncio.timeout(30),
@@ -428,6 +428,15 @@ async def test_an_nsqd_that_was_named_is_connected_again_while_nsqlookupd_hangs(
                     "it is connected again",
                     seconds=10,
                 )
+
+
+async def test_nsqd_of_a_topic_are_chosen_from_in_the_order_of_nsqlookupd():
+    listed = [f"10.0.0.{n}:4150" for n in range(20)]
+    async with Registry(listed).serve() as lookupd:
+        book = book_of(lookupd, topic="t")
+        await book.ask()
+
+    assert book.known == listed
 
 
 async def test_a_lost_nsqd_is_connected_again_while_its_nsqlookupd_is_down():

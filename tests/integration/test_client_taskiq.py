@@ -14,9 +14,8 @@ from tests.support.waiting import eventually
 
 
 @pytest.fixture
-def nsqd():
-    with MemoryNsqd() as nsqd:
-        yield nsqd
+def nsqd(memory_nsqd):
+    return memory_nsqd
 
 
 async def test_tasks_are_published_run_and_finished(nsqd):

@@ -19,6 +19,7 @@ def arguments(nodes, topic, tmp_path):
     values = {
         "archive": {
             "claimName": "lake",
+            "image": {"repository": "nsq-cluster-archive"},
             "topics": [{"name": "mine", "topic": topic, "channel": "parquet", "startingOffsets": "earliest"}],
             "extraArgs": ["--table=delta", "--compact"],
         }

@@ -4,7 +4,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from nsqd.engine import suspension
 from nsqd.engine.backlog import Backlog, MessageState
 from nsqd.engine.channel import Consumer
 from nsqd.engine.in_flight import Run
@@ -259,7 +258,7 @@ class BacklogMachine(RuleBasedStateMachine):
     @rule(spans=SPANS)
     def suspend_only(self, spans):
         ranges = merged(self.ranges(spans))
-        suspension.suspend_only(self.backlog, ranges)
+        self.backlog.suspend(ranges)
         self.suspended = {seq for start, end in ranges for seq in range(start, end)}
 
     @rule(count=st.integers(1, 9))

@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from nsqd.engine.backlog import Backlog
 from nsqd.engine.channel import Consumer
 from nsqd.engine.state import take_change
-from nsqd.log.batches import Batch
+from nsqd.log.encoder import Batch
 from nsqd.log.tail_records import CheckpointPosition
 from nsqd.storage import checkpoint
 from tests.support.engine import SECOND, Node, Outlet

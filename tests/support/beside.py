@@ -1,7 +1,7 @@
 """Runs the tests that prove equal behaviour with the original's programs in place of ours.
 
-docs/compatibility.md names a test for each behaviour. If it says "same", that test must also pass with the
-original; otherwise the word is wrong. With ``NSQ_UNDER_TEST=original`` the tests start the original's
+docs/evidence/compatibility.md names a test for each behaviour. If it says "same", that test must also pass
+with the original; otherwise the word is wrong. With ``NSQ_UNDER_TEST=original`` tests start the original's
 programs from ``NSQ_GO_BIN`` or PATH. Only the tests of such rows run then, and those of :data:`DIFFERS`
 must fail.
 """
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 OURS: Final = os.environ.get("NSQ_UNDER_TEST") != "original"
 """False where a test has the original before it: what only ours has is not asked for then."""
 
-_PAGE: Final = Path(__file__).parents[2] / "docs" / "compatibility.md"
+_PAGE: Final = Path(__file__).parents[2] / "docs" / "evidence" / "compatibility.md"
 _ROW: Final = re.compile(r"\| (.+?) \| (.+?) \| (.*?) ?\|")
 _PROOF: Final = re.compile(r"`(test_\w+)`")
 _SAME: Final = re.compile(r"\bsame\b")

@@ -1,8 +1,8 @@
 """Daemons and tools forked from a process that has already loaded their code, which is most of a start.
 
 A program started this way is a separate process with its own ``__main__``, flags, environment, files and
-signals; it only skips Python's own start. Tests of the start itself have the mark ``executed``. They, the
-chaos tests and the tests of other clients execute the command, as users do.
+signals; it only skips Python's own start. Tests of the start itself have the mark ``executed``. They and the
+tests of other clients execute the command, as users do.
 """
 
 import importlib

@@ -1,6 +1,6 @@
 """A promoted copy of a topic in memory: another node delivers the messages of the first node."""
 
-from nsqd.engine import promoted, suspension
+from nsqd.engine import promoted
 from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.gaps import Gap, Why
@@ -74,6 +74,6 @@ def suspend_only(node: Node, copy: ReplicaTopic, ranges: Ranges) -> None:
     """Withhold these messages of a promoted copy and no others, as replication does."""
     copy.suspended = ranges
     for channel in copy.channels.values():
-        suspension.suspend_only(channel.backlog, ranges)
+        channel.backlog.suspend(ranges)
         node.broker.serve(channel)
     node.turn()

@@ -3,17 +3,16 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from nsqd.log.batches import Batch
 from nsqd.log.disk import Disk
-from nsqd.log.encoder import Encoder
+from nsqd.log.encoder import Batch, Encoder
 from nsqd.log.finding import Found
 from nsqd.log.frames import FRAME_OVERHEAD, Block
 from nsqd.log.gaps import Gap
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import RangeSet
-from nsqd.log.syncing import SyncJob
+from nsqd.log.retention import WantedPositions
+from nsqd.log.segment_writer import SyncJob
 from nsqd.log.tail_records import CheckpointPosition, RecoveredMessages, RecoveredNote
-from nsqd.log.wanted import WantedPositions
 from nsqd.storage.topic_log import TopicLog
 
 FIRST = 1000
@@ -25,21 +24,23 @@ class Shop:
 
     store: TopicLog
     found: Found
+    # The size of a full segment. A quarter of it is the waste that is worth a copy.
+    segment_bytes = 1 << 20
 
     def __init__(self, data_path: Path) -> None:
         self.folder = data_path / "t.topic"
         self.warnings: list[str] = []
         self.encoder = Encoder(MessageIds(NODE_ID), FIRST)
 
-    def new(self, disk: Disk | None = None, *, segment: int = 1 << 20) -> TopicLog:
+    def new(self, disk: Disk | None = None, *, segment: int = 0) -> TopicLog:
         """Create the store of a new topic."""
         self.store = TopicLog(
-            disk or Disk(), self.folder, segment, self.warnings.append, origin=NODE_ID, worth_compacting=1
+            disk or Disk(), self.folder, segment or self.segment_bytes, self.warnings.append, origin=NODE_ID
         )
         return self.store
 
     def reopen(
-        self, mark: CheckpointPosition | None = None, disk: Disk | None = None, *, segment: int = 1 << 20
+        self, mark: CheckpointPosition | None = None, disk: Disk | None = None, *, segment: int = 0
     ) -> Found:
         """Forget the store and recover what is on disk."""
         self.store.appender.close()

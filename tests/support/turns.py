@@ -51,6 +51,7 @@ class Bench:
             log,
             self.fsync,
             replicas or self.replication,
+            node="node",
             on_event=self._happened,
         )
         auth = AuthServers((), log, method="get", connect_timeout_s=1, request_timeout_s=1)

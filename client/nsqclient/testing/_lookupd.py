@@ -14,7 +14,7 @@ _PATHS: Final = frozenset(("/lookup", "/lookup/producers", "/nodes"))
 class MemoryLookupd:
     """Answers over HTTP that *nsqd* has every topic; *wait* is awaited before each answer."""
 
-    def __init__(self, nsqd: str, wait: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, nsqd: str, wait: Callable[[], Awaitable[object]]) -> None:
         host, port = split_address(nsqd)
         self._producer = {
             "broadcast_address": host,

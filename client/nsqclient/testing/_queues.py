@@ -1,6 +1,6 @@
 """The topics and channels of an nsqd in memory. Pure: time is an argument."""
 
-from collections import deque
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -13,6 +13,9 @@ class Reader(Protocol):
         """Whether it takes one more message."""
 
     def deliver(self, message: "Stored") -> None: ...
+
+    def timed_out(self) -> None:
+        """A message that was delivered is in flight no more."""
 
 
 @dataclass(slots=True, eq=False)
@@ -82,18 +85,16 @@ class Channel:
             del self.in_flight[held.message.id]
             self.waiting.append(held.message)
 
-    def expire(self, now: float) -> list[Reader]:
-        """Let messages that are due or timed out wait again; returns the reader of each timed-out one."""
-        lost: list[Reader] = []
+    def expire(self, now: float) -> None:
+        """Let messages that are due or timed out wait again."""
         for held in [held for held in self.in_flight.values() if held.until <= now]:
             del self.in_flight[held.message.id]
             self.timed_out += 1
             self.waiting.append(held.message)
-            lost.append(held.reader)
+            held.reader.timed_out()
         due = sorted((entry for entry in self.deferred if entry[0] <= now), key=lambda entry: entry[0])
         self.deferred = [entry for entry in self.deferred if entry[0] > now]
         self.waiting.extend(message for _, message in due)
-        return lost
 
 
 @dataclass(slots=True)
@@ -122,3 +123,32 @@ class Topic:
             for due, message in early:
                 channel.put(message, due)
         return self.channels[name]
+
+
+class Broker:
+    """The topics, and the time, which moves only when it is told to."""
+
+    def __init__(self, *, headers: bool, msg_timeout: float) -> None:
+        self.has_headers = headers
+        self.msg_timeout = msg_timeout  # seconds
+        self.now = 0.0
+        self.topics: defaultdict[str, Topic] = defaultdict(Topic)
+        self.refusals: list[str] = []  # the errors that answer the next publishes
+        self._published = 0
+
+    def publish(self, topic: str, body: bytes, delay: float | None, headers: dict[str, str]) -> None:
+        self._published += 1
+        message = Stored(b"%016x" % self._published, body, headers, round(self.now * 1e9))
+        self.topics[topic].publish(message, None if delay is None else self.now + delay)
+        self._pump(self.topics[topic])
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+        for topic in self.topics.values():
+            for channel in topic.channels.values():
+                channel.expire(self.now)
+            self._pump(topic)
+
+    def _pump(self, topic: Topic) -> None:
+        for channel in topic.channels.values():
+            channel.pump(self.now, self.msg_timeout)

@@ -5,7 +5,6 @@ It speaks the protocol without TLS, compression and AUTH. Its clock moves only w
 
 import asyncio
 import json
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
@@ -13,7 +12,7 @@ from typing import Final, Self, TypeVar
 
 from nsqclient._threads import LoopThread
 from nsqclient.testing._lookupd import MemoryLookupd
-from nsqclient.testing._queues import Channel, Stored, Topic
+from nsqclient.testing._queues import Broker, Channel, Stored
 from nsqclient.wire.frames import (
     CLOSE_WAIT,
     FRAME_ERROR,
@@ -47,19 +46,15 @@ class MemoryNsqd:
     """
 
     def __init__(self, *, headers: bool = False, msg_timeout: float = 60, port: int = 0) -> None:
-        self.now = 0.0
         self.address = ""
         self.lookupd_address = ""
         self._lookupd: MemoryLookupd | None = None
         self.connections_made = 0
         self._port = port
-        self._headers = headers
-        self._msg_timeout = msg_timeout
-        self._topics: defaultdict[str, Topic] = defaultdict(Topic)
+        self._broker = Broker(headers=headers, msg_timeout=msg_timeout)
         self._sessions: set[_Session] = set()
-        self._published = 0
-        self._refusals: list[str] = []
-        self._goes_on: asyncio.Event | None = None
+        self._thawed = asyncio.Event()  # it reads and answers
+        self._thawed.set()
         self._thread: LoopThread | None = None
         self._server: asyncio.Server | None = None
 
@@ -78,12 +73,12 @@ class MemoryNsqd:
     def published(self, topic: str) -> list[bytes]:
         """The bodies published to a topic, in order."""
         self._settle()
-        return list(self._topics[topic].bodies)
+        return list(self._broker.topics[topic].bodies)
 
     def published_headers(self, topic: str) -> list[dict[str, str]]:
         """The headers of the messages published to a topic, in order; an empty dict for a message without."""
         self._settle()
-        return list(self._topics[topic].headers)
+        return list(self._broker.topics[topic].headers)
 
     def finished(self, topic: str, channel: str) -> list[bytes]:
         """The bodies finished on a channel, in the order in which they were finished."""
@@ -103,7 +98,7 @@ class MemoryNsqd:
     def deferred(self, topic: str, channel: str) -> list[float]:
         """The seconds until each deferred message is due, in ascending order."""
         self._settle()
-        return sorted(due - self.now for due, _ in self._channel(topic, channel).deferred)
+        return sorted(due - self._broker.now for due, _ in self._channel(topic, channel).deferred)
 
     def requeued(self, topic: str, channel: str) -> int:
         self._settle()
@@ -117,25 +112,25 @@ class MemoryNsqd:
 
     def publish(self, topic: str, body: bytes, headers: Mapping[str, str] = _NO_HEADERS) -> None:
         """Publish as another program would."""
-        self._call(lambda: self._publish(topic, body, None, dict(headers)))
+        self._call(lambda: self._broker.publish(topic, body, None, dict(headers)))
 
     def advance(self, seconds: float) -> None:
         """Move the clock; deliver messages that become due, and again those that time out."""
-        self._call(lambda: self._advance(seconds))
+        self._call(lambda: self._broker.advance(seconds))
 
     def refuse(self, *codes: str) -> None:
         """Answer the next publishes with these errors, such as ``E_PUB_FAILED``, one each.
 
         A producer that knows no other nsqd raises them.
         """
-        self._refusals.extend(codes)
+        self._broker.refusals.extend(codes)
 
     def freeze(self) -> None:
         """Answer and read nothing more, like a stopped process."""
-        self._call(lambda: self._frozen(is_frozen=True))
+        self._call(self._thawed.clear)
 
     def thaw(self) -> None:
-        self._call(lambda: self._frozen(is_frozen=False))
+        self._call(self._thawed.set)
 
     def drop_connections(self) -> None:
         """Cut all connections; messages in flight wait again."""
@@ -160,15 +155,13 @@ class MemoryNsqd:
 
     def _channel(self, topic: str, channel: str) -> Channel:
         # A channel exists when somebody has subscribed to it; looking for it must not create it.
-        return self._topics[topic].channels.get(channel) or Channel()
+        return self._broker.topics[topic].channels.get(channel) or Channel()
 
     async def _start(self) -> None:
-        self._goes_on = asyncio.Event()
-        self._goes_on.set()
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=1 << 20)
         host, port = self._server.sockets[0].getsockname()
         self.address = f"{host}:{port}"
-        self._lookupd = MemoryLookupd(self.address, self.goes_on)
+        self._lookupd = MemoryLookupd(self.address, self._thawed.wait)
         self.lookupd_address = await self._lookupd.start()
 
     async def _close(self) -> None:
@@ -182,7 +175,7 @@ class MemoryNsqd:
                     asyncio.get_running_loop().remove_reader(listener)
             await _some_turns()
             self._server.close()
-        self._frozen(is_frozen=False)
+        self._thawed.set()
         tasks = [session.task for session in self._sessions if session.task is not None]
         for session in list(self._sessions):
             session.abort()
@@ -191,7 +184,7 @@ class MemoryNsqd:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        session = _Session(self, reader, writer)
+        session = _Session(self._broker, self._thawed, reader, writer)
         session.task = asyncio.current_task()
         self.connections_made += 1
         self._sessions.add(session)
@@ -207,57 +200,6 @@ class MemoryNsqd:
         for session in list(self._sessions):
             session.abort()
 
-    def _frozen(self, *, is_frozen: bool) -> None:
-        if self._goes_on is not None:
-            if is_frozen:
-                self._goes_on.clear()
-            else:
-                self._goes_on.set()
-
-    async def goes_on(self) -> None:
-        """Wait while it is frozen."""
-        if self._goes_on is not None:
-            await self._goes_on.wait()
-
-    def refusal(self) -> str | None:
-        """The error that a test wants as the answer to the next publish."""
-        return self._refusals.pop(0) if self._refusals else None
-
-    @property
-    def has_headers(self) -> bool:
-        return self._headers
-
-    @property
-    def msg_timeout(self) -> float:
-        return self._msg_timeout
-
-    def _publish(self, topic: str, body: bytes, due: float | None, headers: dict[str, str]) -> None:
-        self._published += 1
-        message = Stored(b"%016x" % self._published, body, headers, round(self.now * 1e9))
-        self._topics[topic].publish(message, due)
-        self._pump(topic)
-
-    def publish_from(self, topic: str, body: bytes, delay: float | None, headers: dict[str, str]) -> None:
-        self._publish(topic, body, None if delay is None else self.now + delay, headers)
-
-    def subscribe(self, topic: str, channel: str, session: "_Session") -> Channel:
-        subscribed = self._topics[topic].channel(channel)
-        subscribed.readers.append(session)
-        return subscribed
-
-    def _pump(self, topic: str) -> None:
-        for channel in self._topics[topic].channels.values():
-            channel.pump(self.now, self._msg_timeout)
-
-    def _advance(self, seconds: float) -> None:
-        self.now += seconds
-        for name, topic in self._topics.items():
-            for channel in topic.channels.values():
-                for reader in channel.expire(self.now):
-                    if isinstance(reader, _Session):
-                        reader.in_flight -= 1
-            self._pump(name)
-
 
 async def _some_turns() -> None:
     """Let the loop read its sockets, and the connections take what was read."""
@@ -268,8 +210,15 @@ async def _some_turns() -> None:
 class _Session:
     """One connection."""
 
-    def __init__(self, nsqd: MemoryNsqd, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._nsqd = nsqd
+    def __init__(
+        self,
+        broker: Broker,
+        thawed: asyncio.Event,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._broker = broker
+        self._thawed = thawed
         self._reader = reader
         self._writer = writer
         self._is_extended = False
@@ -292,6 +241,9 @@ class _Session:
         record = MessageRecord(message.timestamp_ns, message.attempts, message.id, body)
         self._send(FRAME_MESSAGE, record.encode())
 
+    def timed_out(self) -> None:
+        self.in_flight -= 1
+
     def abort(self) -> None:
         self._writer.transport.abort()
 
@@ -310,7 +262,7 @@ class _Session:
             body = b""
             if command in _PUBLISHES or command in {b"IDENTIFY", b"AUTH"}:
                 body = await self._reader.readexactly(int.from_bytes(await self._reader.readexactly(4)))
-            await self._nsqd.goes_on()
+            await self._thawed.wait()
             error = self._carry_out(command, [argument.decode() for argument in arguments], body)
             if error:
                 self._send(FRAME_ERROR, error.encode())
@@ -327,7 +279,8 @@ class _Session:
         elif command == b"SUB":
             if not all(map(is_valid_name, arguments)) or self._channel is not None:
                 return f"E_INVALID cannot SUB {' '.join(arguments)}"
-            self._channel = self._nsqd.subscribe(arguments[0], arguments[1], self)
+            self._channel = self._broker.topics[arguments[0]].channel(arguments[1])
+            self._channel.readers.append(self)
             self._send(FRAME_RESPONSE, OK)
         elif command == b"RDY":
             self._ready = int(arguments[0])
@@ -345,15 +298,15 @@ class _Session:
         if not wanted.get("feature_negotiation"):
             self._send(FRAME_RESPONSE, OK)
             return
-        self._is_extended = self._nsqd.has_headers and bool(wanted.get("extend_support"))
+        self._is_extended = self._broker.has_headers and bool(wanted.get("extend_support"))
         granted = Negotiated(
-            msg_timeout=round(self._nsqd.msg_timeout * 1000), extend_support=self._is_extended
+            msg_timeout=round(self._broker.msg_timeout * 1000), extend_support=self._is_extended
         )
         self._send(FRAME_RESPONSE, granted.to_json())
 
     def _publish(self, command: bytes, arguments: list[str], body: bytes) -> str:
-        if (refusal := self._nsqd.refusal()) is not None:
-            return f"{refusal} refused by the test"
+        if self._broker.refusals:
+            return f"{self._broker.refusals.pop(0)} refused by the test"
         topic = arguments[0]
         if not is_valid_name(topic):
             return f'E_BAD_TOPIC {command.decode()} topic name "{topic}" is not valid'
@@ -364,7 +317,7 @@ class _Session:
             if command.endswith(b"_EXT"):
                 length = int.from_bytes(one[:2])
                 headers, one = json.loads(one[2 : 2 + length]), one[2 + length :]
-            self._nsqd.publish_from(topic, one, delay, headers)
+            self._broker.publish(topic, one, delay, headers)
         self._send(FRAME_RESPONSE, OK)
         return ""
 
@@ -373,7 +326,7 @@ class _Session:
         if channel is None or message_id not in channel.in_flight:
             return f"E_{command.decode()}_FAILED {command.decode()} {arguments[0]} failed ID not in flight"
         if command == b"TOUCH":
-            channel.in_flight[message_id].until = self._nsqd.now + self._nsqd.msg_timeout
+            channel.in_flight[message_id].until = self._broker.now + self._broker.msg_timeout
             return ""
         message = channel.answered(message_id, self)
         if message is None:
@@ -384,13 +337,13 @@ class _Session:
         else:
             channel.requeued += 1
             delay = int(arguments[1]) / 1000
-            channel.put(message, self._nsqd.now + delay if delay else None)
+            channel.put(message, self._broker.now + delay if delay else None)
         self._pump()
         return ""
 
     def _pump(self) -> None:
         if self._channel is not None:
-            self._channel.pump(self._nsqd.now, self._nsqd.msg_timeout)
+            self._channel.pump(self._broker.now, self._broker.msg_timeout)
 
     def _send(self, frame_type: int, data: bytes) -> None:
         if not self._writer.is_closing():

@@ -20,6 +20,7 @@ CLOSE_WAIT: Final = b"CLOSE_WAIT"
 MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
 
 _HEADER: Final = Struct(">II")
+_HEADER_SIZE: Final = 8
 _SMALLEST_MESSAGE: Final = FRAME_OVERHEAD - 4  # in the size field
 
 # The three errors after which nsqd keeps the connection.
@@ -63,7 +64,7 @@ class FrameParser:
         self._source = source
         self._pieces: list[bytes] = []  # of a frame that is not whole yet
         self._held = 0  # bytes in pieces
-        self._wanted = _HEADER.size  # bytes needed before parsing can continue
+        self._wanted = _HEADER_SIZE  # bytes needed before parsing can continue
 
     def feed(self, data: bytes, *, single: bool = False) -> list[tuple[int, bytes]]:
         """Take received bytes and return the frames that they complete, as type and data, in order.
@@ -81,11 +82,17 @@ class FrameParser:
 
         Raises FrameError when the bytes cannot be frames; the frames before them have been appended.
         """
-        joined = self._join(data)
-        if joined is None:
-            return 0
-        oks = _leading_oks(joined) if joined.startswith(OK_FRAME) else 0
-        self._parse(joined, oks * len(OK_FRAME), now, messages, others)
+        if self._held:
+            joined = self._join(data)
+            if joined is None:
+                return 0
+            data = joined
+        oks = 0
+        if data.startswith(OK_FRAME):
+            oks = _leading_oks(data)
+            if oks * len(OK_FRAME) == len(data):
+                return oks
+        self._parse(data, oks * len(OK_FRAME), now, messages, others)
         return oks
 
     def hold(self, data: bytes) -> None:
@@ -99,7 +106,7 @@ class FrameParser:
         rest = b"".join(self._pieces)
         self._pieces.clear()
         self._held = 0
-        self._wanted = _HEADER.size
+        self._wanted = _HEADER_SIZE
         return rest
 
     def _join(self, data: bytes) -> bytes | None:
@@ -122,8 +129,10 @@ class FrameParser:
     ) -> None:
         end = len(data)
         header, message_header = _HEADER.unpack_from, MESSAGE_HEADER.unpack_from
-        limit, make, source = self._max_frame_bytes, self._message, self._source
-        while end - at >= _HEADER.size:
+        limit, source = self._max_frame_bytes, self._source
+        make: Any = self._message
+        made = FRAME_MESSAGE if make is not None else None  # the type of the frames that become messages
+        while end - at >= _HEADER_SIZE:
             size, frame_type = header(data, at)
             if not 4 <= size <= limit:
                 raise FrameError(f"frame of {size} bytes is out of range 4-{limit}")
@@ -131,7 +140,7 @@ class FrameParser:
             if following > end:
                 self._wanted = 4 + size
                 break
-            if frame_type == FRAME_MESSAGE and make is not None:
+            if frame_type == made:
                 if size < _SMALLEST_MESSAGE:
                     raise FrameError(f"message frame of {size} bytes is shorter than its header")
                 timestamp_ns, attempts, message_id = message_header(data, at + 8)

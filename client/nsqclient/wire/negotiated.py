@@ -1,7 +1,7 @@
 """The answer to IDENTIFY: the settings of a connection."""
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Final
 
 from nsqclient.wire.version import NSQ_VERSION
@@ -21,43 +21,25 @@ class Negotiated:
     version: str = NSQ_VERSION
     max_msg_timeout: int = 15 * 60 * 1000
     msg_timeout: int = 60_000
-    sample_rate: int = 0
+    tls_v1: bool = False
+    deflate: bool = False
     deflate_level: int = 0
     max_deflate_level: int = 0
+    snappy: bool = False
+    sample_rate: int = 0
+    auth_required: bool = False
     output_buffer_size: int = DEFAULT_OUTPUT_BUFFER_SIZE
     output_buffer_timeout: int = 250
     topology_region: str = ""
     topology_zone: str = ""
-    tls_v1: bool = False
-    deflate: bool = False
-    snappy: bool = False
-    auth_required: bool = False
     extend_support: bool = False  # messages arrive with headers, and publishes may have some
 
     def to_json(self) -> bytes:
         """The body of the response frame."""
-        return json.dumps(
-            {
-                "max_rdy_count": self.max_rdy_count,
-                "version": self.version,
-                "max_msg_timeout": self.max_msg_timeout,
-                "msg_timeout": self.msg_timeout,
-                "tls_v1": self.tls_v1,
-                "deflate": self.deflate,
-                "deflate_level": self.deflate_level,
-                "max_deflate_level": self.max_deflate_level,
-                "snappy": self.snappy,
-                "sample_rate": self.sample_rate,
-                "auth_required": self.auth_required,
-                "output_buffer_size": self.output_buffer_size,
-                "output_buffer_timeout": self.output_buffer_timeout,
-                "topology_region": self.topology_region,
-                "topology_zone": self.topology_zone,
-                # A client that does not know it gets the answer of the original.
-                **({"extend_support": True} if self.extend_support else {}),
-            },
-            separators=(",", ":"),
-        ).encode()
+        settings = asdict(self)
+        if not self.extend_support:  # a client that does not know it gets the answer of the original
+            del settings["extend_support"]
+        return json.dumps(settings, separators=(",", ":")).encode()
 
 
 def parse_negotiated(answer: bytes) -> Negotiated:

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
 
-from nsqclient.wire.durations import SECOND, format_duration
+from nsqclient.wire.durations import SECOND
+from nsqcore.durations import format_duration
 from nsqd.build import nsqd_banner
 
 _UNITS: Final = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))

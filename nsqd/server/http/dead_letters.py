@@ -16,7 +16,7 @@ from nsqclient.wire.names import is_valid_name
 from nsqcore.http.api import ApiError, Request, Response, json_reply
 from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
-from nsqd.engine.sending_back import Letter, batch_of, finish, is_there
+from nsqd.engine.sending_back import Letter, batch_of, finish, fitting, is_there
 from nsqd.engine.topic import Refused, Topic
 from nsqd.log.ids import ID_LENGTH
 from nsqd.server.clock import now_ns as clock_ns
@@ -94,6 +94,12 @@ class DeadLettersApi:
                 obstacles[obstacle] = obstacles.get(obstacle, 0) + 1
             else:
                 back.setdefault(letter.origin, []).append(letter)
+        for (topic_name, _), found in back.items():
+            count = fitting(self._broker.topics[topic_name], found)
+            if count < len(found):
+                full = f"topic {topic_name} is full"
+                obstacles[full] = obstacles.get(full, 0) + len(found) - count
+                del found[count:]
         return back, obstacles
 
     def _obstacle(self, topic_name: str, channel_name: str) -> str:

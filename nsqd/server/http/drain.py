@@ -9,8 +9,7 @@ from nsqcore.http.api import ApiError, Request, Response, json_reply
 from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.drain_report import sentence
-from nsqd.engine.draining import report
-from nsqd.engine.unread import Unread
+from nsqd.engine.draining import Unread, report
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.tcp import Clients
 

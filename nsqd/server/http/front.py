@@ -17,7 +17,7 @@ from nsqcore.http.api import json_text
 from nsqcore.pieces import add_piece
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Refused, Topic
-from nsqd.log.batches import Batch
+from nsqd.log.encoder import Batch
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.http.plain_publish import MAX_HEAD, PlainPublish, may_become_plain, understand
 from nsqd.server.write_batch import WriteBatch

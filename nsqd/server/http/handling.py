@@ -113,7 +113,8 @@ class HandlingApi:
             raise cannot_read(error) from error
         if start > end:
             raise ApiError(416, f"INVALID_ARG_FROM: the log ends with {end - 1}, before {start}")
-        sorting = StateFilter(channel, topic.backlog, query.state) if query.state else None
+        # Without a state all pending messages.
+        sorting = StateFilter(channel, topic.backlog, query.state)
         found = await self._finder.find(topic, sorting, query.wanted, start, end, limit=query.limit)
         return found.matches, found.position, found.position < end
 
@@ -134,7 +135,7 @@ class HandlingApi:
             try:
                 query = replace(query, state=MessageState(state))
             except ValueError:
-                raise refused("STATE", "a state is waiting, deferred or in_flight") from None
+                raise refused("STATE", "a state is waiting, deferred, in_flight or dead_lettering") from None
         if not query.filters and not truth(arguments, "all"):
             raise ApiError(400, "MISSING_ARG_ID: name an id, or a filter: state, contains, json, or all=true")
         return query

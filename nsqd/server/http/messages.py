@@ -95,6 +95,9 @@ class MessagesApi:
             if channel is not None and found is None:
                 standings = StatusSnapshot(channel, topic.backlog, [seq for seq, _ in some]).resolve()
             for place, (seq, block) in enumerate(some):
+                if query.state and standings[place].state is not query.state:
+                    # It changed its state since it was found.
+                    continue
                 message = shown(block, seq, query.most_body, exact=query.exact)
                 if channel is not None:
                     message = self._state(topic, channel, seq, standings[place]) | message

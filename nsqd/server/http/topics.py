@@ -12,12 +12,12 @@ from nsqd.engine import all_logs, promoted
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel, Consumer
 from nsqd.engine.topic import Topic
+from nsqd.log.cursor import LogPosition, Where
 from nsqd.log.disk import Disk
 from nsqd.log.gaps import CannotRead
-from nsqd.log.holes import holes_in, largest
-from nsqd.log.position import LogPosition, Where
 from nsqd.log.ranges import Ranges, within
 from nsqd.log.segment import Segment
+from nsqd.log.segment_index import holes_in, largest
 from nsqd.server.checkpointer import Checkpointer
 from nsqd.server.clock import now_ns
 from nsqd.server.fsync import Fsync
@@ -153,6 +153,7 @@ class TopicsApi:
             return await self._saved(topic)
         position = self._position(topic, request, "start")
         kept = within(claim(topic, holes), position, topic.log.next_seq)
+        topic.forget_due(now_ns())
         channel = self._broker.channel(topic, name, kept)
         if position > topic.acknowledged(channel):
             # The topic has held back messages before this position for its first channel.
@@ -170,6 +171,7 @@ class TopicsApi:
         topic, channel = await self._existing_channel(request)
         position = self._position(topic, request, "to")
         place = place_of(request.require("to"), "to", self._broker.ids, time.time_ns())
+        topic.forget_due(now_ns())
         self._broker.seek_channel(topic, channel, position, claim(topic, holes))
         self._placed(topic, channel)
         if place.where is not Where.SEQUENCE:

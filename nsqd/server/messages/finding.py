@@ -17,15 +17,13 @@ from nsqd.engine.backlog import MessageState
 from nsqd.engine.channel import Channel
 from nsqd.engine.message_status import StateFilter
 from nsqd.engine.topic import Topic
-from nsqd.log.cursor import Cursor
+from nsqd.log.cursor import Cursor, Where
 from nsqd.log.disk import Disk, words_of
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.ids import SEQUENCE_MASK
-from nsqd.log.matching import All
-from nsqd.log.position import Where
 from nsqd.log.ranges import Ranges, within
-from nsqd.log.search import Breaks, Matches, Part, Search, parts_in_memory, parts_on_disk
+from nsqd.log.search import All, Breaks, Matches, Part, Search, parts_in_memory, parts_on_disk
 from nsqd.server.messages.query import MessageQuery
 from nsqd.server.messages.shown import headers_and_body
 from nsqd.storage.data_path import extents_of
@@ -40,8 +38,6 @@ _MAX_GAPS: Final = 256
 SCAN_BYTES: Final = 64 << 20
 _STEP_BYTES: Final = 8 << 20
 _SCAN_BYTES_PER_SECOND: Final = 400 << 20
-# For how many sequences the state is determined in one step.
-_SORTED_AT_ONCE: Final = 1 << 16
 # How many steps are taken for one answer, at most.
 _MOST_STEPS: Final = 64
 # How many messages are picked in one go, a millisecond's work; reading a page counts as so many messages.
@@ -119,18 +115,22 @@ class Finder:
         picked = Picked(position=start if query.forward else stop - 1)
         if position < first and query.place.where is Where.SEQUENCE:
             picked.gaps.append(Gap(position, first, Why.COMPACTED))
-        if not query.filters:
-            ranges = [(start, stop)]
-        else:
-            sorting = StateFilter(channel, topic.backlog, query.state) if channel and query.state else None
+        sorting = StateFilter(channel, topic.backlog, query.state) if channel and query.state else None
+        searched_to = stop if query.forward else start - 1
+        if query.wanted is not None:
             found = await self.find(
                 topic, sorting, query.wanted, start, stop, forward=query.forward, limit=query.limit
             )
-            picked.scanned = found.scanned
+            picked.scanned, searched_to = found.scanned, found.position
             ranges = _together(found.matches)
+        elif sorting is not None:
+            ranges = await self.aside(partial(sorting.ranges, start, stop))
+            ranges = ranges if query.forward else ranges[::-1]
+        else:
+            ranges = [(start, stop)]
         await self._read(topic, ranges, query, picked)
         if query.filters and not picked.full:
-            picked.position = found.position
+            picked.position = searched_to
         return picked
 
     async def _read(self, topic: Topic, ranges: Ranges, query: MessageQuery, picked: Picked) -> None:
@@ -194,9 +194,20 @@ class Finder:
     ) -> Matches:
         """Up to *limit* messages of ``start <= seq < end`` in the state of *sorting* that match *wanted*.
 
-        The work is bounded, so it may end earlier with fewer messages. Raises ApiError.
+        Without *wanted* the log is not read. The work is bounded, so a search may end with fewer messages.
+        Raises ApiError.
         """
         found = Matches(start if forward else end - 1)
+        if wanted is None:
+            ranges = [(start, end)]
+            if sorting is not None:
+                ranges = await self.aside(partial(sorting.ranges, start, end))
+            found.matches = _first_of(ranges, limit, forward=forward)
+            if len(found.matches) == limit:
+                found.position = found.matches[-1] + (1 if forward else -1)
+            else:
+                found.position = end if forward else start - 1
+            return found
         for _ in range(_MOST_STEPS):
             low, high = (found.position, end) if forward else (start, found.position + 1)
             there = within(extents_of(topic), low, high)
@@ -205,29 +216,8 @@ class Finder:
             left = limit - len(found.matches)
             if not there or left <= 0 or found.scanned >= SCAN_BYTES:
                 break
-            if wanted is None:
-                await self._sort(sorting, there, left, found, forward=forward)
-            else:
-                await self._search(topic, sorting, wanted, there, found, forward=forward, limit=limit)
+            await self._search(topic, sorting, wanted, there, found, forward=forward, limit=limit)
         return found
-
-    async def _sort(
-        self, sorting: StateFilter | None, there: Ranges, left: int, found: Matches, *, forward: bool
-    ) -> None:
-        """Add the next messages of *there* that are in the state of *sorting*."""
-        low, high = there[0] if forward else there[-1]
-        low, high = (
-            (low, min(high, low + _SORTED_AT_ONCE)) if forward else (max(low, high - _SORTED_AT_ONCE), high)
-        )
-        ranges = [(low, high)] if sorting is None else await self.aside(partial(sorting.ranges, low, high))
-        found.position = high if forward else low - 1
-        for start, end in ranges if forward else reversed(ranges):
-            seqs = range(start, end)[:left] if forward else range(end - 1, start - 1, -1)[:left]
-            found.matches += seqs
-            left -= len(seqs)
-            if not left:
-                found.position = found.matches[-1] + (1 if forward else -1)
-                return
 
     async def _search(
         self,
@@ -271,6 +261,16 @@ class Finder:
 def cannot_read(error: CannotRead) -> ApiError:
     """The answer when the messages cannot be read at the moment."""
     return ApiError(503, f"CANNOT_READ: {error}; try again later")
+
+
+def _first_of(ranges: Ranges, limit: int, *, forward: bool) -> list[int]:
+    """The first *limit* sequences of sorted *ranges*, or the last ones, last one first."""
+    found: list[int] = []
+    for start, end in ranges if forward else reversed(ranges):
+        found += (range(start, end) if forward else range(end - 1, start - 1, -1))[: limit - len(found)]
+        if len(found) == limit:
+            break
+    return found
 
 
 def _together(seqs: list[int]) -> Ranges:

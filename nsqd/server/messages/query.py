@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from nsqcore.http.api import FALSE, TRUE, ApiError
 from nsqd.engine.backlog import MessageState
+from nsqd.log.cursor import BadPosition, LogPosition, Where, parse_position
 from nsqd.log.ids import MessageIds
-from nsqd.log.matching import All, BadFilter, Contains, JsonValue, parse_json_filter
-from nsqd.log.position import BadPosition, LogPosition, Where, parse_position
+from nsqd.log.search import All, BadFilter, Contains, JsonValue, parse_json_filter
 
 MAX_LIMIT: Final = 10_000
 _DEFAULT_LIMIT: Final = 100

@@ -23,9 +23,8 @@ from nsqd.replication.handshake import ACCEPTOR, CONNECTOR, Handshake
 from nsqd.replication.holders import Holders
 from nsqd.replication.jobs import Jobs
 from nsqd.replication.link import PeerLink
-from nsqd.replication.local_copy import NodeJob
 from nsqd.replication.node import ReplicationNode
-from nsqd.replication.node_state import NodeState
+from nsqd.replication.node_state import NodeJob, NodeState
 from nsqd.replication.records import DamagedRecord, NodeRecordFile
 from nsqd.replication.sender import PendingAck
 from nsqd.replication.shown import no_replica
@@ -349,7 +348,7 @@ class Replication:
             await asyncio.to_thread(job.run, self._data.disk)
         except Exception as failed:  # noqa: BLE001 - any error is reported, and the job is tried again
             error = failed
-        node.job_results.ended(job, error, now_ns())
+        node.job_ended(job, error, now_ns())
         self.flush()
         self._ask_turn()
 

@@ -8,7 +8,7 @@ from nsqd.replication.holders import Holders
 from nsqd.replication.jobs import Jobs
 from nsqd.replication.link import PeerLink
 from nsqd.replication.local_copy import LocalCopy
-from nsqd.replication.log_copies import Logs
+from nsqd.replication.log_state import LogState
 from nsqd.replication.log_stream import LogStream, StreamState
 from nsqd.replication.node import ReplicationNode
 from nsqd.replication.node_state import NodeState
@@ -49,23 +49,22 @@ class CountedJobs(Jobs):
     """Jobs that are counted."""
 
     events: Counter[str]
-    logs: Logs
 
-    def promote(self, copy: LocalCopy, epoch: int, *, failover: bool) -> None:
+    def promote(self, log: LogState, copy: LocalCopy, epoch: int, *, failover: bool) -> None:
         transfer = bool(copy.take_over_epoch)
         self.events["failover" if failover else "transfer" if transfer else "promotion of a tail"] += 1
-        super().promote(copy, epoch, failover=failover)
+        super().promote(log, copy, epoch, failover=failover)
 
-    def raise_epoch(self, copy: LocalCopy, epoch: int) -> None:
+    def raise_epoch(self, log: LogState, copy: LocalCopy, epoch: int) -> None:
         self.events["raised epoch"] += 1
-        super().raise_epoch(copy, epoch)
+        super().raise_epoch(log, copy, epoch)
 
-    def drop(self, copy: LocalCopy) -> None:
+    def drop(self, log: LogState, copy: LocalCopy) -> None:
         if not copy.is_origin:
             kind = "owner" if copy.is_owner else "replica"
-            pending = self.logs[copy.origin].state.pending(copy)
+            pending = log.pending(copy)
             self.events[f"{kind} dropped, {'messages elsewhere' if pending else 'finished'}"] += 1
-        super().drop(copy)
+        super().drop(log, copy)
 
 
 class CountedNode(ReplicationNode):
@@ -77,7 +76,6 @@ class CountedNode(ReplicationNode):
         super().__init__(state, holders, jobs)
         self.events = jobs.events = events
         self.began: WeakSet[LogStream] = WeakSet()
-        jobs.logs = self.logs
 
     def stream_began(self, link: PeerLink) -> None:
         for stream in link.streams.values():

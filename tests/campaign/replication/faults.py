@@ -120,7 +120,8 @@ class Faults:
         hello = Hello(
             *(self.rng.randbytes(16), 1, self.rng.randbytes(16), bytes(16)),
             *(900, "stranger:4150", self.rng.randbytes(32)),
-            *versions,
+            min_version=versions[0],
+            max_version=versions[1],
         )
         handshake = Handshake(CONNECTOR, hello, lambda: (secret,), Incarnations())
         link = node.link(connector=False)

@@ -366,7 +366,9 @@ class History:
             return self.site.identities.get(number) == origin
         own = node.replication.state.own_copy
         log = node.replication.logs[node.identity]
-        return node.identity == origin and log.state.counted(own, 0, node.now) is None
+        # Of a transferred log another owner has everything, and is fully replicated.
+        is_safe = log.holders.is_transferred or log.counted(own, 0, node.now) is not None
+        return node.identity == origin and not is_safe
 
     def restart(self) -> None:
         down = sorted(self.site.disks.keys() - self.site.nodes.keys())
@@ -480,7 +482,7 @@ class History:
                     if copy.is_owner:
                         name = f"copy {copy.number} of node {node.number}"
                         holders = {node.identity, *node.replication.holders.of(copy)}
-                        owner = (node.identity, name, log.state.delivered(copy), holders)
+                        owner = (node.identity, name, log.delivered(copy), holders)
                         found.setdefault(log.origin, []).append(owner)
         for origin, owners in found.items():
             for at, (one, name, pending, holders) in enumerate(owners):

@@ -14,10 +14,10 @@ from nsqd.engine.broker import Broker, Change
 from nsqd.engine.channel import Channel, Consumer
 from nsqd.engine.in_flight import NotInFlight
 from nsqd.engine.limits import Limits
-from nsqd.engine.owners import owner_of
 from nsqd.engine.state import wanted_of
 from nsqd.engine.topic import Topic
 from nsqd.log.ids import MessageIds
+from nsqd.protocol.consume import owner_of
 from nsqd.replication.copies import Copies
 from nsqd.replication.frames import Hello
 from nsqd.replication.handshake import ACCEPTOR, CONNECTOR, Handshake
@@ -125,7 +125,7 @@ class SimulatedNode:
         self._in_loop = False
         disk.before_call = self._called
         draw, days = around.draw, around.days
-        self.data = DataPath(DATA, StorageOptions(SEGMENT, 300), self.log.append, disk, node_id=number)
+        self.data = DataPath(DATA, StorageOptions(SEGMENT), self.log.append, disk, node_id=number)
         limits = Limits(mem_queue_size=0, msg_timeout_ns=MSG_TIMEOUT)
         self.broker = Broker(MessageIds(number), limits, self.data.make_store)
         self.broker.wall.offset_ns = around.ahead
@@ -308,8 +308,8 @@ class SimulatedNode:
         self.forget_readers(name, None)
         topic = self.broker.topics[name]
         self.broker.delete_topic(name)
-        self.replication.topic_deleted(topic)
         self.data.delete(topic)
+        self.replication.topic_deleted(topic)
         self.disk.sync_folder(DATA)
         self.data.deleted += self.data.deleted_unsynced
         self.data.deleted_unsynced = []
@@ -359,7 +359,7 @@ class SimulatedNode:
         for _ in range(20):
             jobs = node.holders.take_jobs()
             for job in jobs:
-                self.do(job, node.job_results.ended)
+                self.do(job, node.job_ended)
             for topic in list(node.state.to_checkpoint):
                 del node.state.to_checkpoint[topic]
                 if not (topic.deleted or self.write_checkpoint(topic)):

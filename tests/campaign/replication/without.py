@@ -11,21 +11,18 @@ from typing import Any, Final
 from nsqd.engine import facts, notes
 from nsqd.engine.topic import Topic
 from nsqd.log.ranges import merged, without
-from nsqd.replication import dropping, exchange, log_copies, log_state, yielding
+from nsqd.replication import dropping, exchange, jobs, log_state, node, rules, yielding
 from nsqd.replication.claims import Claim
 from nsqd.replication.copies import Copies
-from nsqd.replication.copy_jobs import BeginCopy
-from nsqd.replication.dropping import Dropping
+from nsqd.replication.copy_folder import CopyFolder
 from nsqd.replication.exchange import Checkpointing, Exchange
 from nsqd.replication.holders import Holders
 from nsqd.replication.jobs import Jobs
-from nsqd.replication.log_copies import LogCopies
 from nsqd.replication.log_state import KnownCopy, LogState
 from nsqd.replication.log_stream import LogStream
 from nsqd.replication.node import ReplicationNode
 from nsqd.replication.primary import Primary, Replicated
 from nsqd.replication.topic_stream import TopicStream
-from nsqd.replication.yielding import Transfer, Yielding
 from tests.campaign.replication import node as simulated_node
 from tests.support.simulated_disk import SimulatedDisk
 
@@ -105,18 +102,18 @@ def _any_channel(original: Any) -> Any:
 
 
 def _only_failovers(original: Any) -> Any:
-    def promote(self: Any, copy: Any, epoch: int, *, failover: bool) -> None:
+    def promote(self: Any, log: Any, copy: Any, epoch: int, *, failover: bool) -> None:
         if failover or copy.take_over_epoch:
-            original(self, copy, epoch, failover=failover)
+            original(self, log, copy, epoch, failover=failover)
 
     return promote
 
 
 def _next_epoch(original: Any) -> Any:
-    def promote(self: Any, copy: Any, epoch: int, *, failover: bool) -> None:
+    def promote(self: Any, log: Any, copy: Any, epoch: int, *, failover: bool) -> None:
         if not (failover or copy.take_over_epoch):
             epoch = max(epoch, copy.seen) + 1
-        original(self, copy, epoch, failover=failover)
+        original(self, log, copy, epoch, failover=failover)
 
     return promote
 
@@ -132,10 +129,10 @@ def _said(**values: Any) -> Callable[[Any], Any]:
 
 
 def _void_counts(original: Any) -> Any:
-    def rely(self: Dropping, copy: Any, known: KnownCopy) -> bool:
+    def rely(log: Any, copy: Any, known: KnownCopy) -> bool:
         detached, copy.detached_ns = copy.detached_ns, -1
         try:
-            return original(self, copy, known)
+            return original(log, copy, known)
         finally:
             copy.detached_ns = detached
 
@@ -154,14 +151,6 @@ def _without_sync(path: str) -> tuple[Patch, ...]:
         return sync
 
     return (SimulatedDisk, "sync", unsynced), (SimulatedDisk, "sync_folder", unsynced)
-
-
-def _keep_serials(original: Any) -> Any:
-    def begin(self: BeginCopy, *args: Any, restart_serials: bool) -> None:
-        del restart_serials
-        original(self, *args, restart_serials=False)
-
-    return begin
 
 
 def _no_finish_notes(original: Any) -> Any:
@@ -217,7 +206,7 @@ PARTS: Final[dict[str, Part]] = {
         5,
         "no stream enters a copy with pending messages that its owner lacks",
         ("power", "all"),
-        _patches((LogCopies, "may_resume", _returns(True)), (TopicStream, "conflicts", _returns(False))),
+        _patches((jobs, "may_resume", _returns(True)), (TopicStream, "conflicts", _returns(False))),
     ),
     "order": Part(
         6,
@@ -229,14 +218,14 @@ PARTS: Final[dict[str, Part]] = {
         7,
         "the lower claim yields",
         ("partition", "return"),
-        _patches((Yielding, "_set_yielded", _returns(None))),
+        _patches((yielding, "_set_yielded", _returns(None))),
     ),
     "channel": Part(
         7,
         "it yields on the same channel and generation only",
         ("people", "all"),
         _patches(
-            (log_copies, "subtract", _any_channel),
+            (rules, "subtract", _any_channel),
             (log_state, "subtract", _any_channel),
             (dropping, "subtract", _any_channel),
             (yielding, "subtract", _any_channel),
@@ -252,13 +241,13 @@ PARTS: Final[dict[str, Part]] = {
         8,
         "a replica waits T",
         ("restart", "suspended"),
-        _patches((log_copies, "takeover_wait_ns", _returns(0))),
+        _patches((rules, "takeover_wait_ns", _returns(0))),
     ),
     "raise": Part(
         8,
         "an owner raises its epoch over a silent higher one",
         ("return", "all"),
-        _patches((LogCopies, "_raise_epoch", _returns(None)), (Yielding, "_is_stale", _returns(False))),
+        _patches((rules, "_raise_epoch", _returns(None)), (yielding, "_is_stale", _returns(False))),
     ),
     "tail": Part(
         9,
@@ -271,7 +260,7 @@ PARTS: Final[dict[str, Part]] = {
         10,
         "an owner that starts or takes over asks first",
         ("return", "restart"),
-        _patches((LogCopies, "ask", _returns(None))),
+        _patches((yielding, "ask", _returns(None)), (node, "ask", _returns(None))),
     ),
     "suspended": Part(
         10,
@@ -292,7 +281,7 @@ PARTS: Final[dict[str, Part]] = {
         11,
         "and said so after the copy's stream had ended",
         ("disks",),
-        _patches((Dropping, "_may_rely_on", _void_counts)),
+        _patches((dropping, "_may_rely_on", _void_counts)),
     ),
     "synced": Part(
         11,
@@ -316,7 +305,7 @@ PARTS: Final[dict[str, Part]] = {
         12,
         "channel state outlives the messages",
         ("return", "people", "all"),
-        _patches((Dropping, "_has_state", _returns(True))),
+        _patches((dropping, "_has_state", _returns(True))),
     ),
     "holders": Part(
         12,
@@ -331,7 +320,7 @@ PARTS: Final[dict[str, Part]] = {
         _patches((yielding, "in_flight", _returns(False))),
     ),
     "suspension of delivery": Part(
-        13, "and suspends delivery", ("transfer",), _patches((Transfer, "suspend", _returns(None)))
+        13, "and suspends delivery", ("transfer",), _patches((yielding, "suspend", _returns(None)))
     ),
     "copied data path": Part(
         0,
@@ -343,7 +332,7 @@ PARTS: Final[dict[str, Part]] = {
         0,
         "a stream restarts the serial numbers of checkpoints",
         ("people", "all"),
-        _patches((BeginCopy, "__init__", _keep_serials)),
+        _patches((CopyFolder, "restart_serials", _returns(None))),
     ),
     "sync of promotions": Part(
         0,

@@ -1,6 +1,7 @@
 """Dead letters of a running nsqd: messages that are tried too often or expire go to a separate topic."""
 
 import json
+import time
 import urllib.request
 
 import pytest
@@ -398,11 +399,83 @@ def test_what_cannot_go_back_stays_and_it_is_said_why(node, connect, buried):
     assert waiting_in(node, "t.ch.dead") == 4
 
 
-def test_a_full_topic_takes_none_back(node, buried):
+def test_dead_letters_go_back_as_far_as_the_bounds_allow(node, buried):
     set_policy(node, "^t$", apply=True, max_depth=2)
 
-    assert "topic is full" in send_back(node, expected=429)["message"]
-    assert waiting_in(node, "t.ch.dead") == 3
+    for query, sent in (("&dry_run=true", 0), ("", 2)):
+        answer = send_back(node, query)
+        assert (answer["found"], answer["sent"]) == (2, sent)
+        assert answer["left"] == {"topic t is full": 1}
+    assert waiting_in(node, "t.ch.dead") == 1
+    assert send_back(node)["left"] == {"topic t is full": 1}
+
+
+def test_dead_letters_sent_back_are_on_disk_when_answered(node, buried):
+    time.sleep(2.3)  # until a checkpoint has the originals as finished
+    send_back(node)
+    node.kill()
+    node.wait()
+    node.start()
+
+    assert depths(node)["ch"] == 3
+
+
+def test_dead_letter_sent_back_and_retained_is_not_sent_again(node, buried):
+    set_policy(node, "dead$", name="retained", apply=True, retain_time="1h")
+    send_back(node)
+
+    assert len(node.get("/messages?topic=t.ch.dead")["messages"]) == 3
+    assert send_back(node)["found"] == 0
+
+
+def test_ttl_and_max_attempts_reached_together_give_the_reason_of_the_attempt(node, connect):
+    set_policy(node, "^t$", apply=True, max_attempts=1, ttl="600ms")
+    wire = connect(node)
+    wire.subscribe("t", "ch", ready=1)
+    connect(node).publish("t", b"late")
+    message = wire.message()
+    time.sleep(0.7)
+    wire.send(req(message, 0))
+
+    wait_until(lambda: waiting_in(node, "t.ch.dead") == 1, "the message is a dead letter")
+    ((headers, _),) = dead_letters(node, connect, "t.ch.dead", 1)
+    assert headers["dead-reason"] == "requeued"
+
+
+@pytest.mark.parametrize("paused", ["topic", "channel", ""])
+def test_ttl_of_a_deferred_or_paused_message(node, connect, paused):
+    """It expires on a paused channel, at the unpause of a paused topic, and when its delay is over."""
+    set_policy(node, "^t$", apply=True, ttl="400ms")
+    node.post("/topic/create?topic=t")
+    node.post("/channel/create?topic=t&channel=ch")
+    if paused:
+        node.post(f"/{paused}/pause?topic=t&channel=ch")
+        node.post("/pub?topic=t", b"1")
+    else:
+        wire = connect(node)
+        wire.subscribe("t", "ch", ready=1)
+        node.post("/pub?topic=t", b"1")
+        wire.send(req(wire.message(), 1500))
+    time.sleep(0.9)
+
+    expired = {"topic": 0, "channel": 1, "": 0}[paused]
+    assert channel_stats(node, "t", "ch")["expired_count"] == expired
+    if paused == "topic":
+        node.post("/topic/unpause?topic=t")
+    wait_until(lambda: channel_stats(node, "t", "ch")["expired_count"] == 1, "it has expired")
+
+
+def test_ephemeral_channel_alone_takes_its_messages_along_at_a_kill(node, connect):
+    wire = connect(node)
+    wire.subscribe("t", "only#ephemeral")
+    node.post("/pub?topic=t", b"1")
+    time.sleep(2.3)
+    node.kill()
+    node.wait()
+    node.start()
+
+    node.post("/channel/create?topic=t&channel=ch")
+    assert depths(node) == {"ch": 0}
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,43 @@ def test_a_publisher_that_is_cut_off_by_a_kill_may_send_all_of_it_again(nsqd, co
     assert found["channels"][0]["depth"] == len(names)
 
 
+def test_ids_from_before_the_policy_are_known_after_a_restart(cluster, connect):
+    nsqd = cluster.nsqd()
+    with connect(nsqd) as wire:
+        publish(wire, "t", "early", "first")
+        policy = {"topic": "^t$", "definition": {"dedup_window": "1h"}}
+        assert request(nsqd, "PUT", "/policies?name=once", json.dumps(policy).encode())[0] == 200
+        publish(wire, "t", "first")
+        assert repeated(nsqd, "t") == 0
+
+    stop(nsqd)
+
+    with connect(nsqd) as wire:
+        publish(wire, "t", "early", "first")
+        assert repeated(nsqd, "t") == 2
+
+
+def test_ids_of_a_deleted_topic_are_forgotten(nsqd, connect, topic):
+    with connect(nsqd) as wire:
+        publish(wire, topic, "one")
+        nsqd.post(f"/topic/delete?topic={topic}")
+        publish(wire, topic, "one")
+
+        assert repeated(nsqd, topic) == 0
+
+
+def test_repeated_publish_is_refused_while_the_node_is_drained(cluster, connect):
+    nsqd = cluster.nsqd()
+    policy = {"topic": "^t$", "definition": {"dedup_window": "1h"}}
+    assert request(nsqd, "PUT", "/policies?name=once", json.dumps(policy).encode())[0] == 200
+    with connect(nsqd) as wire:
+        publish(wire, "t", "one")
+    nsqd.post("/drain")
+
+    with connect(nsqd) as wire:
+        assert b"draining" in wire.refusal(pub_ext("t", said("one"), b"one"))
+
+
 def test_a_topic_without_a_policy_stores_them_all(own_nsqd, connect):
     with connect(own_nsqd) as wire:
         wire.subscribe("another")

@@ -75,7 +75,7 @@ def lookupd(stack):
     """A function that starts an nsqlookupd, on given ports if a test needs them."""
 
     async def start(tcp="127.0.0.1:0", http="127.0.0.1:0", broadcast="127.0.0.1"):
-        options = NsqlookupdOptions(tcp_address=tcp, http_address=http, broadcast_address=broadcast)
+        options = NsqlookupdOptions(tcp_address=tcp, http_address=[http], broadcast_address=broadcast)
         log = Log("", stream=io.StringIO())
         daemon = Nsqlookupd(options, log, open_all(options, log))
         await daemon.start()

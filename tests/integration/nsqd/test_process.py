@@ -289,7 +289,7 @@ def test_both_addresses_may_be_unix_sockets(cluster, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["nsqd", "nsqlookupd", "nsqadmin"])
-def test_http_is_served_on_tcp_and_a_unix_socket_at_once(cluster, tmp_path, name):
+def test_http_is_served_on_tcp_and_on_a_unix_socket(cluster, tmp_path, name):
     web = str(tmp_path / "http.sock")
     flags = {"nsqd": [f"--data-path={cluster.folder}"], "nsqadmin": ["--lookupd-http-address=127.0.0.1:1"]}
     daemon = cluster.daemon(

@@ -32,10 +32,11 @@ def publish_to_both(nsqd, bodies) -> None:
     publish(nsqd, "t", bodies)
 
 
-def until_done(nsqd, tmp_path, number: int, tool, *flags: str, topic: str, channel: str) -> int:
-    """Run a tool until the channel is empty, and stop it."""
-    with Tool(tmp_path / str(number), tool, f"-nsqd-tcp-address={nsqd.tcp_address}", *flags) as running:
-        wait_until(lambda: owed(nsqd, topic, channel) == 0, f"{tool} has handled all", 20)
+def until_done(nsqd, tmp_path, number: int, tool, *flags: str) -> int:
+    """Run a tool on topic t until its channel is empty, and stop it."""
+    source = "-topic=t", f"-channel=c{number}", f"-nsqd-tcp-address={nsqd.tcp_address}"
+    with Tool(tmp_path / str(number), tool, *source, *flags) as running:
+        wait_until(lambda: owed(nsqd, "t", f"c{number}") == 0, f"{tool} has handled all", 20)
         return running.stop()
 
 
@@ -104,14 +105,10 @@ def test_nsq_to_file_writes_the_same_files(nsqd, tmp_path, flags):
             tmp_path,
             number,
             tool,
-            "-topic=t",
-            f"-channel=c{number}",
             f"-output-dir={out}",
             "-sync-interval=200ms",
             "-datetime-format=%Y-%m-%d",
             *given,
-            topic="t",
-            channel=f"c{number}",
         )
         left = [path for path in work.rglob("*") if path.is_file()] if work.exists() else []
         found.append((code, files(out), left))
@@ -151,11 +148,7 @@ def test_nsq_to_http_sends_the_same_requests(nsqd, tmp_path, flags):
                 tmp_path,
                 number,
                 tool,
-                "-topic=t",
-                f"-channel=c{number}",
                 *given,
-                topic="t",
-                channel=f"c{number}",
             )
             requests.append((code, sorted(map(as_sent, sink.received))))
 
@@ -190,13 +183,16 @@ JSON_BODIES = [
         [f"-whitelist-json-field={name}" for name in "abcklmn"],
         ["-mode=round-robin"],
         ["-producer-opt=deflate", "-consumer-opt=snappy"],
+        ["-require-json-field=a", "-require-json-value=1"],
     ],
     ids=" ".join,
 )
 def test_nsq_to_nsq_copies_the_same(cluster, nsqd, tmp_path, flags):
     destination = cluster.nsqd()
     copies = []
-    publish_to_both(nsqd, JSON_BODIES)
+    # The original requeues bodies without the field that must have a value until it gives them up.
+    wants_value = "-require-json-value=1" in flags
+    publish_to_both(nsqd, [body for body in JSON_BODIES if b'"a"' in body or not wants_value])
     for number, tool in enumerate(both("nsq_to_nsq")):
         publish(destination, f"d{number}", [b"first"], "c")
         read_all(destination, f"d{number}", "c")
@@ -205,46 +201,14 @@ def test_nsq_to_nsq_copies_the_same(cluster, nsqd, tmp_path, flags):
             tmp_path,
             number,
             tool,
-            "-topic=t",
-            f"-channel=c{number}",
             f"-destination-topic=d{number}",
             f"-destination-nsqd-tcp-address={destination.tcp_address}",
             *flags,
-            topic="t",
-            channel=f"c{number}",
         )
         copies.append((code, sorted(read_all(destination, f"d{number}", "c"))))
 
     assert copies[0] == copies[1]
-
-
-def test_nsq_to_nsq_wants_the_same_values(cluster, nsqd, tmp_path):
-    destination = cluster.nsqd()
-    copies = []
-    # Bodies without the field are left out: the original requeues them until it gives up.
-    bodies = [body for body in JSON_BODIES if b'"a"' in body]
-    publish_to_both(nsqd, bodies)
-    for number, tool in enumerate(both("nsq_to_nsq")):
-        publish(destination, f"d{number}", [b"first"], "c")
-        read_all(destination, f"d{number}", "c")
-        until_done(
-            nsqd,
-            tmp_path,
-            number,
-            tool,
-            "-topic=t",
-            f"-channel=c{number}",
-            f"-destination-topic=d{number}",
-            f"-destination-nsqd-tcp-address={destination.tcp_address}",
-            "-require-json-field=a",
-            "-require-json-value=1",
-            topic="t",
-            channel=f"c{number}",
-        )
-        copies.append(sorted(read_all(destination, f"d{number}", "c")))
-
-    assert copies[0] == copies[1]
-    assert len(copies[0]) == 3
+    assert len(copies[0][1]) == 3 or not wants_value
 
 
 def test_the_lines_of_status_read_the_same(nsqd, tmp_path):
@@ -252,8 +216,7 @@ def test_the_lines_of_status_read_the_same(nsqd, tmp_path):
     publish_to_both(nsqd, [b"x"] * 45)
     for number, tool in enumerate(both("nsq_to_http")):
         with HttpSink() as sink:
-            flags = [f"-post={sink.url}", "-status-every=10", "-topic=t", f"-channel=c{number}"]
-            until_done(nsqd, tmp_path, number, tool, *flags, topic="t", channel=f"c{number}")
+            until_done(nsqd, tmp_path, number, tool, f"-post={sink.url}", "-status-every=10")
         said = (tmp_path / str(number) / "0.err").read_text()
         lines = [line for line in said.splitlines() if "finished 10 " in line]
         shapes.append([re.sub(r"\d+", "0", line) for line in lines])

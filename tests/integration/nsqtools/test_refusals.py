@@ -135,7 +135,11 @@ OURS = [
     ("nsq_peek", [T, H, "-n=-1"], "--n should not be negative"),
     ("nsq_peek", [T, H, "-output=xml"], "--output xml is none of text, json, body"),
     ("nsq_peek", [T, H, "-interval=0s"], "--interval should be positive"),
-    ("nsq_peek", [T, C, H, "-state=lost"], "--state lost is none of waiting, deferred, in_flight, finished"),
+    (
+        "nsq_peek",
+        [T, C, H, "-state=lost"],
+        "--state lost is none of waiting, deferred, in_flight, dead_lettering",
+    ),
     ("nsq_peek", [T, H, "-state=waiting"], "--state needs --channel: only there do messages have one"),
     ("nsq_peek", [T, C, H, "-state=deferred", "-reverse"], "--reverse does not go with --state=deferred"),
     ("nsq_peek", [T, H, "-follow", "-reverse"], "--follow does not go with --reverse or --state"),
@@ -187,7 +191,7 @@ TOOLS = ["nsq_channel", "nsq_peek", *ORIGINALS]
 def refused(tool: str, argv: list[str], capsys) -> tuple[int, str]:
     """The exit code and the error output without its time."""
     with pytest.raises(SystemExit) as ended:
-        importlib.import_module(f"nsqtools.{tool}.cli").main(argv)
+        importlib.import_module(f"nsqtools.{tool}.__main__").main(argv)
     return ended.value.code, untimed(capsys.readouterr().err)
 
 
@@ -246,7 +250,7 @@ def test_an_unknown_flag_is_refused(tool, capsys):
 @pytest.mark.parametrize("tool", TOOLS)
 def test_the_version_is_printed_by_all(tool, capsys):
     with pytest.raises(SystemExit) as ended:
-        importlib.import_module(f"nsqtools.{tool}.cli").main(["--version"])
+        importlib.import_module(f"nsqtools.{tool}.__main__").main(["--version"])
 
     assert (ended.value.code, capsys.readouterr().out) == (0, f"{tool} v1.3.0 (built w/{build()})\n")
 
@@ -280,7 +284,7 @@ def test_every_flag_of_the_original_is_known_with_its_default(tool, capsys):
         pytest.skip(f"the original's {tool} is neither in ${GO_TOOLS} nor on PATH")
     theirs = flags_in(run_tool([peer], "-h").stderr.decode())
     with pytest.raises(SystemExit):
-        importlib.import_module(f"nsqtools.{tool}.cli").main(["-h"])
+        importlib.import_module(f"nsqtools.{tool}.__main__").main(["-h"])
     ours = flags_in(capsys.readouterr().err)
 
     assert {name: ours.get(name) for name in theirs} == theirs

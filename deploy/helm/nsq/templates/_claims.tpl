@@ -25,6 +25,14 @@ nsqd.persistence.annotations of a release that exists cannot be changed by an up
 {{- end -}}
 {{- end }}
 
+{{/* What to do after a refused change of the claims. */}}
+{{- define "nsq.claimRemedy" -}}
+{{- $name := printf "%s-nsqd" (include "nsq.fullname" .) -}}
+{{- $kubectl := printf "kubectl -n %s" (include "nsq.namespace" .) -}}
+{{- $size := dict "spec" (dict "resources" (dict "requests" (dict "storage" (toString .Values.nsqd.persistence.size)))) | toJson -}}
+To continue: {{ $kubectl }} delete statefulset {{ $name }} --cascade=orphan (the pods stay and serve), then upgrade again. A larger size also needs each claim enlarged: for i in $(seq 0 {{ sub (int .Values.nsqd.replicas) 1 }}); do {{ $kubectl }} patch pvc data-{{ $name }}-$i -p '{{ $size }}'; done
+{{- end }}
+
 {{/* A quantity as a number: the API server writes 1024Mi as 1Gi. */}}
 {{- define "nsq.bytes" -}}
 {{- $number := regexFind "^[0-9.]+" (toString .) -}}

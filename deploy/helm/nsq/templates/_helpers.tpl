@@ -15,6 +15,11 @@ Prefix of all names. 40 characters leave room for "-nsqlookupd" within the 52 a 
 {{- end -}}
 {{- end }}
 
+{{/* The namespace of all objects. */}}
+{{- define "nsq.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride -}}
+{{- end }}
+
 {{/* Labels that never change during the life of a release: (list $ "nsqd"). */}}
 {{- define "nsq.selectorLabels" -}}
 {{- $root := index . 0 -}}

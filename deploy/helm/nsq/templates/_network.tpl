@@ -31,9 +31,7 @@
 
 {{/* The port of nsqadmin's Service to which a browser's request is forwarded: {"name": "http", "number": 4171}. */}}
 {{- define "nsq.adminPort" -}}
-{{- if .Values.nsqadmin.signIn.enabled -}}
-{{- dict "name" "sign-in" "number" 4180 | toJson -}}
-{{- else if include "nsq.onlyHttps" .Values.nsqadmin.tls -}}
+{{- if include "nsq.onlyHttps" .Values.nsqadmin.tls -}}
 {{- dict "name" "https" "number" 4172 | toJson -}}
 {{- else -}}
 {{- dict "name" "http" "number" 4171 | toJson -}}
@@ -42,10 +40,32 @@
 
 {{/* The address for lookups: HOST:PORT, with https:// if plain HTTP is refused. */}}
 {{- define "nsq.lookupdUrl" -}}
-{{- $host := printf "%s-nsqlookupd.%s.svc.%s" (include "nsq.fullname" .) .Release.Namespace .Values.clusterDomain -}}
+{{- $host := printf "%s-nsqlookupd.%s.svc.%s" (include "nsq.fullname" .) (include "nsq.namespace" .) .Values.clusterDomain -}}
 {{- if include "nsq.onlyHttps" .Values.nsqlookupd.tls -}}
 https://{{ $host }}:4162
 {{- else -}}
 {{ $host }}:4161
+{{- end -}}
+{{- end }}
+
+{{/* Where the daemons may connect to, empty unless networkPolicy.egress.enabled. */}}
+{{- define "nsq.egress" -}}
+{{- with .Values.networkPolicy.egress -}}
+{{- if .enabled -}}
+egress:
+  - ports:
+      - {port: 53, protocol: UDP}
+      - {port: 53, protocol: TCP}
+  # The daemons of this release.
+  - to:
+      {{- range $component := list "nsqd" "nsqlookupd" }}
+      - podSelector:
+          matchLabels:
+            {{- include "nsq.selectorLabels" (list $ $component) | nindent 12 }}
+      {{- end }}
+  {{- with .rules }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end -}}
 {{- end -}}
 {{- end }}

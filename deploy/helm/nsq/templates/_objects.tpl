@@ -4,9 +4,31 @@ nsqd.merge.statefulSet merged into it.
 */}}
 {{- define "nsq.object" -}}
 {{- $root := index . 0 -}}
+{{- include "nsq.applyDefaults" $root -}}
 {{- $text := include (printf "nsq.%s.%s" (index . 1) (index . 2)) $root | trim -}}
 {{- if $text -}}
-{{- include "nsq.withMerge" (list $text (get (index $root.Values (index . 1)).merge (index . 2))) -}}
+{{- include "nsq.withMerge" (list $text (get (get (index $root.Values (index . 1)) "merge" | default dict) (index . 2))) -}}
+{{- end -}}
+{{- end }}
+
+{{/*
+Fills the values of each component up with the defaults. Every template calls it, because their order is not defined.
+*/}}
+{{- define "nsq.applyDefaults" -}}
+{{- if not (hasKey .Values.defaults "applied") -}}
+{{- range $component := list "nsqd" "nsqlookupd" "nsqadmin" "archive" "tools" "test" -}}
+{{- $values := (include "nsq.merged" (list $.Values.defaults (index $.Values $component)) | fromJson).value -}}
+{{- if has $component (list "archive" "tools" "test") -}}
+{{- $_ := set $values.serviceAccount "create" false -}}
+{{- end -}}
+{{- $_ := set $.Values $component $values -}}
+{{- end -}}
+{{- with .Values.nsqd -}}
+{{- range $service := list "httpService" "outside" -}}
+{{- $_ := set $.Values.nsqd $service (include "nsq.merged" (list $.Values.defaults.service (get $.Values.nsqd $service)) | fromJson).value -}}
+{{- end -}}
+{{- end -}}
+{{- $_ := set .Values.defaults "applied" true -}}
 {{- end -}}
 {{- end }}
 

@@ -1,6 +1,6 @@
 {{/*
 What a broker asks the Kubernetes API: where it runs, how it is reached from outside, and where to report what a drain left.
-Without a value that needs it, nothing is asked and no token is mounted.
+Without a value that needs it, the API is not asked and no token is mounted.
 */}}
 
 {{/* The init container that writes nsqd's config file; empty if nothing has to be asked. */}}

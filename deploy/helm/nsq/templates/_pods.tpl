@@ -2,6 +2,14 @@
 
 {{/* An object's metadata: (list $ "nsqd" "name" labels annotations); the last two may be left out. */}}
 {{- define "nsq.metadata" -}}
+{{- include "nsq.clusterMetadata" . -}}
+{{- with (index . 0).Values.namespaceOverride }}
+namespace: {{ . }}
+{{- end }}
+{{- end }}
+
+{{/* The metadata of an object without a namespace; the arguments are the same. */}}
+{{- define "nsq.clusterMetadata" -}}
 {{- $root := index . 0 -}}
 {{- $given := concat . (list dict dict) -}}
 name: {{ index . 2 }}

@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqclient.wire.durations import MAX_DURATION, format_duration, meant_duration, parse_duration
+from nsqclient.wire.durations import MAX_DURATION, meant_duration, parse_duration
+from nsqcore.durations import format_duration
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@
 
 import pytest
 
-from nsqd.engine import all_logs, draining, suspension
+from nsqd.engine import all_logs, draining
 from nsqd.engine.age import Ages
 from nsqd.engine.dead_letter_queue import REQUEUED
-from nsqd.engine.unread import Unread
+from nsqd.engine.draining import Unread
 from tests.support.engine import SECOND, Node
 from tests.support.promoted import Owner
 
@@ -58,7 +58,7 @@ def test_withheld_messages_count_only_while_the_holders_are_asked(owner, which):
     channel = owner.channel()
     one = all_logs.logs_of(channel)[which]
     before, waiting = all_logs.depth(channel), one.backlog.pending.count
-    suspension.suspend(one.backlog, [(0, one.backlog.end)])
+    one.backlog.suspend([(0, one.backlog.end)])
 
     assert all_logs.depth(channel) == before - waiting
     assert all_logs.depth(channel, asks_holders=True) >= before

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from nsqd.engine.dedup import MOST_IDS, DedupBudget, DedupWindow, key_of
 from nsqd.engine.settings import NOTHING, Settings
 from nsqd.engine.topic import Refused
-from nsqd.log.batches import Batch
+from nsqd.log.encoder import Batch
 from nsqd.log.headers import checked_extension, extension, join
 from tests.support.engine import SECOND, Node
 

@@ -5,10 +5,9 @@ import struct
 import pytest
 
 from nsqclient.wire.frames import FrameParser
-from nsqd.engine.draining import report
-from nsqd.engine.unread import Unread
+from nsqd.engine.draining import Unread, report
 from nsqd.protocol.batch import SLICE
-from nsqd.protocol.replies import OK
+from nsqd.protocol.connection_state import OK
 from tests.support.wire import sized
 
 BATCH = sized(struct.pack(">I", 1) + sized(b"x"))

@@ -4,9 +4,9 @@ import pytest
 
 from nsqd.engine import facts
 from nsqd.engine.facts import ChannelFacts
-from nsqd.log.batches import Batch
+from nsqd.log.encoder import Batch
 from nsqd.log.ranges import within, without
-from nsqd.log.stored_ranges import MAX_REMEMBERED_RANGES
+from nsqd.log.tail import MAX_REMEMBERED_RANGES
 from tests.support.promoted import lose_all_but
 
 

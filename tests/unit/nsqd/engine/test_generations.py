@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsqd.engine.generations import BEFORE, draw, lasting
+from nsqd.engine.numbering import BEFORE, draw_generation, drawn_generation
 
 ONE = (5, "orders", "a", 1000, 1)
 
@@ -19,19 +19,19 @@ ONE = (5, "orders", "a", 1000, 1)
     ids=["another node", "another topic", "another channel", "another life", "made again"],
 )
 def test_another_channel_has_another_number(other):
-    assert draw(*ONE) != draw(*other)
+    assert draw_generation(*ONE) != draw_generation(*other)
 
 
 def test_all_have_as_many_digits_and_fit_into_63_bits():
-    drawn = [draw(1, "t", "c", 1, count) for count in range(1000)]
+    drawn = [draw_generation(1, "t", "c", 1, count) for count in range(1000)]
 
     assert {len(str(number)) for number in drawn} == {19}
     assert max(drawn) < 1 << 63
 
 
 def test_what_was_drawn_lasts():
-    assert lasting(draw(*ONE)) == draw(*ONE)
+    assert drawn_generation(draw_generation(*ONE)) == draw_generation(*ONE)
 
 
 def test_what_an_earlier_version_counted_says_nothing():
-    assert {lasting(counted) for counted in (0, 1, 2, 77)} == {BEFORE}
+    assert {drawn_generation(counted) for counted in (0, 1, 2, 77)} == {BEFORE}

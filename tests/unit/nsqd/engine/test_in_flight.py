@@ -220,11 +220,12 @@ def test_a_touched_message_times_out_in_its_order_among_those_delivered_later(co
     ]
 
 
-def test_consumers_without_messages_are_forgotten():
+def test_consumers_that_left_are_forgotten():
     flight = InFlight()
     for seq in range(100):
         consumer = Consumer(Outlet(), 60)
         flight.add(Run(seq, seq + 1, consumer, 0, 60))
         flight.take(seq, consumer)
+        assert flight.of_consumer(consumer) == []
 
     assert (flight.next_deadline_ns(), len(flight._runs), consumer.in_flight) == (None, 0, 0)

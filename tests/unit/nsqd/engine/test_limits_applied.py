@@ -2,10 +2,11 @@
 
 import pytest
 
-from nsqd.engine import limits_applied
+from nsqd.engine.bounds import MOST_LOOKED_AT
 from nsqd.engine.dead_letter_queue import EXPIRED, REQUEUED, RETURNED, TIMED_OUT
 from nsqd.engine.settings import NOTHING, Settings
-from tests.support.engine import SECOND, bodies
+from nsqd.log.encoder import Batch
+from tests.support.engine import SECOND, Node, bodies
 
 
 def hold(node, **said):
@@ -156,15 +157,16 @@ def test_messages_expire_also_behind_those_from_before_the_clock_was_set_back(no
     assert (channel.backlog.pending.count, channel.expired_count) == (0, 3 - finished)
 
 
-def test_a_long_backlog_from_before_the_clock_was_set_back_is_not_looked_through(node, monkeypatch):
-    monkeypatch.setattr(limits_applied, "MOST_LOOKED_AT", 3)
+def test_a_long_backlog_from_before_the_clock_was_set_back_is_not_looked_through():
+    node = Node(mem_queue_size=2 * MOST_LOOKED_AT)
     channel = node.channel()
     hold(node, ttl_ns=600 * SECOND)
-    node.publish(*[b"future"] * 3)
+    node.topic().stage_batch(Batch([b"future"] * MOST_LOOKED_AT), node.now_ns)
+    node.publish()
     node.broker.wall.offset_ns -= 3600 * SECOND
     node.publish(b"1")
     node.advance(600)
-    assert channel.backlog.pending.count == 4
+    assert channel.backlog.pending.count == MOST_LOOKED_AT + 1
     assert node.now_ns < channel.expiry_ns <= node.now_ns + 600 * SECOND
 
     consumer, outlet = node.subscribe(channel, rdy=1)
@@ -172,7 +174,7 @@ def test_a_long_backlog_from_before_the_clock_was_set_back_is_not_looked_through
     node.ready(consumer, 0)
     node.advance(600)
 
-    assert (channel.backlog.pending.count, channel.expired_count) == (0, 3)
+    assert (channel.backlog.pending.count, channel.expired_count) == (0, MOST_LOOKED_AT)
 
 
 def test_one_that_came_back_expires_as_well(node):

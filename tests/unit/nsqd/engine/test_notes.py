@@ -7,7 +7,7 @@ import pytest
 from nsqd.engine import notes, replay
 from nsqd.engine.notes import BadNote
 from nsqd.engine.state import take_change
-from nsqd.log.batches import Batch
+from nsqd.log.encoder import Batch
 from tests.support.engine import SECOND, Node
 
 

@@ -5,7 +5,7 @@ import pytest
 from nsqd.engine import facts, notes, promoted, replay
 from nsqd.engine.broker import Change
 from nsqd.engine.facts import ChannelFacts
-from nsqd.engine.generations import draw
+from nsqd.engine.numbering import draw_generation
 from nsqd.engine.settings import Settings
 from tests.support.engine import SECOND, Node, bodies
 from tests.support.promoted import Owner, copy_of, lose_all_but, suspend_only
@@ -30,7 +30,7 @@ def owner():
 
 
 def generation(count=1):
-    return draw(99, "t", "x", 1, count)
+    return draw_generation(99, "t", "x", 1, count)
 
 
 def say(node, consumer, line):

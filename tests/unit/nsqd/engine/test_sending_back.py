@@ -4,7 +4,7 @@ import pytest
 
 from nsqd.engine import replay
 from nsqd.engine.sending_back import Letter, batch_of, finish, is_there
-from nsqd.log.batches import Batch
+from nsqd.log.encoder import Batch
 from nsqd.log.headers import split
 from tests.support.engine import Node
 
@@ -74,7 +74,7 @@ def test_after_a_crash_it_is_owed_as_before(node, name):
     )
 
     # A start may find several appends as one range.
-    topic.owe(start, start + 6)
+    topic.add_stored(start, start + 6)
 
     assert depths(node) == {"mine": 6 if name == "mine" else 4, "other": 4}
     channel = topic.channels["other"]

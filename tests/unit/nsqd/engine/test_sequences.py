@@ -1,7 +1,7 @@
 from nsqd.engine.broker import Broker
 from nsqd.engine.limits import Limits
-from nsqd.engine.sequences import Sequences
-from nsqd.log.batches import Batch
+from nsqd.engine.numbering import Sequences
+from nsqd.log.encoder import Batch
 from nsqd.log.ids import MessageIds
 
 NOW = 1_700_000_000_000_000_000

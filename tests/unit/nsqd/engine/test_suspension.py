@@ -2,7 +2,6 @@
 
 import pytest
 
-from nsqd.engine import suspension
 from tests.support.engine import SECOND
 
 
@@ -26,7 +25,7 @@ def given(node, channel):
 
 
 def test_withheld_messages_are_pending_but_not_in_the_depth(node, channel, first):
-    suspension.suspend(channel.backlog, [(first, first + 7)])
+    channel.backlog.suspend([(first, first + 7)])
 
     assert channel.backlog.pending.count == 3
     assert given(node, channel) == [7, 8, 9]
@@ -37,7 +36,7 @@ def test_withheld_messages_stay_withheld_when_they_time_out(node, channel, first
     consumer, _ = node.subscribe(channel, rdy=100, msg_timeout=5)
     channel.requeue(first, consumer, 2 * SECOND, node.now_ns)
     channel.requeue(first + 1, consumer, 0, node.now_ns)
-    suspension.suspend(channel.backlog, [(first, first + 10)])
+    channel.backlog.suspend([(first, first + 10)])
     consumer.rdy = 0
 
     node.advance(10)
@@ -53,9 +52,9 @@ def test_released_messages_wait_unless_deferred_in_flight_or_finished(node, chan
     consumer, _ = node.subscribe(channel, rdy=4)
     channel.requeue(first, consumer, 20 * SECOND, node.now_ns)
     consumer.rdy = 0
-    suspension.suspend(channel.backlog, [(first, first + 10)])
+    channel.backlog.suspend([(first, first + 10)])
     channel.finish([first + 3], consumer, node.now_ns)
-    suspension.resume(channel.backlog, [(first, first + 9)])
+    channel.backlog.suspend([(first + 9, first + 10)])
 
     assert channel.backlog.pending.ranges() == [(first + 4, first + 9)]
     assert channel.backlog.suspended == [(first + 9, first + 10)]
@@ -63,11 +62,11 @@ def test_released_messages_wait_unless_deferred_in_flight_or_finished(node, chan
 
 def test_released_messages_keep_their_attempts(node, channel, first):
     consumer, _ = node.subscribe(channel, rdy=4)
-    suspension.suspend(channel.backlog, [(first, first + 10)])
+    channel.backlog.suspend([(first, first + 10)])
     node.broker.leave(consumer)
     assert channel.backlog.pending.count == 0
 
-    suspension.resume(channel.backlog, [(0, first + 10)])
+    channel.backlog.suspend([])
 
     _, outlet = node.subscribe(channel, rdy=100)
     assert sorted((int(body), attempts) for _, attempts, body in outlet.taken()) == [
@@ -76,7 +75,7 @@ def test_released_messages_keep_their_attempts(node, channel, first):
 
 
 def test_withhold_only_replaces_earlier_ranges(node, channel, first):
-    suspension.suspend_only(channel.backlog, [(first, first + 5)])
-    suspension.suspend_only(channel.backlog, [(first + 3, first + 8)])
+    channel.backlog.suspend([(first, first + 5)])
+    channel.backlog.suspend([(first + 3, first + 8)])
 
     assert given(node, channel) == [0, 1, 2, 8, 9]

@@ -1,4 +1,4 @@
-from nsqd.log.batches import Batch
+from nsqd.log.encoder import Batch
 from nsqd.log.gaps import Gap, Why
 from tests.support.engine import SECOND, Node
 

@@ -4,7 +4,7 @@ import pytest
 
 from nsqd.engine.channel import Consumer
 from nsqd.engine.topic import Refused
-from nsqd.log.batches import Batch
+from nsqd.log.encoder import Batch
 from nsqd.log.headers import extension, join, message
 from tests.support.engine import SECOND, Outlet
 

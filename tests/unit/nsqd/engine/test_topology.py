@@ -1,8 +1,7 @@
 import pytest
 
-from nsqd.engine.identity import Identity
+from nsqd.engine.identity import ELSEWHERE, SAME_REGION, SAME_ZONE, Identity, nearness
 from nsqd.engine.limits import Limits
-from nsqd.engine.topology import ELSEWHERE, SAME_REGION, SAME_ZONE, nearness
 
 HERE = Limits(topology_zone="z1", topology_region="r1")
 

@@ -1,4 +1,4 @@
-from nsqd.engine.unread import Unread
+from nsqd.engine.draining import Unread
 
 S = 1_000_000_000
 

@@ -4,8 +4,8 @@ import errno
 
 import pytest
 
-from nsqd.log.batches import Batch
 from nsqd.log.disk import Disk
+from nsqd.log.encoder import Batch
 from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.tail_records import CheckpointPosition
 from nsqd.storage.topic_log import topic_folder

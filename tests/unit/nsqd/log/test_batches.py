@@ -2,7 +2,7 @@ import struct
 
 import pytest
 
-from nsqd.log.batches import MAX_EVEN, MIN_EVEN, Batch, even_batch
+from nsqd.log.encoder import MAX_EVEN, MIN_EVEN, Batch, even_batch
 
 MOST = 100_000
 

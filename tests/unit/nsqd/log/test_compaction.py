@@ -20,6 +20,8 @@ DURABLE = CheckpointPosition(FIRST + 101, 0, FIRST + 101, FIRST + 101)
 class Ledger(Shop):
     """A closed segment of ten appends of ten messages, and a newer one of a single message."""
 
+    segment_bytes = 4400
+
     def fill(self, disk=None):
         self.new(disk)
         for n in range(10):
@@ -163,7 +165,7 @@ def test_a_segment_with_a_note_that_a_checkpoint_does_not_have_is_left_alone(tmp
 
 
 def test_a_segment_can_be_compacted_again(ledger):
-    ledger.compact((FIRST + 10, FIRST + 20))
+    ledger.compact((FIRST + 10, FIRST + 40))
     assert "00000001.1.log" in ledger.names()
 
     assert ledger.compact((FIRST + 11, FIRST + 12)) > 0

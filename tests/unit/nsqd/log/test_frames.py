@@ -3,8 +3,7 @@ import struct
 import pytest
 
 from nsqclient.wire.frames import FrameParser
-from nsqd.log.batches import MIN_EVEN, Batch, even_batch
-from nsqd.log.encoder import Encoder
+from nsqd.log.encoder import MIN_EVEN, Batch, Encoder, even_batch
 from nsqd.log.frames import FRAME_OVERHEAD, parse_block, with_attempts, with_attempts_all, with_attempts_each
 from nsqd.log.ids import MessageIds
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from nsqclient.wire.headers import parse_extended
 from nsqd.log import headers
-from nsqd.log.batches import Batch
-from nsqd.log.encoder import Encoder
+from nsqd.log.encoder import Batch, Encoder
 from nsqd.log.frames import FRAME_OVERHEAD, parse_block
 from nsqd.log.headers import BadHeaders, checked_extension, extension, join, message, other_kind, split
 from nsqd.log.ids import MessageIds

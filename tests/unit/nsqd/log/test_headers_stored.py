@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsqd.engine.topic import Topic
-from nsqd.log.batches import Batch
 from nsqd.log.cursor import Cursor
+from nsqd.log.encoder import Batch
 from nsqd.log.frames import Block
 from nsqd.log.headers import join, message
 from nsqd.log.ids import MessageIds
@@ -44,6 +44,7 @@ def compact(shop, *pending):
 @pytest.fixture
 def shop(tmp_path):
     shop = Shop(tmp_path)
+    shop.segment_bytes = 1500
     shop.new()
     yield shop
     shop.store.appender.close()

@@ -4,7 +4,7 @@ import pytest
 
 from nsqd.log import segment_index
 from nsqd.log.disk import Disk
-from nsqd.log.holes import MOST, holes_in, largest
+from nsqd.log.segment_index import MAX_HOLES, holes_in, largest
 from tests.support.disks import FaultyDisk
 from tests.support.stores import FIRST, Shop, flip, wanting
 
@@ -14,6 +14,8 @@ LATER = FIRST + (1 << 40)
 
 class Merged(Shop):
     """Two files that became one: it has two messages of the first file and all behind the skipped numbers."""
+
+    segment_bytes = 4400
 
     def fill(self, disk=None):
         self.new(disk)
@@ -95,10 +97,10 @@ def test_only_files_with_something_behind_a_place_are_looked_at(log):
 
 
 def test_of_very_many_the_largest_count():
-    holes = [(10 * n, 10 * n + 1 + (n == 7)) for n in range(MOST + 5)]
+    holes = [(10 * n, 10 * n + 1 + (n == 7)) for n in range(MAX_HOLES + 5)]
 
     found = largest(holes)
 
-    assert len(found) == MOST
+    assert len(found) == MAX_HOLES
     assert (70, 72) in found
     assert found == sorted(found)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqd.log.matching import All, BadFilter, Contains, parse_json_filter
+from nsqd.log.search import All, BadFilter, Contains, parse_json_filter
 
 
 def test_a_body_contains_the_bytes_or_does_not():

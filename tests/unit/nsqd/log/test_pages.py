@@ -2,10 +2,9 @@ import random
 
 import pytest
 
-from nsqd.log.batches import Batch
 from nsqd.log.cache import Cache
 from nsqd.log.disk import Disk
-from nsqd.log.encoder import Encoder
+from nsqd.log.encoder import Batch, Encoder
 from nsqd.log.gaps import Gap, Why
 from nsqd.log.ids import MessageIds
 from nsqd.log.layout import FILE_HEADER_BYTES, FileHeader

@@ -1,9 +1,8 @@
 import pytest
 
-from nsqd.log.batches import Batch
-from nsqd.log.encoder import Encoder
+from nsqd.log.cursor import BadPosition, LogPosition, Where, parse_position, parse_time
+from nsqd.log.encoder import Batch, Encoder
 from nsqd.log.ids import SEQUENCE_MASK, MessageIds
-from nsqd.log.position import BadPosition, LogPosition, Where, parse_position, parse_time
 from nsqd.log.tail import MessageLog, NoSource
 
 NOW_NS = 1_700_000_000_000_000_000

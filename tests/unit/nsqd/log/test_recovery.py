@@ -5,9 +5,8 @@ import errno
 import pytest
 
 from nsqd.log import segment_index
-from nsqd.log.batches import Batch
 from nsqd.log.disk import Disk
-from nsqd.log.encoder import Encoder
+from nsqd.log.encoder import Batch, Encoder
 from nsqd.log.finding import NO_LIMIT
 from nsqd.log.gaps import Gap, Why
 from nsqd.log.ids import MessageIds

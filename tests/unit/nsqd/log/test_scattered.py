@@ -2,15 +2,14 @@ import random
 
 import pytest
 
-from nsqd.log.batches import Batch
 from nsqd.log.cache import Cache
-from nsqd.log.encoder import Encoder
+from nsqd.log.encoder import Batch, Encoder
 from nsqd.log.frames import FRAME_OVERHEAD
 from nsqd.log.headers import join, split
 from nsqd.log.ids import MessageIds
 from nsqd.log.layout import FILE_HEADER_BYTES, FileHeader
+from nsqd.log.pages import frames as read_frames
 from nsqd.log.pages import read
-from nsqd.log.scattered import frames as read_frames
 from nsqd.log.segment import Segment
 from nsqd.log.segment_writer import SegmentWriter
 from tests.support.disks import Counting

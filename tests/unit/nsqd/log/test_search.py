@@ -1,13 +1,11 @@
 import pytest
 
-from nsqd.log.batches import Batch
 from nsqd.log.cursor import Cursor
 from nsqd.log.disk import Disk
-from nsqd.log.encoder import Encoder
+from nsqd.log.encoder import Batch, Encoder
 from nsqd.log.headers import join
 from nsqd.log.ids import MessageIds
-from nsqd.log.matching import Contains
-from nsqd.log.search import Matches, Search, parts_in_memory, parts_on_disk
+from nsqd.log.search import Contains, Matches, Search, parts_in_memory, parts_on_disk
 from nsqd.log.tail import MessageLog, NoSource
 from tests.support.stores import FIRST, Shop
 

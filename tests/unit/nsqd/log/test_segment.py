@@ -3,9 +3,8 @@ from itertools import pairwise
 
 import pytest
 
-from nsqd.log.batches import Batch
 from nsqd.log.disk import Disk
-from nsqd.log.encoder import Encoder
+from nsqd.log.encoder import Batch, Encoder
 from nsqd.log.frames import Block
 from nsqd.log.gaps import Gap, Why
 from nsqd.log.ids import MessageIds

@@ -5,9 +5,8 @@ import pytest
 from xxhash import xxh3_64_intdigest
 
 from nsqd.log import segment_index
-from nsqd.log.batches import Batch
 from nsqd.log.disk import Disk
-from nsqd.log.encoder import Encoder
+from nsqd.log.encoder import Batch, Encoder
 from nsqd.log.ids import MessageIds
 from nsqd.log.layout import FileHeader
 from nsqd.log.segment import PAGE_BYTES, Segment

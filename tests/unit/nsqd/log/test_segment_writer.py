@@ -4,9 +4,8 @@ import errno
 
 import pytest
 
-from nsqd.log.batches import Batch
 from nsqd.log.disk import Disk
-from nsqd.log.encoder import Encoder
+from nsqd.log.encoder import Batch, Encoder
 from nsqd.log.ids import MessageIds
 from nsqd.log.layout import APPEND_HEADER_BYTES, FILE_HEADER_BYTES, FileHeader
 from nsqd.log.segment import Segment

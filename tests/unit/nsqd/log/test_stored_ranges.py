@@ -1,6 +1,6 @@
 """The messages that a log has, or had."""
 
-from nsqd.log.stored_ranges import MAX_REMEMBERED_RANGES, StoredRanges
+from nsqd.log.tail import MAX_REMEMBERED_RANGES, StoredRanges
 
 
 def test_a_log_has_all_from_its_beginning_to_its_end():

@@ -1,7 +1,6 @@
 import pytest
 
-from nsqd.log.batches import Batch
-from nsqd.log.encoder import Encoder
+from nsqd.log.encoder import Batch, Encoder
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.ids import MessageIds

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ranges import PAGE, RangeSet, merged, size_of
-from nsqd.log.wanted import WantedPositions
+from nsqd.log.retention import WantedPositions
 
 # Node ids from 512 on set the highest bit of a position.
 BASES = [0, 5 * PAGE - 7, (1 << 63) - PAGE - 3, EVERYTHING - 25 * PAGE]

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from nsqclient.wire.commands import mpub_ext, pub_ext
 from nsqclient.wire.errors import ProtocolError
 from nsqclient.wire.frames import FrameParser
-from nsqd.log.batches import Batch
-from nsqd.log.encoder import Encoder
+from nsqd.log.encoder import Batch, Encoder
 from nsqd.log.frames import FRAME_OVERHEAD
 from nsqd.log.headers import split
 from nsqd.log.ids import MessageIds

@@ -6,7 +6,8 @@ import struct
 import pytest
 
 from nsqclient.wire.frames import FrameParser
-from nsqd.protocol.replies import CLOSE_WAIT, OK
+from nsqd.protocol.connection_state import CLOSE_WAIT, OK
+from nsqd.protocol.session import MAX_NEW_TOPICS
 from nsqd.protocol.states import ALLOWED, State
 from tests.support.engine import Node
 from tests.support.wire import sized
@@ -392,3 +393,33 @@ def test_session_keeps_long_reads_without_copying_them():
         session.receive(read, node.now_ns)
 
     assert [id(piece) for piece in session._pieces] == [id(read) for read in reads]
+
+
+def test_session_lets_others_have_their_turn_after_many_new_topics(node, client):
+    count = 2 * MAX_NEW_TOPICS + 5
+    pipeline = b"".join(b"PUB new%d\n" % number + sized(b"m") for number in range(count))
+
+    client.session.receive(pipeline + b"NOP\n" + pipeline, node.now_ns)
+
+    assert len(node.broker.topics) == MAX_NEW_TOPICS
+    for made in (2 * MAX_NEW_TOPICS, count):
+        assert client.session.waits()
+        client.session.resume(node.now_ns)
+        assert len(node.broker.topics) == made
+    assert not client.session.waits()
+    # Known topics are published to without a pause.
+    assert client.session.take_replies() == OK * 2 * count
+
+
+def test_commands_behind_many_new_topics_are_applied_before_the_end_of_the_stream(node, client):
+    pipeline = b"".join(b"PUB new%d\n" % number + sized(b"m") for number in range(MAX_NEW_TOPICS))
+    client.session.receive(pipeline, node.now_ns)
+    assert not client.session.waits()
+    client.session.receive(pipeline.replace(b"new", b"other") + b"PUB last\n" + sized(b"m"), node.now_ns)
+    client.session.end_of_stream(node.now_ns)
+    assert not client.session.closing
+
+    client.session.resume(node.now_ns)
+
+    assert client.session.closing
+    assert "last" in node.broker.topics

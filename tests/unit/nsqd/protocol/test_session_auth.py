@@ -7,7 +7,7 @@ import pytest
 
 from nsqclient.wire.frames import FrameParser
 from nsqd.protocol.auth import parse_authorizations
-from nsqd.protocol.replies import OK
+from nsqd.protocol.connection_state import OK
 from tests.support.engine import SECOND, Node
 from tests.support.wire import sized
 

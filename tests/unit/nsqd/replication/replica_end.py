@@ -5,7 +5,6 @@ from pathlib import Path
 from xxhash import xxh3_64_intdigest
 
 from nsqd.log.disk import Disk, words_of
-from nsqd.log.tap import Tap
 from nsqd.replication.copies import Copies
 from nsqd.replication.copy_file import Mismatch
 from nsqd.replication.fields import BadFrame
@@ -45,6 +44,7 @@ class ReplicaEnd:
         self.out: list[AnyFrame] = []
         self._reader = FrameReader(MAX_APPEND + MAX_FRAME)
         self._position = 0
+        self._deletions: list[DeleteTopic] = []
         self._acknowledged = (0, 0)
 
     @property
@@ -70,10 +70,10 @@ class ReplicaEnd:
 
     def _take(self, frame: AnyFrame) -> None:
         if isinstance(frame, Log):
-            self.log = IncomingLog(frame, self.owner, self.copies, self.candidate(frame.origin), 1)
+            candidate = self.candidate(frame.origin)
+            self.log = IncomingLog(frame, self.owner, self.copies, candidate, 1, self._deletions)
         elif self.log is None and isinstance(frame, DeleteTopic):
-            for record in records(self.copies):
-                self.copies.delete_topic(record, frame.name, frame.below)
+            self._deletions.append(frame)
         else:
             assert self.log is not None
             self.log.take(frame, self._position)
@@ -106,9 +106,8 @@ class ReplicaEnd:
         return [] if self.log is None else [*self.log.jobs()]
 
     def ended(self, job, error) -> None:
-        assert self.log is not None
         try:
-            self.log.ended(job, error)
+            job.end(error)
         except (BadFrame, Mismatch, OSError) as failed:
             self._refuse(failed)
 
@@ -142,7 +141,7 @@ def records(copies: Copies) -> list[CopyRecord]:
     return [one for one in known.values() if not one.is_dropped]
 
 
-class SentFrames(Tap):
+class SentFrames:
     """A log's tap that records the appends as frames."""
 
     def __init__(self) -> None:

@@ -3,7 +3,7 @@
 import random
 
 from nsqd.replication.local_copy import LocalCopy
-from nsqd.replication.log_copies import LogCopies
+from nsqd.replication.log_state import LogState
 from nsqd.replication.log_stream import ReplicaSettings
 from tests.campaign.replication.node import SimulatedNode
 from tests.campaign.replication.site import Site
@@ -12,9 +12,11 @@ CHANNEL = "c"
 TOPIC = "t"
 
 
-def site_of(nodes: int, *, replicas: int = 1) -> Site:
+def site_of(nodes: int, *, replicas: int = 1, failover_s: int = 30) -> Site:
     """Nodes whose logs have one topic with one channel, and which have chosen their replicas."""
-    settings = ReplicaSettings(replicas=replicas, catch_up_rate=1 << 30)
+    settings = ReplicaSettings(
+        replicas=replicas, catch_up_rate=1 << 30, failover_ns=failover_s * 1_000_000_000
+    )
     site = Site(nodes, random.Random(1), settings, is_prompt=True)
     for node in site.nodes.values():
         node.channel(TOPIC, CHANNEL)
@@ -46,7 +48,7 @@ def finish(node: SimulatedNode) -> list[bytes]:
     return [body for _, body in found]
 
 
-def log_of(node: SimulatedNode, origin: SimulatedNode | bytes) -> LogCopies:
+def log_of(node: SimulatedNode, origin: SimulatedNode | bytes) -> LogState:
     """What a node knows of the log of another."""
     identity = origin if isinstance(origin, bytes) else origin.identity
     return node.replication.logs[identity]

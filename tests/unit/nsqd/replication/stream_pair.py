@@ -40,7 +40,7 @@ class Origin:
         self.disk = disk
         self.warnings: list[str] = []
         self.data_path = data_path
-        self.data = DataPath(data_path, StorageOptions(SEGMENT, 700), self.warnings.append, disk, node_id=1)
+        self.data = DataPath(data_path, StorageOptions(SEGMENT), self.warnings.append, disk, node_id=1)
         self.broker = Broker(MessageIds(1), Limits(mem_queue_size=0), self.data.make_store)
         self.data.restore(self.broker, Metadata(), WALL)
         self.primary = Primary(settings, ORIGIN, unneeded=self.unneeded)
@@ -269,7 +269,7 @@ class StreamPair:
         stream, end = self.stream, self.end
         assert stream is not None
         assert end is not None
-        return run_all(stream.jobs, self.origin.disk, stream.ended) | end.work()
+        return run_all(stream.jobs, self.origin.disk, lambda job, error: job.end(error)) | end.work()
 
     def settle(self, seconds: int = 6) -> None:
         """Let everything be copied, including checkpoints."""

@@ -108,7 +108,7 @@ def test_stream_that_resumes_replaces_damage_and_everything_behind_it(damage, sh
 
     after.send(Snapshot(1, resume=True))
     assert after.content(FIRST) == whole[: file.size]
-    after.send(part(FIRST, file.size, whole[file.size :]), Seal(1, FIRST, len(whole)))
+    after.send(part(FIRST, file.size, whole[file.size :]), Seal(1, FIRST, len(whole)), Sync())
 
     assert after.content(FIRST) == whole
     assert "00000001.index" in after.names()

@@ -157,11 +157,11 @@ def newest(shelf, topic="t"):
 def test_checkpoint_grows_and_is_replaced(shelf):
     shelf.begin()
 
-    shelf.send(*checkpoint(b"whole", 0))
+    shelf.send(*checkpoint(b"whole", 0), Sync())
     shelf.send(part("checkpoint.0", 5, b" and more"))
     assert shelf.content("checkpoint.0") == b"whole and more"
     shelf.send(*checkpoint(b"other", 1), Sync())
-    shelf.send(*checkpoint(b"new", 0))
+    shelf.send(*checkpoint(b"new", 0), Sync())
 
     assert shelf.content("checkpoint.0") == b"new"
     assert shelf.names() == ["checkpoint.0", "checkpoint.1"]
@@ -263,7 +263,7 @@ def test_checkpoint_gets_its_name_if_a_sync_was_faster(shelf):
     shelf.send(part("checkpoint.0.tmp", 0, b"whole"))
     shelf.end.tick()
     shelf.end.work()
-    shelf.send(Rename(1, "checkpoint.0.tmp", "checkpoint.0"))
+    shelf.send(Rename(1, "checkpoint.0.tmp", "checkpoint.0"), Sync())
 
     assert shelf.content("checkpoint.0") == b"whole"
 

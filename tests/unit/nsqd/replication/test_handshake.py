@@ -274,7 +274,7 @@ def test_handshake_refuses_another_node_with_the_same_identity():
     one, two = connector(dataclasses.replace(ALICE, identity=BOB.identity)), acceptor()
     exchange(one, two)
 
-    assert two.refusal.code == Refuse.TWO_NODES
+    assert two.refusal.code == Refuse.TWO_NODES_WITH_ONE_IDENTITY
     assert "nsqd-data new-identity" in one.problem
 
 
@@ -350,9 +350,9 @@ FIRST = start(7, b"A", b"@")
         (start(8, b"B", b"A"), None),
         (start(9, b"C", b"?"), None),
         (start(6, b"@", b"?"), Refuse.EARLIER_INCARNATION),
-        (start(7, b"B", b"@"), Refuse.TWO_NODES),
-        (start(8, b"B", b"?"), Refuse.TWO_NODES),
-        (start(9, b"A", b"?"), Refuse.TWO_NODES),
+        (start(7, b"B", b"@"), Refuse.TWO_NODES_WITH_ONE_IDENTITY),
+        (start(8, b"B", b"?"), Refuse.TWO_NODES_WITH_ONE_IDENTITY),
+        (start(9, b"A", b"?"), Refuse.TWO_NODES_WITH_ONE_IDENTITY),
     ],
 )
 def test_incarnations_tell_a_restart_from_a_second_node(later, code):

@@ -108,11 +108,12 @@ def test_frame_out_of_order_is_refused(shelf, frames, sentence):
     assert shelf.refused == Refuse(Refuse.BAD_FRAME, sentence)
 
 
-def test_files_of_many_topics_are_found_by_few_jobs(shelf):
+def test_files_of_many_topics_are_found_by_one_job(shelf):
     names = [f"t{number}" for number in range(250)]
     shelf.begin(*names)
     after = Shelf(shelf.disk.killed())
-    after.end.receive(b"".join(map(encode, (LOG, *(Topic(1, at, name) for at, name in enumerate(names, 1))))))
+    topics = [Topic(1, at, name) for at, name in enumerate(names, 1)]
+    after.end.receive(b"".join(map(encode, (LOG, *topics, NOTHING))))
     jobs = []
     while found := after.end.jobs():
         jobs += found
@@ -120,7 +121,7 @@ def test_files_of_many_topics_are_found_by_few_jobs(shelf):
             job.run(after.disk)
             after.end.ended(job, None)
 
-    assert len(jobs) == 3
+    assert len(jobs) == 1
     assert sum(isinstance(one, Have) for one in after.end.answers()) == 250
 
 
@@ -242,13 +243,37 @@ def test_deleted_topic_is_removed_and_may_be_made_again(shelf, shop, sent):
     assert shelf.content(FIRST) == primary_file(shop)
 
 
-def test_deletion_that_is_sent_twice_keeps_the_later_topic(shelf, shop, sent):
+def test_topic_without_messages_is_deleted_twice(shelf, shop, sent):
     shelf.begin()
     shop.publish(b"one")
     deletion = DeleteTopic(ORIGIN, "t", shop.store.segments.end)
-    shelf.send(*sent.frames, deletion, Topic(1, 2, "t"))
 
-    shelf.send(deletion, Appends(2, FIRST, 0, sent.frames[0].data))
+    shelf.send(*sent.frames, deletion, Topic(1, 2, "t"), deletion, Topic(1, 3, "t"))
+    shelf.send(Appends(3, FIRST, 0, sent.frames[0].data))
+
+    assert shelf.end.refused is None
+    assert shelf.content(FIRST) == primary_file(shop)
+
+
+@pytest.mark.parametrize("is_answered", [False, True])
+def test_topic_that_is_deleted_and_made_during_the_negotiation_has_only_its_new_files(
+    shelf, shop, sent, is_answered
+):
+    shelf.begin()
+    shop.publish(b"one")
+    shelf.send(*sent.frames, Sync())
+    shelf.connect()
+    shelf.end.receive(b"".join(map(encode, (LOG, Topic(1, 1, "t"), NOTHING))))
+    (job,) = shelf.end.jobs()
+    for step in ("answer", "delete") if is_answered else ("delete", "answer"):
+        if step == "delete":
+            shelf.end.receive(encode(DeleteTopic(ORIGIN, "t", shop.store.segments.end)))
+        else:
+            job.run(shelf.disk)
+            shelf.end.ended(job, None)
+
+    shelf.end.receive(encode(Snapshot(1, resume=True)) + encode(Topic(1, 2, "t")))
+    shelf.send(Appends(2, FIRST, 0, sent.frames[0].data))
 
     assert shelf.end.refused is None
     assert shelf.content(FIRST) == primary_file(shop)
@@ -276,7 +301,7 @@ def test_deletion_before_a_stream_removes_only_an_earlier_topic(shelf, shop, sen
     shelf.connect()
 
     answers = shelf.send(
-        LOG, DeleteTopic(ORIGIN, "t", shop.store.segments.end + above), Topic(1, 1, "t"), NOTHING
+        DeleteTopic(ORIGIN, "t", shop.store.segments.end + above), LOG, Topic(1, 1, "t"), NOTHING
     )
 
     (have,) = [one for one in answers if isinstance(one, Have)]
@@ -295,24 +320,6 @@ def test_deletion_that_no_job_has_done_is_left_to_the_next_connection(shelf, sho
 
     (have,) = [one for one in answers if isinstance(one, Have)]
     assert [one.name for one in have.files] == [FIRST]
-
-
-def test_topic_that_was_deleted_while_its_files_are_found_has_none(shelf, shop, sent):
-    shelf.begin()
-    shop.publish(b"one")
-    shelf.send(*sent.frames)
-    record = shelf.record
-    shelf.connect()
-    shelf.end.receive(encode(LOG) + encode(Topic(1, 1, "t")))
-    (job,) = shelf.end.jobs()
-
-    shelf.copies.folder(record, "t").is_gone = True
-    shelf.copies.rename_deleted(record, "t")
-    job.run(shelf.disk)
-    shelf.end.ended(job, None)
-    shelf.end.work()
-
-    assert Have(1, ()) in shelf.end.answers()
 
 
 # --- faults ---
@@ -353,6 +360,5 @@ def test_frames_after_the_end_are_ignored(shelf, shop, sent):
     assert log.jobs() == []
     assert shelf.names() == []
     assert log.unwritten_from is None
-    assert not log.owns(object())
     assert DATA in shelf.record.path.parents
     assert len(records(shelf.copies)) == 1

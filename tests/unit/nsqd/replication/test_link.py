@@ -4,7 +4,7 @@ import pytest
 
 from nsqd.replication.frames import Ack, Ping, Refuse
 from nsqd.replication.framing import FrameReader, encode
-from nsqd.replication.link import LinkState
+from nsqd.replication.link import LinkState, silence_ns
 from tests.campaign.replication.node import SECOND
 from tests.unit.nsqd.replication.small_site import site_of
 
@@ -38,6 +38,11 @@ def test_silent_peer_is_gone_after_fifteen_seconds(site, pair):
 
     near.tick(near.heard_ns + 15 * SECOND + 1)
     assert (near.state, near.reason) == (LinkState.CLOSED, "the peer is silent")
+
+
+@pytest.mark.parametrize(("failover", "silence"), [(1, 2), (5, 2.5), (10, 5), (30, 15), (600, 15)])
+def test_silent_peer_is_gone_before_its_replicas_take_over(failover, silence):
+    assert silence_ns(failover * SECOND) == silence * SECOND
 
 
 def test_handshake_has_to_end_within_ten_seconds(site):

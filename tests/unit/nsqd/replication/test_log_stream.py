@@ -209,7 +209,7 @@ def test_deleting_a_topic_while_it_is_read_keeps_the_connection(pair, monkeypatc
     pair.origin.delete()
     with pytest.raises(FileNotFoundError) as caught:
         job.run(pair.origin.disk)
-    pair.stream.ended(job, caught.value)
+    job.end(caught.value)
     pair.move()
 
     assert pair.stream.is_caught_up

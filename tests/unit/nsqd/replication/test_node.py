@@ -5,6 +5,7 @@ import errno
 import pytest
 
 from nsqd.replication.frames import CopyKind
+from nsqd.replication.records import NodeRecordFile
 from nsqd.storage.topic_log import store_of
 from tests.campaign.replication.node import DATA, SECOND
 from tests.unit.nsqd.replication.small_site import copies_of, finish, log_of, publish, site_of, take
@@ -131,6 +132,50 @@ def test_holder_is_forgotten_after_a_week(site):
     assert site.nodes[1].replication.holders.of(gone) == {}
 
 
+def test_holder_whose_data_path_was_replaced_is_forgotten(site):
+    publish(site.nodes[1], b"one")
+    site.advance(2)
+    origin = site.nodes[1].identity
+    site.kill(1)
+    site.advance(38)
+    assert finish(site.nodes[2]) == [b"one"]
+    site.advance(5)
+    assert [copy.kind for copy in copies_of(site.nodes[2], origin)] == [CopyKind.PROMOTED]
+
+    site.lose_disk(1)
+    site.start(1)
+    site.advance(20)
+
+    assert copies_of(site.nodes[2], origin) == []
+
+
+def test_replica_that_reads_its_copy_refuses_for_a_moment_only(site):
+    site.kill(1)
+    site.start(1)
+    (copy,) = copies_of(site.nodes[2], site.nodes[1])
+    copy.is_busy = True
+    site.advance(2)
+    assert set(site.nodes[2].replication.state.refusals) == {"busy"}
+
+    copy.is_busy = False
+    site.advance(4)
+
+    assert copy.kind == CopyKind.STREAMED
+
+
+def test_node_record_that_cannot_be_saved_is_warned_of_once(site):
+    node = site.nodes[1]
+    fault = node.disk.fail(errno.ENOSPC, "*", f"{DATA}/replication.json*", times=None)
+    node.delete_topic("t")
+    site.advance(5)
+    assert len([line for line in node.log if "failed to save replication.json" in line]) == 1
+
+    node.disk.faults.remove(fault)
+    site.advance(5)
+
+    assert NodeRecordFile.load(node.disk, DATA, node.identity).record == node.replication.holders.record
+
+
 def test_failed_job_is_tried_again_and_shown(site):
     publish(site.nodes[1], b"one")
     site.advance(2)
@@ -194,7 +239,7 @@ def test_wanted_checkpoint_of_a_deleted_topic_of_a_promoted_copy_is_written(site
     (copy,) = copies_of(node, origin)
     topic = copy.topics["t"]
 
-    log_of(node, origin).state.primaries[copy].want_checkpoint(store_of(topic))
+    log_of(node, origin).primaries[copy].want_checkpoint(store_of(topic))
     site.advance(2)
 
     assert not topic.has_changed

@@ -1,6 +1,6 @@
 """A node on a copy of another node's data path."""
 
-from nsqd.engine.sequences import Sequences
+from nsqd.engine.numbering import Sequences
 from nsqd.replication.frames import CopyKind
 from nsqd.replication.startup import promote_copied_log
 from nsqd.storage.reservation import Reservation

@@ -7,6 +7,7 @@ import pytest
 
 from nsqd.log.disk import Disk
 from nsqd.replication.log_stream import ReplicaSettings
+from nsqd.replication.topic_stream import ReadJob
 from tests.unit.nsqd.replication.stream_pair import StreamPair
 
 _S = 1_000_000_000
@@ -43,7 +44,10 @@ class ThreadedPair(StreamPair):
             self.running.remove(one)
             error = future.exception()
             assert error is None or isinstance(error, OSError), error
-            owner.ended(job, error)
+            if isinstance(job, ReadJob):
+                job.end(error)
+            else:
+                owner.ended(job, error)
         return bool(done or self.running)
 
     def cut(self, keep=0):

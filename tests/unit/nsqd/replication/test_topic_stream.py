@@ -4,7 +4,7 @@ import pytest
 
 from nsqd.replication.frames import CopiedFile
 from nsqd.replication.log_stream import ReplicaSettings
-from nsqd.replication.topic_stream import RemovedFile, TopicStream
+from nsqd.replication.topic_stream import TopicStream
 from nsqd.storage.data_path import extents_of
 from tests.unit.nsqd.replication.stream_pair import Origin, StreamPair
 
@@ -76,27 +76,18 @@ def test_obsolete_file_stays_until_its_replacements_are_complete(stream):
     ("change", "conflict"),
     [({}, False), ({"size": 1}, False), ({"size": 1 << 20}, True), ({"salt": 5}, True)],
 )
-@pytest.mark.parametrize("is_removed", [False, True])
-def test_other_or_longer_file_conflicts(node, stream, change, conflict, is_removed):
-    segment = stream.log.segments[0]
-    stream.reported = (report(segment, **change),)
-    removed, unneeded = {}, node.unneeded("t")
-    if is_removed:
-        removed = {segment.path.name: RemovedFile(segment.header.salt, segment.size)}
-        stream.log.segments.remove([segment])
-        if "salt" not in change:
-            # The file was removed because its messages are not needed.
-            unneeded = [(segment.first, segment.next)]
+def test_other_or_longer_file_conflicts(node, stream, change, conflict):
+    stream.reported = (report(stream.log.segments[0], **change),)
 
-    assert stream.conflicts(removed, unneeded) is conflict
+    assert stream.conflicts(node.unneeded("t")) is conflict
 
 
 def test_file_in_which_the_log_has_lost_a_message_conflicts(stream):
     segment = stream.log.segments[0]
     stream.reported = (report(segment),)
 
-    assert stream.conflicts({}, [(segment.first, segment.next - 1)])
-    assert not stream.conflicts({}, [(segment.first, segment.next)])
+    assert stream.conflicts([(segment.first, segment.next - 1)])
+    assert not stream.conflicts([(segment.first, segment.next)])
 
 
 @pytest.mark.parametrize(
@@ -112,28 +103,20 @@ def test_file_in_which_the_log_has_lost_a_message_conflicts(stream):
 def test_unknown_file_conflicts_unless_its_messages_are_not_needed(stream, unneeded, conflict):
     stream.reported = (CopiedFile("00000099.log", 7, 500, first=20, next_seq=30),)
 
-    assert stream.conflicts({}, unneeded) is conflict
+    assert stream.conflicts(unneeded) is conflict
 
 
 def test_unknown_file_with_notes_that_no_checkpoint_has_conflicts(stream):
     notes = stream.log.known_durable.notes + 1
     stream.reported = (CopiedFile("00000099.log", 7, 500, 20, 30, notes),)
 
-    assert stream.conflicts({}, [(5, 40)])
+    assert stream.conflicts([(5, 40)])
 
 
-def test_unknown_file_with_unknown_contents_conflicts_unless_it_was_removed_here(stream):
+def test_unknown_file_with_unknown_contents_conflicts(stream):
     stream.reported = (CopiedFile("00000099.log", 7, 500),)
 
-    assert stream.conflicts({}, [(0, 1 << 62)])
-    assert not stream.conflicts({"00000099.log": RemovedFile(7, 500)}, [])
-
-
-def test_checkpoints_do_not_conflict(stream):
-    stream.reported = (CopiedFile("checkpoint.0", 0, 1 << 20),)
-
-    assert not stream.has_reported_files
-    assert not stream.conflicts({}, [])
+    assert stream.conflicts([(0, 1 << 62)])
 
 
 # --- a power cut took the end of the log, and then the file was removed or compacted: the messages that only
@@ -198,7 +181,7 @@ def conflicts(node, reported):
     stream = TopicStream(1, "t", store)
     stream.reported = reported
     assert not {one.name for one in reported} & {segment.path.name for segment in store.segments}
-    return stream.conflicts(node.primary.removed_of(store), node.unneeded("t"))
+    return stream.conflicts(node.unneeded("t"))
 
 
 @pytest.mark.parametrize("restarts", [0, 1, 2])

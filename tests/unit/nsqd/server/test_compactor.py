@@ -39,7 +39,7 @@ class House:
         self.start()
 
     def start(self) -> None:
-        options = StorageOptions(max_segment_bytes=SEGMENT, worth_compacting=SEGMENT // 4)
+        options = StorageOptions(max_segment_bytes=SEGMENT)
         self.data = DataPath(self.path, options, pytest.fail, self.disk)
         self.broker = Broker(MessageIds(1), Limits(), self.data.make_store)
         self.data.restore(self.broker, Metadata(), self.now_ns)

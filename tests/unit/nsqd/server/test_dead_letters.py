@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from nsqcore.process.logs import Log, LogLevel
 from nsqd.engine.dead_letter_queue import REQUEUED
 from nsqd.log.disk import Disk
 from nsqd.server import dead_letters
 from nsqd.server.clock import now_ns
-from nsqd.server.dead_letters import DeadLetters
 from nsqd.storage.topic_log import store_of
 from tests.support.turns import Bench
 from tests.support.waiting import eventually
@@ -23,11 +21,7 @@ def bench(tmp_path, monkeypatch):
     monkeypatch.setattr(dead_letters, "_PAUSE_S", 0.01)
 
     async def make(disk=None, **pace):
-        bench = Bench(tmp_path, disk, **pace)
-        bench.write_batch.move_to_dead_letters = DeadLetters(
-            bench.broker, bench.write_batch, Log("[test] ", LogLevel.FATAL), "node"
-        ).move_to_dead_letters
-        return bench
+        return Bench(tmp_path, disk, **pace)
 
     return make
 
@@ -47,7 +41,7 @@ async def test_a_lost_message_is_counted_once_however_often_its_neighbours_are_t
     channel.backlog.dead_letter_queue.add(channel.backlog.end - 2, channel.backlog.end, REQUEUED)
 
     bench.broker.tell_disk_low(True)
-    bench.write_batch.move_to_dead_letters(channel)
+    bench.write_batch.dead_letters.move(channel)
     await asyncio.sleep(0.1)
     assert channel.backlog.dead_letter_queue.count == 2
     bench.broker.tell_disk_low(False)
@@ -79,7 +73,7 @@ async def test_dead_letters_whose_fsync_failed_stay_in_the_channel_and_are_store
     channel.backlog.dead_letter_queue.add(channel.backlog.end - 3, channel.backlog.end, REQUEUED)
 
     for _ in range(3):
-        bench.write_batch.move_to_dead_letters(channel)
+        bench.write_batch.dead_letters.move(channel)
         await eventually(lambda: channel.backlog.dead_letter_queue.waits, "the move has failed")
 
     assert bench.broker.topics["t.c.dead"].backlog.pending.count == 3

@@ -10,8 +10,8 @@ import pytest
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Consumer
 from nsqd.engine.delivering import DRAWN_AT_ONCE, TAKE_BYTES
+from nsqd.engine.identity import ELSEWHERE, SAME_REGION, SAME_ZONE
 from nsqd.engine.limits import Limits
-from nsqd.engine.topology import ELSEWHERE, SAME_REGION, SAME_ZONE
 from nsqd.log.ids import MessageIds
 from nsqd.log.tail import READS_AT_ONCE
 from nsqd.server.delivery import TURN_BYTES, serve

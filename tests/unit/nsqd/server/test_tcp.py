@@ -5,7 +5,7 @@ import gc
 from collections import Counter
 
 from nsqd.log.cursor import Cursor
-from nsqd.protocol.session import Session
+from nsqd.protocol.session import MAX_NEW_TOPICS, Session
 from nsqd.server.heartbeats import Heartbeats
 from nsqd.server.read_quantum import FIRST, MOST
 from nsqd.server.tcp import ClientConnection
@@ -172,3 +172,19 @@ async def test_a_connection_that_is_gone_leaves_nothing_that_only_a_collection_w
         assert Counter(type(one) for one in gc.get_objects() if isinstance(one, kinds)) == before
     finally:
         gc.enable()
+
+
+async def test_client_that_makes_many_topics_lets_others_be_answered(tmp_path):
+    bench = Bench(tmp_path)
+    busy, other = Client(bench, Heard()), Client(bench)
+    count = 10 * MAX_NEW_TOPICS
+    busy.connection.data_received(b"".join(b"PUB new%d\n" % number + sized(b"m") for number in range(count)))
+
+    other.says(b"PUB t\n" + sized(b"m"))
+    bench.write_batch.run()
+
+    assert other.replies == [(0, b"OK")]
+    assert len(bench.broker.topics) < count / 2
+    rounds = await applied(busy)
+    assert rounds >= count / MAX_NEW_TOPICS - 2
+    assert busy.replies == [(0, b"OK")] * count

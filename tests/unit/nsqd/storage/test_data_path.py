@@ -138,7 +138,7 @@ def test_what_was_in_flight_is_delivered_again_with_one_more_attempt(machine):
 
     machine.crash()
 
-    assert machine.consume(10)[1] == [(2, b"1"), (1, b"2")]
+    assert machine.consume(10)[1] == [(1, b"2"), (2, b"1")]
 
 
 @pytest.mark.parametrize("checkpointed", [True, False])

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from xxhash import xxh3_64_intdigest
 
-from nsqd.engine.sequences import Sequences
+from nsqd.engine.numbering import Sequences
 from nsqd.log.disk import Disk
 from nsqd.log.layout import NewerVersion
 from nsqd.storage.reservation import FILE_NAME, STRIDE, Reservation

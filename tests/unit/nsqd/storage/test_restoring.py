@@ -3,8 +3,8 @@
 import pytest
 
 from nsqd.engine import facts, notes
-from nsqd.engine.generations import BEFORE
-from nsqd.log.batches import Batch
+from nsqd.engine.numbering import BEFORE
+from nsqd.log.encoder import Batch
 from nsqd.log.tail_records import RecoveredNote
 from nsqd.storage import restoring
 from nsqd.storage.topic_log import store_of

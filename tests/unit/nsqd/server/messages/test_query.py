@@ -2,8 +2,8 @@ import pytest
 
 from nsqcore.http.api import ApiError
 from nsqd.engine.message_status import MessageState
+from nsqd.log.cursor import LogPosition, Where
 from nsqd.log.ids import MessageIds
-from nsqd.log.position import LogPosition, Where
 from nsqd.server.messages.query import parse_query
 
 IDS = MessageIds(5)

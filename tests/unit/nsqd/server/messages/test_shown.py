@@ -4,8 +4,7 @@ import msgspec
 import pytest
 
 from nsqd.engine.message_status import MessageState, MessageStatus
-from nsqd.log.batches import Batch
-from nsqd.log.encoder import Encoder
+from nsqd.log.encoder import Batch, Encoder
 from nsqd.log.headers import join
 from nsqd.log.ids import MessageIds
 from nsqd.server.messages.shown import body_of, shown, state_of, time_text

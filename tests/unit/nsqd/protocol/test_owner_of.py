@@ -2,8 +2,8 @@
 
 import pytest
 
-from nsqd.engine.owners import owner_of
 from nsqd.log.ids import MessageIds
+from nsqd.protocol.consume import owner_of
 from tests.support.engine import NODE_ID, Node
 from tests.support.promoted import OWNER_ID, Owner
 

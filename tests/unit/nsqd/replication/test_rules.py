@@ -42,6 +42,20 @@ def test_replica_takes_over_after_the_failover_timeout(site):
     assert (copy.kind, copy.epoch) == (CopyKind.PROMOTED, 1)
 
 
+@pytest.mark.parametrize("failover_s", [4, 10, FAILOVER_S])
+def test_replica_of_a_suspended_owner_takes_over_after_the_failover_timeout(failover_s):
+    site = site_of(2, failover_s=failover_s)
+    publish(site.nodes[1], b"one")
+    site.advance(2)
+    site.suspended.add(1)
+
+    site.advance(failover_s - 1)
+    assert take(site.nodes[2]) == []
+    site.advance(2)
+
+    assert take(site.nodes[2]) == [b"one"]
+
+
 def test_replica_whose_owner_returns_in_time_is_resumed(site):
     publish(site.nodes[1], b"one")
     site.advance(2)
@@ -176,11 +190,13 @@ def test_new_messages_are_delivered_while_the_holders_are_asked(site):
     assert take(site.nodes[1]) == [b"two"]
 
 
-def test_suspended_owner_asks_the_holders(site):
+@pytest.mark.parametrize(("failover_s", "pause_s"), [(2, 1.1), (10, 2.6), (FAILOVER_S, 5.1)])
+def test_suspended_owner_asks_the_holders(failover_s, pause_s):
+    site = site_of(2, failover_s=failover_s)
     publish(site.nodes[1], b"one")
     site.advance(2)
     node = site.nodes[1]
-    node.advance(node.now + 6 * SECOND)
+    node.advance(node.now + int(pause_s * SECOND))
 
     assert take(node) == []
     assert any("suspended" in line for line in node.log)
@@ -188,12 +204,12 @@ def test_suspended_owner_asks_the_holders(site):
 
 def test_owner_is_fully_replicated_with_caught_up_replicas_only(site):
     log, node = log_of(site.nodes[1], site.nodes[1]), site.nodes[1]
-    assert log.state.counted(node.replication.state.own_copy, 0, node.now) is not None
+    assert log.counted(node.replication.state.own_copy, 0, node.now) is not None
 
     site.kill(2)
     site.advance(2)
 
-    assert log.state.counted(node.replication.state.own_copy, 0, node.now) is None
+    assert log.counted(node.replication.state.own_copy, 0, node.now) is None
 
 
 def test_replica_that_was_replaced_is_dropped(three):

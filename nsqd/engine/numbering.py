@@ -1,0 +1,56 @@
+"""Numbers that are given once: sequences to messages, generations to channels. Pure.
+
+A generation tells a channel from all others of its name, on this nsqd and elsewhere. A channel that is made
+again, or set to another position, begins again: what was finished on the one before says nothing about it.
+Two nsqd that cannot reach each other may both make a channel, so a counter is not enough.
+"""
+
+from typing import Final
+
+from xxhash import xxh3_64_intdigest
+
+from nsqd.log.frames import WallNs
+from nsqd.log.ids import SEQUENCE_MASK, first_sequence
+
+# The generation of channels that were made by a version that did not draw one: all of them count as the same.
+BEFORE: Final = 0
+# That version counted from 1 in each life; such a number does not identify a channel.
+_LEAST: Final = 1 << 62
+
+
+def draw_generation(node_id: int, topic: str, channel: str, next_seq: int, count: int) -> int:
+    """A number that no other channel has: 63 bits, always with the same number of digits.
+
+    *next_seq* of the topic is higher in each life than in all earlier ones; *count* is how many generations
+    the topic has drawn in this life.
+    """
+    drawn_from = f"{node_id} {topic} {channel} {next_seq} {count}"
+    return _LEAST | xxh3_64_intdigest(drawn_from.encode()) >> 2
+
+
+def drawn_generation(noted: int) -> int:
+    """The generation that a checkpoint or a note states; BEFORE if it was not drawn."""
+    return noted if noted >= _LEAST else BEFORE
+
+
+class Sequences:
+    """The numbers of one node: those that are reserved on disk, and those that were used.
+
+    A number at or above ``reserved`` must not be stored: after a crash it could be given again. Each topic
+    counts for itself. A new topic begins above all numbers that any topic of this node has used, so that a
+    topic that is deleted and made again gets other numbers. The clock is only a lower limit.
+    """
+
+    __slots__ = ("reserved", "used")
+
+    def __init__(self) -> None:
+        self.reserved = SEQUENCE_MASK
+        self.used = 0
+
+    def first(self, wall_ns: WallNs) -> int:
+        """The sequence at which a new topic begins."""
+        return max(self.used, first_sequence(wall_ns))
+
+    def note_used(self, end: int) -> None:
+        """Numbers below *end* were delivered."""
+        self.used = max(self.used, end)
