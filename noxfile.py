@@ -48,6 +48,7 @@ def lint(session: nox.Session) -> None:
         session.run(BIN / "mdformat", "--check", *PAGES)
         session.run(BIN / "lint-imports")
         session.run(BIN / "python", "scripts/prose.py")
+        session.run("scripts/web", "lint", external=True)
         session.run(BIN / "mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"}, silent=True)
     if types.returncode:
         session.error("mypy found errors")

@@ -13,9 +13,10 @@ from nsqadmin.access.roles import parse_grant
 from nsqadmin.access.session_secret import SessionSecret
 from nsqadmin.access.sessions import Sessions, Signer
 from nsqadmin.access.tokens import TokenFile
-from nsqadmin.changes.actions import Actions
+from nsqadmin.changes.action import Scene
 from nsqadmin.changes.alerts import Alerts
 from nsqadmin.changes.audit import Audit
+from nsqadmin.changes.commands import Commands
 from nsqadmin.changes.desk import Desk
 from nsqadmin.changes.notify import Notifier
 from nsqadmin.collecting.clock import instant
@@ -121,15 +122,13 @@ class NsqadminDaemon:
             alerts.restore(lasting, now)
         rights = Rights(lambda: live.current, _tokens(options), _sessions(options, log))
         audit = _audit(options, log)
+        commands = Commands(cluster, [node for deed in audit.unknown() for node in deed.unknown])
         desk = Desk(
-            Actions(cluster, [node for deed in audit.unknown() for node in deed.unknown]),
+            Scene(cluster, commands, alerts),
             log,
             rights=rights,
             audit=audit,
             tell=self._notifier.tell,
-            show=cluster.changed,
-            show_node=cluster.node_changed,
-            state=cluster.queues.state,
             mark=chronicle.changed if chronicle is not None else lambda *_: None,
         )
         self.collector.adder.followers.append(desk.follow)

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from nsqadmin.changes.actions import QueueAction
+from nsqadmin.api.cluster import QUEUE_ACTIONS
 from nsqcore.http.openapi import JSON, NAME, PLAIN, TEXT, Arguments, Operation, describe
 
 _ARGUMENTS: Final[Arguments] = {
@@ -14,7 +14,7 @@ _ARGUMENTS: Final[Arguments] = {
         {"type": "string", "enum": ["true"]},
         "only topics that nsqlookupd knows and no nsqd offers, each with its channels",
     ),
-    "action": ({"type": "string", "enum": [action.value for action in QueueAction]}, "what is done to it"),
+    "action": ({"type": "string", "enum": [*QUEUE_ACTIONS]}, "what is done to it"),
     "metric": ({"type": "string", "enum": ["rate"]}, "messages per second"),
     "target": (TEXT, "the target in Graphite"),
     "format": ({"type": "string", "enum": ["png", "json", "csv", "raw"]}, "png when it is left out"),

@@ -12,16 +12,15 @@ from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.openapi import description
 from nsqadmin.options import LiveOptions
 from nsqadmin.pages.audit import AuditPage
-from nsqadmin.pages.bulk import Bulk
 from nsqadmin.pages.courses import Courses
 from nsqadmin.pages.forms import Forms
-from nsqadmin.pages.message_forms import MessageForms
 from nsqadmin.pages.messages import MessagePages
 from nsqadmin.pages.nodes import NodePages
 from nsqadmin.pages.overview import OverviewPages
 from nsqadmin.pages.policies import PoliciesPage
 from nsqadmin.pages.render import Renderer
 from nsqadmin.pages.replies import Replies
+from nsqadmin.pages.search import SearchPage
 from nsqadmin.pages.static_files import StaticFiles
 from nsqadmin.pages.topics import TopicPages
 from nsqcore.cluster.http import ClusterHttp
@@ -77,11 +76,10 @@ def routes(
         *TopicPages(cluster, replies, courses).routes(),
         *NodePages(cluster, replies, courses).routes(),
         *AuditPage(desk, replies).routes(),
-        *Forms(cluster, desk, alerts, replies, render, log).routes(),
-        *Bulk(cluster, desk, replies, render).routes(),
+        *SearchPage(cluster, desk, replies, render.urls).routes(),
+        *Forms(cluster, desk, replies, render, log).routes(),
         *PoliciesPage(cluster, desk, replies, render).routes(),
         *MessagePages(cluster, desk, replies, render, lambda: options.current).routes(),
-        *MessageForms(cluster, desk, replies, render, log).routes(),
         *static.routes(),
     ]
     if open_id is not None:

@@ -24,7 +24,7 @@ _OPEN: Final = frozenset({"/ping"})
 # Needed by people who are not signed in yet; these paths show no figures.
 _FOR_ANYBODY: Final = ("/static/", "/fonts/", "/sign-in", "/signed-in", "/sign-out")
 # Programs get a refusal where people get the page to sign in.
-_FOR_PROGRAMS: Final = ("/api/", "/config/", "/metrics", "/openapi.json")
+_FOR_PROGRAMS: Final = ("/api/", "/config/", "/history", "/metrics", "/openapi.json")
 
 
 class Guard:
@@ -74,7 +74,7 @@ class Guard:
         host = request.headers.get("Host", "")
         if not is_allowed(host, self._own, options.allowed_hosts):
             self._tell(host_of(host))
-            raise ApiError(403, "HOST_NOT_ALLOWED")
+            raise ApiError(403, f"HOST_NOT_ALLOWED: allow {host_of(host)[:100]} with --allowed-hosts")
         # The proxy sets one. A second one comes from the client, and their order is not known.
         if len(request.headers.getall(options.acl_http_header, ())) > 1:
             raise ApiError(400, "DUPLICATE_USER")
@@ -85,7 +85,8 @@ class Guard:
     def _not_known(self, request: Request, *, is_page: bool) -> Response:
         """Send people who are not signed in to the sign-in page; refuse everybody else."""
         known = bool(self._rights.person(request).via)
-        if not known and is_page and self._rights.signs_in:
+        is_program = request.query.get("format", "html") != "html"
+        if not known and is_page and not is_program and self._rights.signs_in:
             target = quote(request.target, safe="/")
             location = f"{self._options().prefix}/sign-in?next={target}"
             return web.Response(status=303, headers={"Location": location})

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any, Final
 
-from nsqadmin.access.roles import Person, Role, RoleGrant, grants_of, may
+from nsqadmin.access.roles import Person, Role, RoleGrant, grants_of, role_of
 from nsqadmin.access.sessions import Sessions
 from nsqadmin.access.tokens import TokenFile
 from nsqadmin.options import NsqadminOptions
@@ -58,9 +58,16 @@ class Rights:
             raise ApiError(503, f"TOKEN_FILE_UNUSABLE: {_reason(error)}") from error
         return grants_of(options.roles, options.admin_users, tokens, signs_in=self.signs_in)
 
-    def may(self, request: Any, action: str, topic: str = "") -> bool:
-        """Tell whether the person who makes the request may do *action*, on *topic* if one is named."""
-        return may(self.person(request), self.grants(), action, topic)
+    def may(self, request: Any, least: Role, topic: str = "") -> bool:
+        """Tell whether the person who makes the request has the role *least* or a higher one."""
+        return role_of(self.person(request), self.grants(), topic) >= least
+
+    def role(self, request: Any) -> str:
+        """Return the highest role of the person who makes the request, for any topic, in small letters."""
+        person = self.person(request)
+        return max(
+            (one.role for one in self.grants() if one.is_for(person)), default=Role.NOBODY
+        ).name.lower()
 
     def may_somewhere(self, request: Any, least: Role) -> bool:
         """Tell whether the person who makes the request has at least the role *least* for any topic."""

@@ -23,31 +23,6 @@ class Role(IntEnum):
 
 ANYBODY: Final = "*"
 
-_NEEDED: Final = {
-    "read": Role.READER,
-    "publish": Role.OPERATOR,
-    "handle": Role.OPERATOR,
-    "send_back": Role.OPERATOR,
-    "seek": Role.OPERATOR,
-    "drain": Role.OPERATOR,
-    "undrain": Role.OPERATOR,
-    "pause": Role.OPERATOR,
-    "unpause": Role.OPERATOR,
-    "empty": Role.OPERATOR,
-    "create": Role.OPERATOR,
-    "dismiss": Role.OPERATOR,
-    "mute": Role.OPERATOR,
-    "unmute": Role.OPERATOR,
-    "delete": Role.ADMIN,
-    "tombstone": Role.ADMIN,
-    "config": Role.ADMIN,
-    "audit": Role.ADMIN,
-}
-
-# What these change is not confined to the topic that a request names: a node, or, for dead letters that are
-# sent back, the topics that the letters name.
-_EVERYWHERE: Final = frozenset({"drain", "undrain", "dismiss", "send_back"})
-
 
 @dataclass(frozen=True, slots=True)
 class Person:
@@ -106,16 +81,6 @@ def role_of(person: Person, grants: Iterable[RoleGrant], topic: str = "") -> Rol
         ),
         default=Role.NOBODY,
     )
-
-
-def needed(action: str) -> Role:
-    """Return the least role for *action*; an unknown action needs an admin."""
-    return _NEEDED.get(action, Role.ADMIN)
-
-
-def may(person: Person, grants: Iterable[RoleGrant], action: str, topic: str = "") -> bool:
-    """Tell whether *person* may do *action*, on *topic* if one is named."""
-    return role_of(person, grants, "" if action in _EVERYWHERE else topic) >= needed(action)
 
 
 def grants_of(

@@ -6,16 +6,18 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any, Final, TypeVar
 
-from nsqadmin.changes.actions import Done, QueueAction
+from nsqadmin.changes.action import Target
+from nsqadmin.changes.actions import ACTIONS
+from nsqadmin.changes.commands import Done
 from nsqadmin.changes.desk import Desk
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import Cluster
-from nsqadmin.collecting.views import NodeView
-from nsqadmin.figures.aggregate import topic_on
+from nsqadmin.figures.sums import on_node
+from nsqadmin.figures.topic_records import channel_record, topic_record
 from nsqclient.wire.names import is_valid_name
 from nsqclient.wire.node_error import NodeError
 from nsqcore import fields
-from nsqcore.cluster.models import TopicStats
+from nsqcore.cluster.models import NodeInfo, TopicStats
 from nsqcore.http.api import (
     ApiError,
     Request,
@@ -31,6 +33,8 @@ from nsqcore.process.logs import Log
 T = TypeVar("T")
 
 BODY_LIMIT: Final = 1 << 20
+# What can be done to the queue of a topic or channel.
+QUEUE_ACTIONS: Final = ("pause", "unpause", "empty")
 
 
 class Api:
@@ -71,16 +75,16 @@ class Api:
 
     async def topic(self, request: Request) -> Response:
         total = await self._cluster.queues.topic(request.params["topic"])
-        return self._reply(total.value.to_json(), total)
+        return self._reply(topic_record(total.value), total)
 
     async def channel(self, request: Request) -> Response:
         total = await self._cluster.queues.channel(request.params["topic"], request.params["channel"])
-        return self._reply(total.value.to_json(), total)
+        return self._reply(channel_record(total.value), total)
 
     async def nodes(self, request: Request) -> Response:  # noqa: ARG002 - handlers share a signature
         await self._cluster.fresh_list()
         nodes = await self._cluster.nodes()
-        return self._reply({"nodes": [_node_json(node) for node in nodes.value]}, nodes)
+        return self._reply({"nodes": [_node_json(*node) for node in nodes.value]}, nodes)
 
     async def node(self, request: Request) -> Response:
         address = request.params["node"]
@@ -94,7 +98,7 @@ class Api:
             stats = read()
             out = bytearray(f'{{"node":{json_text(address)},"topics":['.encode())
             for topic in stats.topics:
-                out += json_bytes(topic_on(producer, topic, now_s).to_json()) + b","
+                out += json_bytes(topic_record(on_node(producer, (topic, (), 0, address), now_s))) + b","
             rest = {
                 "total_messages": sum(topic.message_count for topic in stats.topics),
                 "total_clients": sum(len(one.clients) for topic in stats.topics for one in topic.channels),
@@ -133,23 +137,23 @@ class Api:
         if channel and not is_valid_name(channel):
             raise ApiError(400, "INVALID_CHANNEL")
         self._desk.check(request, "create", topic)
-        return self._done(await self._desk.create(request, topic, channel))
+        return await self._do(request, "create", Target(topic, channel))
 
     async def change(self, request: Request) -> Response:
         self._desk.check(request)
         body = _decode(await request.read(BODY_LIMIT))
-        try:
-            action = QueueAction(body.get("action"))
-        except ValueError:
-            raise ApiError(400, "INVALID_ACTION") from None
+        action = body.get("action")
+        if action not in QUEUE_ACTIONS:
+            raise ApiError(400, "INVALID_ACTION")
         topic, channel = request.params["topic"], request.params.get("channel", "")
-        self._desk.check(request, action.value, topic)
-        return self._done(await self._desk.change(request, topic, channel, action))
+        self._desk.check(request, action, topic)
+        return await self._do(request, action, Target(topic, channel))
 
     async def delete(self, request: Request) -> Response:
         self._desk.check(request, "delete", request.params["topic"])
-        topic, channel = request.params["topic"], request.params.get("channel", "")
-        return self._done(await self._desk.delete(request, topic, channel))
+        return await self._do(
+            request, "delete", Target(request.params["topic"], request.params.get("channel", ""))
+        )
 
     async def tombstone(self, request: Request) -> Response:
         self._desk.check(request)
@@ -161,7 +165,7 @@ class Api:
         if not is_valid_name(topic):
             raise ApiError(400, "INVALID_TOPIC")
         self._desk.check(request, "tombstone", topic)
-        return self._done(await self._desk.tombstone(request, topic, request.params["node"]))
+        return await self._do(request, "tombstone", Target(topic, node=request.params["node"]))
 
     # -- replying -----------------------------------------------------------------
 
@@ -173,7 +177,8 @@ class Api:
             self._log.warning("%s", answer.message.removeprefix("WARNING: "))
         return answer.message
 
-    def _done(self, done: Done) -> Response:
+    async def _do(self, request: Request, action: str, target: Target) -> Response:
+        done: Done = await self._desk.do(request, ACTIONS[action], target)
         if done.message:
             self._log.warning("%s", done.message.removeprefix("WARNING: "))
         return json_reply({"message": done.message})
@@ -210,8 +215,7 @@ def _counter_entries(node: str, topic: TopicStats) -> bytes:
     return "".join(entries).encode()
 
 
-def _node_json(node: NodeView) -> dict[str, Any]:
-    producer = node.producer
+def _node_json(producer: NodeInfo, out_of_date: bool) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "remote_addresses": list(producer.remote_addresses),
         "remote_address": producer.remote_address,
@@ -229,7 +233,7 @@ def _node_json(node: NodeView) -> dict[str, Any]:
         {"topic": registration.topic, "tombstoned": registration.tombstoned}
         for registration in producer.topics
     ]
-    shown["out_of_date"] = node.out_of_date
+    shown["out_of_date"] = out_of_date
     return shown
 
 

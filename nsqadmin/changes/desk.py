@@ -1,113 +1,81 @@
-"""Where changes by admins arrive, from the JSON API and from the pages: rights, deed, notification."""
+"""Where changes by admins arrive, from the JSON API and from the pages: rights, audit, notification."""
 
 import base64
 import socket
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from nsqadmin.access.rights import Rights, is_secure
 from nsqadmin.access.roles import Role
-from nsqadmin.changes.actions import Actions, Done, QueueAction
+from nsqadmin.changes.action import Action, Scene, Target
+from nsqadmin.changes.actions import ACTIONS
 from nsqadmin.changes.audit import Audit, Deed, is_done, later_outcome, outcome
+from nsqadmin.changes.commands import Done
 from nsqadmin.changes.notify import AdminAction
 from nsqadmin.collecting.answers import UnknownError, UpstreamError
 from nsqadmin.collecting.views import Round
+from nsqadmin.history import recorder
+from nsqadmin.history.ring import Name
 from nsqcore.http.api import ApiError, Request
 from nsqcore.http.foreign import is_foreign
 from nsqcore.process.logs import Log
 
-DoneT = TypeVar("DoneT", bound=Done)
-
+# The roles for things that are no actions.
+_PERMISSIONS: Final = {"read": Role.READER, "config": Role.ADMIN, "audit": Role.ADMIN}
 AUDIT_UNWRITABLE: Final = "AUDIT_UNWRITABLE"
+# Reported also if they failed: a node may have done them before its answer was lost.
+_TOLD_IF_FAILED: Final = frozenset(
+    {"pause", "unpause", "empty", "set_policy", "delete_policy", "copy_policies"}
+)
 
 
 class Desk:
-    """Carries out changes for people who have the right, and reports them to the log, audit and endpoint."""
+    """Carries out actions for people who have the right, and reports them to the log, audit and endpoint."""
 
     def __init__(
         self,
-        actions: Actions,
+        scene: Scene,
         log: Log,
         *,
         rights: Rights,
         audit: Audit,
         tell: Callable[[str, dict[str, Any]], None],
-        show: Callable[[str], Awaitable[None]],
-        show_node: Callable[[str], Awaitable[None]],
-        state: Callable[[str, str], dict[str, Any]],
-        mark: Callable[[str, str, str, str], None],
+        mark: Callable[[str, Name], None],
     ) -> None:
-        """*tell* passes an action on; *show* makes the pages show a topic as it is after a change,
-        *show_node* does the same for whether a node drains.
-        *state* returns the state of a topic or channel for the audit; *mark* marks the change in the charts.
-        """
-        self._actions = actions
+        """*tell* passes an action on to the endpoint; *mark* puts it into the timeline."""
+        self.scene = scene
+        self._cluster = scene.cluster
         self._log = log
         self.rights = rights
         self.audit = audit
-        self._state = state
         self._mark = mark
         self._tell = tell
-        self._show = show
-        self._show_node = show_node
         self._via = socket.gethostname()
         # Nodes with an unknown outcome that answer again, and when the first of their new figures were taken.
         self._back_ns: dict[str, int] = {}
         # How many times each action was carried out, for /metrics.
         self.done: dict[str, int] = {}
 
-    def may(self, request: Request, action: str, topic: str = "") -> bool:
-        return self.rights.may(request, action, topic)
+    def may(self, request: Request, name: str, topic: str = "") -> bool:
+        """Tell whether the person may do the action *name*, or has the permission of that name."""
+        action = ACTIONS.get(name)
+        if action is None:
+            return self.rights.may(request, _PERMISSIONS[name], topic)
+        return self.rights.may(request, action.role, "" if action.everywhere else topic)
 
-    def check(self, request: Request, action: str = "", topic: str = "") -> None:
+    def check(self, request: Request, name: str = "", topic: str = "") -> None:
         """Raise ApiError for people without the right, and for requests that another site's page caused.
 
         While the action is not known yet, only people who may change nothing at all are refused. While a line
         of the audit cannot be written, all changes are refused with AUDIT_UNWRITABLE.
         """
-        may = (
-            self.may(request, action, topic) if action else self.rights.may_somewhere(request, Role.OPERATOR)
-        )
+        may = self.may(request, name, topic) if name else self.rights.may_somewhere(request, Role.OPERATOR)
         if not may or is_foreign(request.headers):
             raise ApiError(403, "FORBIDDEN")
-        if action != "audit" and not self.audit.write():
+        if name != "audit" and not self.audit.write():
             raise ApiError(503, AUDIT_UNWRITABLE)
-
-    async def create(self, request: Request, topic: str, channel: str) -> Done:
-        if not channel:
-            return await self.carry_out(request, ["create_topic"], topic, self._actions.create_topic(topic))
-        words = ["create_topic", "create_channel"]
-        return await self.carry_out(
-            request, words, topic, self._actions.create_channel(topic, channel), channel
-        )
-
-    async def change(self, request: Request, topic: str, channel: str, action: QueueAction) -> Done:
-        """Pause, unpause or empty a channel, or the topic itself when *channel* is empty."""
-        word = f"{action.value}_{'channel' if channel else 'topic'}"
-        if channel:
-            work = self._actions.change_channel(topic, channel, action)
-        else:
-            work = self._actions.change_topic(topic, action)
-        # Some nodes may have done it before their answer was lost, so a failed attempt is also reported.
-        return await self.carry_out(request, [word], topic, work, channel, even_failed=True)
-
-    async def delete(self, request: Request, topic: str, channel: str) -> Done:
-        if channel:
-            work = self._actions.delete_channel(topic, channel)
-            return await self.carry_out(request, ["delete_channel"], topic, work, channel)
-        return await self.carry_out(request, ["delete_topic"], topic, self._actions.delete_topic(topic))
-
-    async def tombstone(self, request: Request, topic: str, node: str) -> Done:
-        work = self._actions.tombstone(topic, node)
-        return await self.carry_out(request, ["tombstone_topic_producer"], topic, work, node=node)
-
-    async def drain(self, request: Request, node: str, *, cancel: bool) -> Done:
-        work = self._actions.drain(node, cancel=cancel)
-        return await self.carry_out(
-            request, ["cancel_drain" if cancel else "drain_node"], "", work, node=node
-        )
 
     async def follow(self, this: Round) -> None:
         """Complete the audit of changes whose outcome was unknown, once their node answers again.
@@ -133,7 +101,7 @@ class Desk:
                 self.audit.note(replace(deed, results=results, ok=ok))
         for node in completed:
             del self._back_ns[node]
-            self._actions.settled(node)
+            self.scene.commands.settled(node)
 
     def note(self, request: Request, text: str, action: str, **what: Any) -> None:
         """Report a change that is no work on topics: log, audit and notification; *what* as in a Deed."""
@@ -147,71 +115,59 @@ class Desk:
             Deed(time.time(), person.name or "anonymous", person.via, request.peer, action, **what)
         )
 
-    async def carry_out(
-        self,
-        request: Request,
-        words: Sequence[str],
-        topic: str,
-        work: Awaitable[DoneT],
-        channel: str = "",
-        *,
-        node: str = "",
-        even_failed: bool = False,
-    ) -> DoneT:
-        """Do *work*, which *words* name, and report it: log, audit, charts and notification."""
-        place = f" of {node}" if node and topic else f" {node}" if node else ""
-        what = f"{' and '.join(words)}{' ' + topic if topic else ''}{'/' + channel if channel else ''}{place}"
-        subject = {"topic": topic, "channel": channel, "node": node, "before": self._state(topic, channel)}
+    async def do(
+        self, request: Request, action: Action, target: Target, fields: dict[str, str] | None = None
+    ) -> Done:
+        """Do *action* and report it: log, audit, charts and notification."""
+        fields = fields or {}
+        words, name = action.words(target), " and ".join(action.words(target))
+        where = f" of {target.node}" if target.node and target.topic else f" {target.node}".rstrip()
+        what = f"{name} {target.place}".rstrip() + where
+        before, after = self._cluster.queues.state(target.topic, target.channel), None
+        if action.before is not None:
+            before, after = await action.before(self.scene, fields)
+        error: UpstreamError | UnknownError | None = None
         try:
-            done = await work
-        except (UpstreamError, UnknownError) as error:
+            done = await action.do(self.scene, target, fields)
+        except (UpstreamError, UnknownError) as failed:
+            error, errors = failed, failed.errors if isinstance(failed, UpstreamError) else ()
+            done = Done(results=tuple((one.address, outcome(one)) for one in errors))
             self._log.warning("%s: %s failed: %s", self._who(request), what, error)
-            await self._show_changed(topic, node)
-            errors = error.errors if isinstance(error, UpstreamError) else ()
-            self._enter(
-                request,
-                " and ".join(words),
-                **subject,
-                ok=False,
-                problem=str(error),
-                after=self._state(topic, channel),
-                results={one.address: outcome(one) for one in errors},
-            )
-            if even_failed:
-                self._notify(request, words, topic, channel, node)
-            raise
-        back = f"; not reached, and unchanged: {', '.join(done.silent)}" if done.silent else ""
-        back += f"; unknown, it may still happen: {', '.join(done.unknown)}" if done.unknown else ""
-        self._log.info(
-            "%s: %s on %d nsqd and %d nsqlookupd%s", self._who(request), what, done.nsqds, done.lookupds, back
-        )
-        await self._show_changed(topic, node)
+        else:
+            back = f"; not reached, and unchanged: {', '.join(done.silent)}" if done.silent else ""
+            back += f"; unknown, it may still happen: {', '.join(done.unknown)}" if done.unknown else ""
+            nodes = f" on {done.nsqds} nsqd and {done.lookupds} nsqlookupd" if done.results else ""
+            self._log.info("%s: %s%s%s", self._who(request), what, nodes, back)
+        if target.topic:
+            await self._cluster.changed(target.topic)
+        elif target.node:
+            await self._cluster.node_changed(target.node)
         self._enter(
             request,
-            " and ".join(words),
-            **subject,
-            ok=done.is_done,
-            problem="" if done.is_done else _undone(done),
-            after=self._state(topic, channel),
+            name,
+            topic=target.topic,
+            channel=target.channel,
+            node=target.node,
+            before=before,
+            ok=error is None and done.is_done,
+            problem=str(error) if error is not None else "" if done.is_done else _undone(done),
+            after=self._cluster.queues.state(target.topic, target.channel) if after is None else after,
             results=dict(done.results),
             silent=done.silent,
         )
-        self._notify(request, words, topic, channel, node)
+        if error is None or action.name in _TOLD_IF_FAILED:
+            self._notify(request, words, target.topic, target.channel, target.node)
+        if error is not None:
+            raise error
+        subject = target.name or fields.get("name", "") or fields.get("key", "")
+        who = self.rights.person(request).name or "anonymous"
+        self._mark(f"{name.replace('_', ' ')} {subject} by {who}", _history_name(target))
         if self.audit.problem:
-            done = replace(
-                done,
-                audit_problem=f"the audit lacks this change: {self.audit.problem}; it is added when the file "
-                "can be written, and other changes are refused until then",
+            lacks = (
+                f"the audit lacks this change: {self.audit.problem}; it is added when the file can be written"
             )
-        if topic:
-            self._mark(" and ".join(words), topic, channel, self.rights.person(request).name or "anonymous")
+            return replace(done, audit_problem=f"{lacks}, and other changes are refused until then")
         return done
-
-    async def _show_changed(self, topic: str, node: str) -> None:
-        if topic:
-            await self._show(topic)
-        elif node:
-            await self._show_node(node)
 
     def _who(self, request: Request) -> str:
         """Name the person as far as verified, never as the request itself claims."""
@@ -248,6 +204,12 @@ def _undone(done: Done) -> str:
         f"{node}: {words.get(node, 'not reached')}"
         for node in sorted({*done.refusing, *done.silent, *done.unknown})
     )
+
+
+def _history_name(target: Target) -> Name:
+    if target.channel:
+        return recorder.channel(target.topic, target.channel)
+    return recorder.topic(target.topic) if target.topic else recorder.node(target.node) if target.node else ()
 
 
 def _basic_auth_user(headers: Any) -> str:

@@ -1,4 +1,4 @@
-"""The policies of all nsqds: which each has, which nsqds differ, and the same change on all of them."""
+"""The policies of all nsqds: which each has, which nsqds differ, and what a change on all of them means."""
 
 import json
 from collections import Counter
@@ -6,17 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from typing import Any
+from typing import Any, Self
 
-from nsqadmin.changes.audit import outcome
-from nsqadmin.collecting.answers import Answer, UnknownError
+from nsqadmin.collecting.answers import Answer
 from nsqadmin.collecting.cluster import Cluster
-from nsqadmin.collecting.known import NODE_NOT_FOUND
 from nsqadmin.figures.policies import PolicyRule, PolicyRules
 from nsqclient.wire.node_error import NodeError
-from nsqcore.cluster.fanout import Partial, ask_all
+from nsqcore.cluster.fanout import ask_all
 from nsqcore.cluster.models import NodePolicies
-from nsqcore.cluster.nsqd_api import NsqdApi
 
 
 @dataclass(frozen=True)
@@ -44,13 +41,33 @@ class OnNode:
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyWish:
+class PolicyChange:
     """A change wanted on all nodes: to set one policy, to delete one, or to copy those of one node."""
 
     kind: str
     name: str = ""
     said: Mapping[str, Any] | None = None
     node: str = ""
+
+    @classmethod
+    def of(cls, fields: Mapping[str, str], kind: str) -> Self:
+        """Read a form. Raises ValueError with a sentence; only the nodes check what a policy means."""
+        if kind == "copy":
+            return cls(kind, node=fields.get("node", ""))
+        name = fields.get("name", "")
+        if not name:
+            raise ValueError("A policy needs a name.")
+        if kind == "delete":
+            return cls(kind, name)
+        try:
+            definition = json.loads(fields.get("definition", ""))
+            priority = int(fields.get("priority") or "0")
+        except (ValueError, RecursionError):
+            raise ValueError("A definition is a JSON object, and a priority a whole number.") from None
+        if not isinstance(definition, dict):
+            raise ValueError("A definition is a JSON object.")  # noqa: TRY004 - a sentence for the form
+        place = {key: fields.get(key, "") for key in ("topic", "channel")}
+        return cls(kind, name, {**place, "priority": priority, "definition": definition})
 
     def applied(self, rules: PolicyRules, source: PolicyRules | None) -> PolicyRules:
         """Return the rules that a node with *rules* has afterwards; *source* are those of the named node."""
@@ -80,7 +97,7 @@ def seen(nodes: Sequence[OnNode]) -> str:
 
 
 class ClusterPolicies:
-    """Reads and changes the policies of the cluster's nsqds."""
+    """Reads the policies of the cluster's nsqds."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -94,39 +111,9 @@ class ClusterPolicies:
         found = [OnNode(nsqd.address, policies, policies.digest != most) for nsqd, policies in told.value]
         return Answer(found, (*nsqds.stages, told.errors))
 
-    async def check(self, wish: PolicyWish) -> tuple[NodeError, ...]:
-        """Return the refusals of the nodes, if the policy in *wish* were set."""
-        content = json.dumps(wish.said).encode()
+    async def check(self, change: PolicyChange) -> tuple[NodeError, ...]:
+        """Return the refusals of the nodes, if the policy in *change* were set."""
+        content = json.dumps(change.said).encode()
         nsqds = await self._cluster.answering_nsqds()
-        told = await ask_all(nsqds.value, lambda one: one.put_policies(content, name=wish.name, dry=True))
+        told = await ask_all(nsqds.value, lambda one: one.put_policies(content, name=change.name, dry=True))
         return tuple(error for error in told.errors if not error.unreachable)
-
-    async def carry_out(
-        self, wish: PolicyWish, nodes: Sequence[OnNode], *, apply: bool
-    ) -> Partial[list[str]]:
-        """Make the change on all nodes; *nodes* is what they have now.
-
-        One whose answer does not come in time may make it later, so the caller tells of it in any case.
-        """
-        content = json.dumps(wish.said).encode()
-        name = wish.name
-        if wish.kind == "copy":
-            source = next((one for one in nodes if one.node == wish.node), None)
-            if source is None:
-                raise UnknownError(NODE_NOT_FOUND)
-            content, name = json.dumps({"policies": list(source.policies.policies)}).encode(), ""
-
-        async def tell(nsqd: NsqdApi) -> None:
-            if wish.kind == "delete":
-                await nsqd.delete_policy(name, apply=apply)
-            else:
-                await nsqd.put_policies(content, name=name, apply=apply)
-
-        nsqds = await self._cluster.nsqds_now()
-        told = await ask_all(nsqds.value, tell)
-        return told.map(lambda answers: [nsqd.address for nsqd, _ in answers])
-
-
-def sentence(error: NodeError) -> str:
-    """Say why a node did not make the change, in the node's own words."""
-    return f"{error.address}: {outcome(error)}"

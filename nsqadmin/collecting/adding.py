@@ -17,9 +17,10 @@ from nsqadmin.figures.attention import (
     of_no_nodes,
     worst_first,
 )
+from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.limits import limited, parse_limit
-from nsqadmin.figures.sums import ClusterSum, Share, TopicSum, add_up
+from nsqadmin.figures.sums import Share, TopicSum, add_up
 from nsqadmin.figures.troubles import TroubleBook, Unjudged
 from nsqadmin.options import OptionsNow
 
@@ -92,9 +93,7 @@ class Adder:
         silent = [
             one
             for one in (*membership.members.values(), *membership.unlisted.values())
-            if one.look is not None
-            and one.error is not None
-            and not (one.producer is not None and owners.get(one.producer.identity))
+            if one.look is not None and one.error is not None and not owners.get(one.producer.identity)
         ]
 
         def unjudged(concern: Concern) -> str:
@@ -123,12 +122,10 @@ class Adder:
     async def _tell(self, now: Instant) -> None:
         """Pass this round on to the followers."""
         known, self._told = self._told, {one.key: one for one in self.troubles}
-        owners = self._membership.owners
-        views = tuple(member.view((), owners) for member in self._membership.members.values())
         this = Round(
             now,
             self.sum,
-            views,
+            tuple(self._membership.everyone()),
             self.troubles,
             tuple(one for key, one in self._told.items() if key not in known),
             tuple(one for key, one in known.items() if key not in self._told),
@@ -164,16 +161,16 @@ class Adder:
     def _node_concerns(self, now: Instant) -> list[Concern]:
         """Judge all nodes: listed ones, unlisted ones that answer, and those that left."""
         membership = self._membership
-        owners = membership.owners
+        membership.everyone()
         members = membership.members.values()
-        found = [concern for member in members for concern in member.view((), owners).concerns]
+        found = [concern for member in members for concern in member.concerns]
         if not members and not membership.unlisted:
             found.append(of_no_nodes())
         answering = set()
         for member in membership.unlisted.values():
             if member.answers:
                 answering.add(member.address)
-                found += member.view((), owners, listed=False).concerns
+                found += member.concerns
         found += [of_missing(one, now) for one in membership.missed(now) if one.address not in answering]
         registers = membership.registers.values()
         silent = [(one.address, one.error.reason) for one in registers if one.error is not None]

@@ -64,8 +64,9 @@ class FigureAsker:
         nsqd = self.nsqd(member)
         by_hand = not self._membership.uses_lookupd
         try:
-            if by_hand and (member.producer is None or member.error is not None):
+            if by_hand and not (member.is_described and member.error is None):
                 member.producer = _described(await nsqd.info(), member.asked_at)
+                member.is_described = True
             async with nsqd.stats_body(_PARAMS) as body:
                 look = await self._look(member, nsqd, body)
                 del body
@@ -83,7 +84,7 @@ class FigureAsker:
         """Store *look*; a node that is listed *by_hand* is registered for what it holds."""
         member.answered(look, asked_ns)
         self._membership.looked(member, look)
-        if by_hand and member.producer is not None:
+        if by_hand:
             topics = tuple(Registration(name) for name in sorted(member.look.topics if member.look else ()))
             member.producer = replace(member.producer, topics=topics)
 

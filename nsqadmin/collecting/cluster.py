@@ -10,14 +10,15 @@ from nsqadmin.collecting.collector import Collector
 from nsqadmin.collecting.consumers import API_PATIENCE_S, Consumers
 from nsqadmin.collecting.known import NODE_NOT_FOUND, Known, errors_of, register_errors, require_one
 from nsqadmin.collecting.look import Look
-from nsqadmin.collecting.members import listed_now
+from nsqadmin.collecting.members import Member, is_reachable, listed_now
 from nsqadmin.collecting.queues import Queues
 from nsqadmin.collecting.registrations import Registrations
 from nsqadmin.collecting.replication import NodeReplications
-from nsqadmin.collecting.views import LookupdView, NodeView, Overview
-from nsqadmin.figures import aggregate
+from nsqadmin.collecting.views import LookupdView, Overview
 from nsqadmin.figures.attention import Concern
-from nsqadmin.figures.sums import ClusterSum, Order, TopicSum
+from nsqadmin.figures.cluster_sum import ClusterSum, Order
+from nsqadmin.figures.sums import TopicSum
+from nsqadmin.figures.versions import out_of_date, sort_producers
 from nsqadmin.options import OptionsNow
 from nsqclient.wire.node_error import TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.discovery import Discovery
@@ -82,7 +83,7 @@ class Cluster:
         """Return all nsqds that are listed at this moment. Raises UpstreamError if nobody answers."""
         found = await self.discovery.producers()
         producers = require(found, self.discovery.asks)
-        return Answer(aggregate.sort_producers(producers), (found.errors,))
+        return Answer(sort_producers(filter(is_reachable, producers)), (found.errors,))
 
     async def nsqds_now(self) -> Answer[list[NsqdApi]]:
         """Return the listed nsqds; while no nsqlookupd answers, those it last listed that answer.
@@ -119,7 +120,7 @@ class Cluster:
         """
         found = await self.discovery.producers_of(topic)
         producers = require(found, self.discovery.asks)
-        holders = [producer.http_address for producer in producers or ()]
+        holders = [producer.http_address for producer in producers or () if is_reachable(producer)]
         if self.uses_lookupd:
             holders += await self.queues.holders_besides(holders, topic)
         if producers is None and not holders:
@@ -199,39 +200,34 @@ class Cluster:
 
     # -- nodes --------------------------------------------------------------------
 
-    async def nodes(self) -> Answer[list[NodeView]]:
-        """Return all nsqds as they are listed. Raises UpstreamError if nobody answers."""
+    async def nodes(self) -> Answer[list[tuple[NodeInfo, bool]]]:
+        """Return all nsqds as they are listed, and whether each is out of date.
+
+        Raises UpstreamError if nobody answers.
+        """
         await self._collector.ready()
-        if self.uses_lookupd:
-            registers = self._known.registers
-            stage = register_errors(registers, "/nodes")
-            producers = listed_now(registers)
-        else:
+        if not self.uses_lookupd:
             members = self._known.members
             require_one(members)
-            stage = errors_of(members)
-            producers = [member.producer for member in members if member.producer and not member.error]
-        old = self._known.out_of_date(producers)
-        views = [
-            NodeView(producer, producer.tcp_address in old)
-            for producer in aggregate.sort_producers(producers)
-        ]
-        return Answer(views, (stage,))
+            named = [member.producer for member in members if member.is_described and not member.error]
+            return Answer([(one, False) for one in sort_producers(named)], (errors_of(members),))
+        registers = self._known.registers
+        producers = sort_producers(listed_now(registers))
+        old = out_of_date(producers)
+        found = [(one, one.tcp_address in old) for one in producers]
+        return Answer(found, (register_errors(registers, "/nodes"),))
 
     def is_there(self, address: str) -> bool:
         """Tell whether an nsqd of the cluster has the *address*."""
         return self._known.member(address) is not None
 
-    async def node_view(self, address: str) -> Answer[NodeView]:
+    async def node_view(self, address: str) -> Answer[Member]:
         """Return one nsqd with its last good figures, which do not name consumers. Raises UnknownError."""
         await self._collector.ready()
         member = self._known.member(address)
         if member is None:
             raise UnknownError(NODE_NOT_FOUND)
-        listed = member.asked_at in self._known.membership.members
-        owners = self._known.membership.owners
-        view = member.view(self._known.old_nodes, owners, listed=listed)
-        return Answer(view, (self._known.silent_registers,))
+        return Answer(member, (self._known.silent_registers,))
 
     async def node_consumers(
         self, address: str, patience_s: float = API_PATIENCE_S
@@ -264,19 +260,15 @@ class Cluster:
         """Return the whole cluster, with consumers only counted; silent nodes are part of the value."""
         await self._collector.ready()
         known, membership, adder = self._known, self._known.membership, self._collector.adder
-        old = known.old_nodes
-        members = [member for member in membership.members.values() if member.producer or member.error]
-        owners = membership.owners
-        views = [member.view(old, owners) for member in members]
-        views += [
-            member.view(old, owners, listed=False)
-            for member in membership.unlisted.values()
-            if member.answers and member.producer is not None
+        views = [
+            one
+            for one in membership.everyone()
+            if (one.is_described or one.error if one.listed else one.answers)
         ]
         views.sort(key=lambda view: (view.producer.hostname, view.address))
         answering = {view.address for view in views}
         lookupds = tuple(LookupdView(one.address, one.error) for one in known.registers_or_none)
-        if self.uses_lookupd and not members and lookupds and all(one.error for one in lookupds):
+        if self.uses_lookupd and not membership.members and lookupds and all(one.error for one in lookupds):
             raise UpstreamError("nsqlookupd", [one.error for one in lookupds if one.error])
         if not self.uses_lookupd:
             require_one(known.members)

@@ -6,12 +6,10 @@ from typing import Final
 from nsqadmin.collecting.answers import UpstreamError
 from nsqadmin.collecting.collector import Collector
 from nsqadmin.collecting.members import Member, MemberList
-from nsqadmin.figures import aggregate
 from nsqadmin.options import OptionsNow
 from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.discovery import Discovery, LookupdDiscovery, StaticDiscovery
 from nsqcore.cluster.http import ClusterHttp
-from nsqcore.cluster.models import NodeInfo
 
 NODE_NOT_FOUND: Final = "NODE_NOT_FOUND"
 
@@ -50,8 +48,7 @@ class Known:
         return sorted(self.membership.members.values(), key=lambda member: member.address)
 
     def member(self, address: str) -> Member | None:
-        everyone = (*self.membership.members.values(), *self.membership.unlisted.values())
-        return next((member for member in everyone if member.address == address), None)
+        return next((member for member in self.membership.everyone() if member.address == address), None)
 
     @property
     def registers_or_none(self) -> list[MemberList]:
@@ -69,16 +66,6 @@ class Known:
     @property
     def silent_registers(self) -> tuple[NodeError, ...]:
         return tuple(one.error for one in self.registers_or_none if one.error is not None)
-
-    @property
-    def old_nodes(self) -> set[str]:
-        """The TCP addresses of nodes that run an older version than the others."""
-        members = self.membership.members.values()
-        return self.out_of_date([member.producer for member in members if member.producer])
-
-    def out_of_date(self, producers: list[NodeInfo]) -> set[str]:
-        # A fixed list of nsqds is the operator's own choice; only a discovered cluster is judged.
-        return aggregate.out_of_date(producers) if self.uses_lookupd else set()
 
 
 def require_one(members: Iterable[Member]) -> None:

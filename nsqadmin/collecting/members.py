@@ -1,11 +1,13 @@
 """The last known state of each nsqd and each nsqlookupd, and which of them count."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
 
 from nsqadmin.collecting.look import Look, Newer
-from nsqadmin.collecting.views import NodeView
+from nsqadmin.figures import attention
+from nsqadmin.figures.attention import Concern, DiskState
 from nsqadmin.figures.filling import Filling
 from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.trend import NodePace
@@ -15,7 +17,7 @@ from nsqcore.cluster.discovery import merge_nodes
 from nsqcore.cluster.models import NodeInfo, TopicStats
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Member:
     """One nsqd: how it is listed, its last good figures, and why there are no newer ones.
 
@@ -23,7 +25,15 @@ class Member:
     """
 
     asked_at: str
-    producer: NodeInfo | None
+    producer: NodeInfo
+    # Whether it, or an nsqlookupd, has said what it is.
+    is_described: bool = True
+    # Whether an nsqlookupd lists it, or the operator.
+    listed: bool = True
+    # Whether another node runs a newer version.
+    out_of_date: bool = False
+    # Nodes that deliver its messages from promoted copies, and how many are pending there.
+    owners: Sequence[tuple[str, int]] = ()
     pace: NodePace = field(default_factory=NodePace)
     look: Look | None = None
     # The figures in the present sums: a page that shows a sum must not show newer figures beside it.
@@ -50,7 +60,7 @@ class Member:
 
     @property
     def address(self) -> str:
-        return self.producer.http_address if self.producer is not None else self.asked_at
+        return self.producer.http_address
 
     @property
     def answers(self) -> bool:
@@ -59,30 +69,27 @@ class Member:
     @property
     def tombstoned(self) -> frozenset[str]:
         """Topics for which nsqlookupd does not send consumers to this node."""
-        if self.producer is None:
-            return frozenset()
         return frozenset(entry.topic for entry in self.producer.topics if entry.tombstoned)
 
-    def view(
-        self, old: Collection[str], owners: Mapping[str, Sequence[tuple[str, int]]], *, listed: bool = True
-    ) -> NodeView:
-        """Return the node as pages show it; *old* are the TCP addresses of nodes with an old version.
-
-        *owners* are the nodes that deliver messages from promoted copies, by identity of the origin.
-        """
-        producer = self.producer or nameless(self.asked_at)
-        return NodeView(
-            producer,
-            producer.tcp_address in old,
-            self.look,
-            self.error,
-            self.silent_since,
-            self.remaining,
-            self.draining_from,
-            listed,
-            self.full_in_s,
-            tuple(owners.get(producer.identity, ())),
+    @property
+    def concerns(self) -> list[Concern]:
+        """The problems of this node, judged by its last answers."""
+        look, error = self.look, self.error
+        disk = look.disk if look is not None else None
+        found = attention.of_node(
+            self.address,
+            silent=error.reason if error is not None else "",
+            refuses=error is not None and not error.unreachable,
+            held=look.load.owed if look is not None else 0,
+            health=look.health if look is not None else "",
+            remaining=self.remaining,
+            listed=self.listed,
+            under_replicated=look.under_replicated if look is not None and error is None else 0,
+            owners=[address for address, _ in self.owners],
+            pending=sum(pending for _, pending in self.owners),
+            disk=DiskState(disk.free_bytes, disk.total_bytes, self.full_in_s) if disk else DiskState(),
         )
+        return found if error is None else [replace(one, began=self.silent_since) for one in found]
 
     def holds(self, topic: str, channel: str = "") -> bool:
         """Whether *topic* or *channel* had messages here, or was paused, at the last answer."""
@@ -144,6 +151,14 @@ def nameless(address: str) -> NodeInfo:
     return NodeInfo(host.strip("[]"), "", 0, int(port), "")
 
 
+def is_reachable(producer: NodeInfo) -> bool:
+    """Tell whether the announced address may be asked: services of a cloud answer at link-local ones."""
+    try:
+        return not ip_address(producer.broadcast_address.strip("[]").partition("%")[0]).is_link_local
+    except ValueError:
+        return True
+
+
 def listed(registers: Iterable[MemberList]) -> list[NodeInfo]:
     """Return the nsqds that *registers* list; a silent nsqlookupd counts with its last list.
 
@@ -151,7 +166,9 @@ def listed(registers: Iterable[MemberList]) -> list[NodeInfo]:
     """
     known = list(registers)
     silent = tuple(f"{one.address}/" for one in known if one.error is not None)
-    found = merge_nodes((register.address, register.producers) for register in known)
+    found = list(
+        filter(is_reachable, merge_nodes((register.address, register.producers) for register in known))
+    )
     if not silent:
         return found
     # What a silent nsqlookupd has registered now is not known.
@@ -163,9 +180,8 @@ def listed(registers: Iterable[MemberList]) -> list[NodeInfo]:
 
 def listed_now(registers: Sequence[MemberList]) -> list[NodeInfo]:
     """Return the nsqds that are listed by the nsqlookupds that answer."""
-    return merge_nodes(
-        (register.address, register.producers) for register in registers if register.error is None
-    )
+    answering = [one for one in registers if one.error is None]
+    return list(filter(is_reachable, merge_nodes((one.address, one.producers) for one in answering)))
 
 
 def registered_topics(registers: Iterable[MemberList]) -> set[str]:

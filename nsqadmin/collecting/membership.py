@@ -9,11 +9,12 @@ from typing import Any
 
 from nsqadmin.collecting.clock import instant
 from nsqadmin.collecting.look import Look
-from nsqadmin.collecting.members import Member, MemberList, listed
+from nsqadmin.collecting.members import Member, MemberList, listed, nameless
 from nsqadmin.collecting.rests import list_rest_s
 from nsqadmin.collecting.work import Work
 from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.missing import Missing, MissingBook
+from nsqadmin.figures.versions import out_of_date
 from nsqadmin.options import OptionsNow
 from nsqclient.wire.node_error import NodeError
 from nsqcore import fields
@@ -81,6 +82,18 @@ class Membership:
                     if pending and identity:
                         found.setdefault(identity, []).append((member.address, pending))
         return found
+
+    def everyone(self) -> list[Member]:
+        """Return all nodes, also those that left, and note their owners and whether they are out of date."""
+        owners = self.owners
+        members = [*self.members.values(), *self.unlisted.values()]
+        # A fixed list of nsqds is the operator's own choice; only a discovered cluster is judged.
+        described = [one.producer for one in self.members.values() if one.is_described]
+        old = out_of_date(described) if self.uses_lookupd else set()
+        for one in members:
+            one.owners = tuple(owners.get(one.producer.identity, ()))
+            one.out_of_date = one.producer.tcp_address in old
+        return members
 
     def missed(self, now: Instant) -> list[Missing]:
         """Return the nodes that left, each with the nodes that deliver its messages."""
@@ -205,9 +218,10 @@ class Membership:
         for address, producer in found.items():
             member = self.members.get(address) or self.unlisted.pop(address, None)
             if member is None:
-                member = Member(address, producer)
+                member = Member(address, producer or nameless(address), producer is not None)
             elif producer is not None:
-                member.producer = producer
+                member.producer, member.is_described = producer, True
+            member.listed = True
             self.members[address] = member
             self._came(member)
         for address in list(self.members):
@@ -225,15 +239,16 @@ class Membership:
         look = member.look
         gone = Missing(
             address=member.address,
-            hostname=member.producer.hostname if member.producer is not None else "",
+            hostname=member.producer.hostname,
             left=now,
             seen=look.at if look is not None else None,
             messages=look.load.owed if look is not None else 0,
             topics=len(look.topics) if look is not None else 0,
-            identity=member.producer.identity if member.producer is not None else "",
+            identity=member.producer.identity,
         )
         self._log.warning("nsqd %s left with %d messages", gone.address, gone.messages)
         self.missing.left(gone)
+        member.listed = False
         self.unlisted[member.address] = member
 
 

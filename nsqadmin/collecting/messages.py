@@ -3,13 +3,14 @@
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.collector import FRESH_S
 from nsqadmin.collecting.known import NODE_NOT_FOUND
 from nsqadmin.figures.messages import FoundMessage
+from nsqclient.wire.names import is_valid_name
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.fanout import ask_all
 from nsqcore.cluster.listed_messages import ListedMessages
@@ -17,6 +18,7 @@ from nsqcore.cluster.listed_messages import ListedMessages
 # A list shows at most so many messages, and at most so many bytes of each.
 PAGE: Final = 50
 LISTED_BODY: Final = 2048
+STATES: Final = ("waiting", "in_flight", "deferred", "dead_lettering", "finished")
 MESSAGE_NOT_FOUND: Final = "MESSAGE_NOT_FOUND"
 # In the order of due times each node continues where it stopped, so all that it returns is shown.
 _LEAST_OF_NODE: Final = 5
@@ -40,6 +42,26 @@ class MessageSearch:
     json: str = ""
     node: str = ""
     places: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> Self:
+        """Read a search. Raises UnknownError for an invalid name."""
+        topic, channel, state = (query.get(key, "") for key in ("topic", "channel", "state"))
+        if not is_valid_name(topic):
+            raise UnknownError(TOPIC_NOT_FOUND)
+        if channel and not is_valid_name(channel):
+            raise UnknownError(CHANNEL_NOT_FOUND)
+        return cls(
+            topic,
+            channel,
+            # A state belongs to a channel, so without a channel it is ignored.
+            state if state in STATES and channel else "",
+            query.get("order", "newest") != "oldest",
+            query.get("start", "").strip(),
+            query.get("contains", ""),
+            query.get("json", "").strip(),
+            query.get("node", ""),
+        )
 
     @property
     def by_due_time(self) -> bool:

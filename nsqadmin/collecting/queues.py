@@ -1,20 +1,17 @@
 """Questions about one topic or channel: the figures of each of its nodes, and which of them are silent."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
 from nsqadmin.collecting.collector import FRESH_S
 from nsqadmin.collecting.consumers import API_PATIENCE_S, CHANNEL_AGE_S, Consumers
 from nsqadmin.collecting.known import Known, errors_of
-from nsqadmin.collecting.members import Member, nameless
+from nsqadmin.collecting.members import Member
 from nsqadmin.collecting.views import StaleTopic, TopicView
-from nsqadmin.figures import aggregate
-from nsqadmin.figures.records import ChannelRecord, TopicRecord
+from nsqadmin.figures.sums import ChannelSum, Share, TopicSum, on_node, over_nodes
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
-from nsqcore.cluster.models import TopicStats
 
 # The page of an unknown topic reloads itself; the cluster is asked for the topic at most this often.
 UNKNOWN_S: Final = 5.0
@@ -34,7 +31,7 @@ class Queues:
         """Return *topic* as it is at this moment, for a caller that is about to change it."""
         return await self.topic_view(topic, FRESH_S)
 
-    async def topic(self, topic: str) -> Answer[TopicRecord]:
+    async def topic(self, topic: str) -> Answer[TopicSum]:
         """Return the total of *topic* at this moment, with nodes and channels but without consumers."""
         view = await self.topic_view(topic, 0.0)
         return Answer(view.value.total, view.stages)
@@ -68,24 +65,25 @@ class Queues:
             for member in holders
             if member.answers and (look := looks[address := member.address]) and topic in look.topics
         }
-        records = [
-            self._record(member, shares[member.address][0]) for member in holders if member.address in shares
-        ]
+        parts = [self._part(member, shares[member.address]) for member in holders if member.address in shares]
+        total = over_nodes(topic, parts, shares.values(), self._now_s())
+        # The concerns come from judging the whole cluster, so that all pages agree.
+        judged = collector.adder.topic_sum(topic)
+        total.show(judged.concerns if judged is not None else ())
         silent_holders = [member for member in holders if member.error is not None]
         owners = self._known.membership.owners if left or silent_holders else {}
         stale = [_stale(member, topic, owners) for member in silent_holders]
         stale += [_stale(member, topic, owners, has_left=True) for member in left]
         view = TopicView(
-            aggregate.total_topic(topic, records),
+            total,
             shares,
             tuple(one for one in stale if one is not None),
-            collector.adder.topic_sum(topic),
         )
         return Answer(view, (lookup_stage, silent))
 
     async def channel(
         self, topic: str, channel: str, patience_s: float = API_PATIENCE_S, *, as_summed: bool = False
-    ) -> Answer[ChannelRecord]:
+    ) -> Answer[ChannelSum]:
         """Return the total of *channel*, with its consumers; *as_summed* with the figures of the sums."""
         age_s = CHANNEL_AGE_S if as_summed else 0.0
         view = await self.topic_view(topic, None if as_summed else age_s)
@@ -97,35 +95,38 @@ class Queues:
         answers = await asyncio.gather(
             *(self._consumers.of_channel(one, topic, channel, patience_s, age_s) for one in members)
         )
-        records: list[ChannelRecord] = []
+        parts: list[TopicSum] = []
+        shares: list[Share] = []
         failed: list[NodeError] = []
         for member, answer in zip(members, answers, strict=True):
+            share = view.value.shares.get(member.address)
+            known = share is not None and any(one.channel_name == channel for one in share[0].channels)
+            asked: TopicSum | None = None
             if isinstance(answer, NodeError):
                 failed.append(answer)
-            asked = (
-                []
-                if answer is None or isinstance(answer, NodeError)
-                else self._named(member, answer.topics, channel)
-            )
-            share = view.value.shares.get(member.address)
-            known = self._named(member, (share[0],), channel) if share is not None else []
-            if asked and not (as_summed and known):
-                records += asked
-            else:
+            elif answer is not None and answer.topics:
+                asked_share = answer.topics[0], *(share[1:] if share else ((), 0, member.address))
+                asked = self._part(member, asked_share)
+                if asked.channel(channel) is not None and not (as_summed and known):
+                    parts.append(asked)
+                    shares.append(asked_share)
+                    continue
+            if share is not None and known:
                 # The figures are those of the sums; only the consumers are newer.
-                clients = [client for one in asked for client in one.clients]
-                records += [replace(one, clients=clients) for one in known]
+                part = self._part(member, share)
+                newer = asked.channel(channel) if asked is not None else None
+                for one in part.channels:
+                    one.clients = newer.clients if newer is not None else ()
+                parts.append(part)
+                shares.append(share)
         errors = tuple(dict.fromkeys((*view.stages[-1], *failed)))
-        if not records and errors:
+        if not parts and errors:
             raise UpstreamError("nsqd", errors)
-        if not records:
+        found = over_nodes(topic, parts, shares).channel(channel)
+        if found is None:
             raise UnknownError(CHANNEL_NOT_FOUND)
-        return Answer(aggregate.total_channel(topic, channel, records), (*view.stages[:-1], errors))
-
-    def _named(self, member: Member, topics: Iterable[TopicStats], channel: str) -> list[ChannelRecord]:
-        """Return the records of *channel* on one node."""
-        records = [one for found in topics for one in self._record(member, found).channels]
-        return [one for one in records if one.channel_name == channel]
+        found.concerns = [one for one in view.value.total.concerns if one.channel == channel]
+        return Answer(found, (*view.stages[:-1], errors))
 
     async def holders_besides(self, known: Collection[str], topic: str) -> list[str]:
         """Return the listed nsqds that hold *topic* at this moment and are not among the *known* ones."""
@@ -204,13 +205,12 @@ class Queues:
         return look is not None and any(one.channel_name == channel for one in look.topics[topic].channels)
 
     def _may_hold(self, member: Member, topic: str) -> bool:
-        if not self._known.uses_lookupd or member.producer is None:
+        if not self._known.uses_lookupd or not member.is_described:
             return True
         return any(entry.topic == topic for entry in member.producer.topics)
 
-    def _record(self, member: Member, stats: TopicStats) -> TopicRecord:
-        producer = member.producer or nameless(member.asked_at)
-        return aggregate.topic_on(producer, stats, int(self._now_s()))
+    def _part(self, member: Member, share: Share) -> TopicSum:
+        return on_node(member.producer, share, self._now_s())
 
     def _left_with(self, topic: str) -> list[Member]:
         """Return the nsqds that held *topic* when they left."""
@@ -236,11 +236,10 @@ def _stale(
     look = member.look
     if look is None or topic not in look.topics:
         return None
-    producer = member.producer
-    promoted_on = owners.get(producer.identity, ()) if producer is not None else ()
+    promoted_on = owners.get(member.producer.identity, ())
     return StaleTopic(
         member.address,
-        producer.hostname if producer is not None else "",
+        member.producer.hostname,
         look.topics[topic],
         look.at_s,
         has_left,

@@ -76,10 +76,6 @@ class NodeReplications:
         """Return the HTTP address of the node with *identity*; empty if it is not known."""
         members = (*self._known.membership.members.values(), *self._known.membership.unlisted.values())
         return next(
-            (
-                one.address
-                for one in members
-                if identity and one.producer is not None and one.producer.identity == identity
-            ),
+            (one.address for one in members if identity and one.producer.identity == identity),
             "",
         )

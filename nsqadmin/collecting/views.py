@@ -1,67 +1,17 @@
 """The answers to questions about the cluster; PURE."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
-from nsqadmin.collecting.look import Look
-from nsqadmin.figures import attention
-from nsqadmin.figures.attention import Concern, DiskState
+from nsqadmin.collecting.members import Member
+from nsqadmin.figures.attention import Concern
+from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.missing import Missing
-from nsqadmin.figures.records import TopicRecord
-from nsqadmin.figures.sums import ClusterSum, Share, TopicSum
+from nsqadmin.figures.present import named
+from nsqadmin.figures.sums import Share, TopicSum
 from nsqclient.wire.node_error import NodeError
-from nsqcore.cluster.models import NodeInfo, TopicStats
-
-
-@dataclass(frozen=True, slots=True)
-class NodeView:
-    """One nsqd: how it is listed, its last good figures, and why there are no newer ones."""
-
-    producer: NodeInfo
-    out_of_date: bool
-    look: Look | None = None
-    error: NodeError | None = None
-    silent_since: Instant | None = None
-    # Messages that a draining node still owes; None if it is not draining.
-    remaining: int | None = None
-    # The number of messages that it owed when its drain was first seen.
-    draining_from: int = 0
-    listed: bool = True
-    # Seconds until its disk is full at the present rate; None while it does not fill up.
-    full_in_s: float | None = None
-    # Nodes that deliver its messages from promoted copies, and how many are pending there.
-    owners: tuple[tuple[str, int], ...] = ()
-
-    @property
-    def address(self) -> str:
-        return self.producer.http_address
-
-    @property
-    def answers(self) -> bool:
-        return self.look is not None and self.error is None
-
-    @property
-    def concerns(self) -> list[Concern]:
-        """The troubles of this node, judged by its last answers."""
-        look, error = self.look, self.error
-        found = attention.of_node(
-            self.address,
-            silent=error.reason if error is not None else "",
-            refuses=error is not None and not error.unreachable,
-            held=look.load.owed if look is not None else 0,
-            health=look.health if look is not None else "",
-            remaining=self.remaining,
-            listed=self.listed,
-            under_replicated=look.under_replicated if look is not None and error is None else 0,
-            owners=[address for address, _ in self.owners],
-            pending=sum(pending for _, pending in self.owners),
-            disk=DiskState(look.disk.free_bytes, look.disk.total_bytes, self.full_in_s)
-            if look is not None and look.disk is not None
-            else DiskState(),
-        )
-        if error is None:
-            return found
-        return [replace(concern, began=self.silent_since) for concern in found]
+from nsqcore.cluster.models import ChannelStats, TopicStats
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +26,7 @@ class Overview:
 
     sum: ClusterSum
     troubles: tuple[Concern, ...]
-    nodes: tuple[NodeView, ...]
+    nodes: tuple[Member, ...]
     missing: tuple[Missing, ...]
     lookupds: tuple[LookupdView, ...]
 
@@ -87,7 +37,7 @@ class Round:
 
     now: Instant
     sum: ClusterSum
-    nodes: tuple[NodeView, ...]
+    nodes: tuple[Member, ...]
     troubles: tuple[Concern, ...]
     came: tuple[Concern, ...]
     went: tuple[Concern, ...]
@@ -105,19 +55,28 @@ class StaleTopic:
     # Nodes that deliver the messages of this node from a promoted copy.
     owners: tuple[str, ...] = ()
 
+    def channel(self, name: str) -> ChannelStats | None:
+        return next((one for one in self.stats.channels if one.channel_name == name), None)
+
     @property
     def owed(self) -> int:
         return self.stats.depth + sum(channel.owed for channel in self.stats.channels)
+
+
+def lacking(stale: Iterable[StaleTopic], value: Callable[[StaleTopic], int]) -> str:
+    """Say what a sum lacks, and on which nodes; messages that another node delivers are counted there."""
+    found = [
+        f"{count:,} on {one.address}, {'down' if one.has_left else 'unreachable'}"
+        for one in stale
+        if not one.owners and (count := value(one))
+    ]
+    return named(found, 2)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
     """A topic with all its nodes, and those that are silent."""
 
-    total: TopicRecord
+    total: TopicSum
     shares: dict[str, Share]
     stale: tuple[StaleTopic, ...] = ()
-    # Its sums in the list of topics; None while it is not listed.
-    sum: TopicSum | None = None
-    # Channels that nsqlookupd knows, for a topic or channel that no nsqd has.
-    registered: tuple[str, ...] = ()

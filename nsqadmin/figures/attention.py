@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol
 
 from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.missing import Missing
-from nsqadmin.figures.present import duration, per_second, plural, size
+from nsqadmin.figures.present import duration, named, per_second, plural, size
 from nsqadmin.figures.trend import Trend
 
 # A smaller growing queue is a batch on its way, not a trend.
@@ -35,8 +35,6 @@ _DISK_LOW_BYTES: Final = 4_000_000_000
 _DISK_FULL: Final = 0.02
 # Marks that compare two looks stay for this long after they were last seen, so that they do not flicker.
 _STAYS_S: Final = 6.0
-# A sentence names at most so many nodes.
-_MOST_NODES: Final = 3
 
 
 # A channel that finishes hardly more than its dead letters rejects every message.
@@ -263,7 +261,7 @@ def _of_shares(channel: Queue, shares: Sequence[ShareState], known: set[str]) ->
             Concern(
                 Level.TROUBLE,
                 mark,
-                f"{_waiting(messages)} on {_named(share.node for share in of)}{text}",
+                f"{_waiting(messages)} on {named(share.node for share in of)}{text}",
                 channel.topic_name,
                 channel.channel_name,
                 weight=messages,
@@ -323,12 +321,6 @@ def grows_there(depth: float, messages: float) -> float:
 
 def _waiting(messages: int) -> str:
     return f"{plural(messages, 'message')} {'waits' if messages == 1 else 'wait'}"
-
-
-def _named(nodes: Iterable[str]) -> str:
-    names = list(nodes)
-    shown = ", ".join(names[:_MOST_NODES])
-    return f"{shown} and {len(names) - _MOST_NODES} more" if len(names) > _MOST_NODES else shown
 
 
 def of_topic(name: str, own_depth: int, *, paused: bool, has_channels: bool) -> list[Concern]:
@@ -426,6 +418,12 @@ def messages_away(concerns: Iterable[Concern]) -> int:
     return sum(one.messages for one in concerns if one.mark in REACH)
 
 
+def away(concerns: Iterable[Concern]) -> str:
+    """Say what a sum lacks, and on which nodes; empty if it lacks nothing."""
+    found = [one for one in concerns if one.mark in REACH and one.messages]
+    return named((f"{one.messages:,} on {one.node}, {one.mark}" for one in found), 2)
+
+
 def of_lookupds(silent: Sequence[tuple[str, str]], number: int) -> list[Concern]:
     """Judge *number* nsqlookupds: *silent* are addresses and reasons of those that do not answer."""
     everyone = len(silent) == number
@@ -451,7 +449,7 @@ def _delivered_by(owners: Sequence[str], pending: int) -> str:
     """Say which nodes deliver the messages of a node that is down; empty if none does."""
     if not owners:
         return ""
-    return f"its messages are delivered by {_named(owners)} ({plural(pending, 'message')} pending there)"
+    return f"its messages are delivered by {named(owners)} ({plural(pending, 'message')} pending there)"
 
 
 def of_missing(node: Missing, now: Instant) -> Concern:

@@ -11,8 +11,10 @@ from typing import Final
 
 _RECORD: Final = struct.Struct("<IHHHH")
 SIZE: Final = _RECORD.size
-# The largest number of each field stands for "not known".
+# The largest number of each field stands for "not known". The highest bit of a depth marks a partial point.
 _NO_DEPTH: Final = 0xFFFF_FFFF
+_PARTIAL: Final = 0x8000_0000
+_MAX_DEPTH: Final = _PARTIAL - 1
 _NOTHING: Final = 0xFFFF
 # Steps of the scale for each factor of e; the last step is four thousand million.
 _STEPS: Final = 2960.0
@@ -23,6 +25,7 @@ class Point:
     """A moment: messages waiting, arrived and finished per second, and the oldest message's age in seconds.
 
     ``more`` is messages in flight, or for the whole cluster how many nodes answered. None means not known.
+    The depth of a partial point includes the last known depth of nodes that did not answer.
     """
 
     depth: int | None = None
@@ -30,16 +33,24 @@ class Point:
     went: float | None = None
     age_s: float | None = None
     more: float | None = None
+    is_partial: bool = False
 
     def pack(self) -> bytes:
-        depth = _NO_DEPTH if self.depth is None else min(max(self.depth, 0), _NO_DEPTH - 1)
+        depth = _NO_DEPTH
+        if self.depth is not None:
+            depth = min(max(self.depth, 0), _MAX_DEPTH - self.is_partial) | _PARTIAL * self.is_partial
         return _RECORD.pack(depth, _step(self.came), _step(self.went), _step(self.age_s), _step(self.more))
 
     @classmethod
     def unpack(cls, body: bytes) -> "Point":
         depth, came, went, age, more = _RECORD.unpack(body)
         return cls(
-            None if depth == _NO_DEPTH else depth, _value(came), _value(went), _value(age), _value(more)
+            None if depth == _NO_DEPTH else depth & _MAX_DEPTH,
+            _value(came),
+            _value(went),
+            _value(age),
+            _value(more),
+            depth != _NO_DEPTH and bool(depth & _PARTIAL),
         )
 
 
@@ -67,6 +78,7 @@ def average(points: list[Point]) -> Point:
         _mean([point.went for point in points]),
         max((point.age_s for point in points if point.age_s is not None), default=None),
         _mean([point.more for point in points]),
+        any(point.is_partial for point in points),
     )
 
 

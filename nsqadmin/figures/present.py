@@ -1,11 +1,15 @@
 """How figures, durations and failures are written on a page; PURE."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import Final
 
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 
 _US, _MS, _S = 1_000, 1_000_000, 1_000_000_000
 _DAY_S = 86_400
+# A sentence has at most so many names.
+MOST_NAMES: Final = 8
 
 
 def count(number: int) -> str:
@@ -21,6 +25,13 @@ def counted(number: int) -> str:
 def plural(number: int, noun: str) -> str:
     """Write ``1 message`` or ``2,000 messages``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def named(names: Iterable[str], most: int = MOST_NAMES) -> str:
+    """Write the first *most* names, and how many more there are."""
+    found = list(names)
+    more = f" and {len(found) - most} more" if len(found) > most else ""
+    return ", ".join(found[:most]) + more
 
 
 def size(number: float) -> str:
@@ -71,6 +82,11 @@ def clock(at_s: float) -> str:
 def moment(at_s: float) -> str:
     """Write a date and a time of day in UTC: ``2026-11-22 14:05:09``."""
     return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def stamp(at_s: float) -> str:
+    """Write a moment for programs: ``2026-11-22T14:05:09Z``."""
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def at(at_s: float, now_s: float) -> str:

@@ -1,15 +1,15 @@
-"""The records of topics, channels and consumers in nsqadmin's JSON API; PURE.
+"""The latencies and consumers of topics and channels, with their keys in nsqadmin's JSON API; PURE."""
 
-One record type serves a node's figures and the total over nodes, as in NSQ: a total has ``node`` "*" and
-lists the per-node records from which it was made.
-"""
-
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Self
 
-from nsqcore.cluster.models import ClientStats
+from nsqcore.cluster.models import ClientStats, LatencyStats, NodeInfo
 
 ALL_NODES: Final = "*"
+_NS_PER_S: Final = 1_000_000_000
+# The longest latency: three hundred years.
+_MOST_NS: Final = 2.0**63
 
 JsonObject = dict[str, Any]
 
@@ -66,6 +66,13 @@ class ClientRecord:
     connected_ns: int
     stats: ClientStats
 
+    @classmethod
+    def on(cls, producer: NodeInfo, stats: ClientStats, now_s: float) -> Self:
+        """Make the record of one consumer's connection to one node."""
+        connected_ns = max(0, int(now_s) - stats.connect_ts) * _NS_PER_S
+        region, zone = producer.topology_region, producer.topology_zone
+        return cls(producer.http_address, region, zone, connected_ns, stats)
+
     @property
     def zone_local(self) -> bool:
         return (
@@ -112,101 +119,51 @@ class ClientRecord:
         }
 
 
-@dataclass(slots=True)
-class ChannelRecord:
-    node: str
-    hostname: str
-    topic_name: str
-    channel_name: str
-    depth: int = 0
-    memory_depth: int = 0
-    backend_depth: int = 0
-    in_flight_count: int = 0
-    deferred_count: int = 0
-    requeue_count: int = 0
-    timeout_count: int = 0
-    message_count: int = 0
-    zone_local_msg_count: int = 0
-    region_local_msg_count: int = 0
-    global_msg_count: int = 0
-    client_count: int = 0
-    paused: bool = False
-    # Shown on pages only; the API has the original's keys.
-    oldest_ns: int = 0
-    dead_count: int = 0
-    latency: LatencyRecord = field(default_factory=LatencyRecord)
-    nodes: list["ChannelRecord"] = field(default_factory=list)
-    clients: list[ClientRecord] = field(default_factory=list)
-
-    @property
-    def delivery_msg_count(self) -> int:
-        return self.zone_local_msg_count + self.region_local_msg_count + self.global_msg_count
-
-    @property
-    def owed(self) -> int:
-        """Messages that consumers have not finished yet: waiting, in flight or deferred."""
-        return self.depth + self.in_flight_count + self.deferred_count
-
-    def to_json(self) -> JsonObject:
-        return {
-            "node": self.node,
-            "hostname": self.hostname,
-            "topic_name": self.topic_name,
-            "channel_name": self.channel_name,
-            "depth": self.depth,
-            "memory_depth": self.memory_depth,
-            "backend_depth": self.backend_depth,
-            "in_flight_count": self.in_flight_count,
-            "deferred_count": self.deferred_count,
-            "requeue_count": self.requeue_count,
-            "timeout_count": self.timeout_count,
-            "message_count": self.message_count,
-            **_present("delivery_msg_count", self.delivery_msg_count),
-            **_present("zone_local_msg_count", self.zone_local_msg_count),
-            **_present("region_local_msg_count", self.region_local_msg_count),
-            **_present("global_msg_count", self.global_msg_count),
-            "client_count": self.client_count,
-            "nodes": [node.to_json() for node in self.nodes],
-            "clients": [client.to_json() for client in self.clients],
-            "paused": self.paused,
-            "e2e_processing_latency": self.latency.to_json(),
-        }
+def by_nearness(client: ClientRecord) -> tuple[int, str, str, str, str]:
+    """Sort consumers in the node's own zone first, then its region, then the rest by place."""
+    nearness = 0 if client.zone_local else 1 if client.region_local else 2
+    stats = client.stats
+    return nearness, stats.topology_region, stats.topology_zone, stats.hostname, stats.remote_address
 
 
-@dataclass(slots=True)
-class TopicRecord:
-    node: str
-    hostname: str
-    topic_name: str
-    depth: int = 0
-    memory_depth: int = 0
-    backend_depth: int = 0
-    message_count: int = 0
-    paused: bool = False
-    latency: LatencyRecord = field(default_factory=LatencyRecord)
-    nodes: list["TopicRecord"] = field(default_factory=list)
-    channels: list[ChannelRecord] = field(default_factory=list)
+def latency_of(latency: LatencyStats) -> LatencyRecord:
+    """Make the record of a latency that one node measured."""
+    # A node that says that it measured less than nothing must not count more than the others.
+    count = max(0, latency.count)
+    percentiles = []
+    for entry in latency.percentiles:
+        # Of larger numbers no average can be made, nor a time be written.
+        value_ns = min(max(entry.value_ns, -_MOST_NS), _MOST_NS)
+        percentiles.append(PercentileRecord(entry.quantile, value_ns, value_ns, value_ns, count))
+    return LatencyRecord(count, percentiles)
 
-    @property
-    def client_count(self) -> int:
-        return sum(channel.client_count for channel in self.channels)
 
-    def to_json(self) -> JsonObject:
-        return {
-            "node": self.node,
-            "hostname": self.hostname,
-            "topic_name": self.topic_name,
-            "depth": self.depth,
-            "memory_depth": self.memory_depth,
-            "backend_depth": self.backend_depth,
-            "message_count": self.message_count,
-            # Deliveries are counted on channels only, but the key is part of the original's record.
-            "delivery_msg_count": 0,
-            "nodes": [node.to_json() for node in self.nodes],
-            "channels": [channel.to_json() for channel in self.channels],
-            "paused": self.paused,
-            "e2e_processing_latency": self.latency.to_json(),
-        }
+def merged(parts: Iterable[LatencyRecord | None], topic: str, channel: str) -> LatencyRecord:
+    """Merge latencies: minimum and maximum are exact, the average of percentiles is weighted by count."""
+    merged: dict[float, PercentileRecord] = {}
+    count = 0
+    for part in filter(None, parts):
+        count += part.count
+        for entry in part.percentiles:
+            known = merged.get(entry.quantile)
+            if known is None:
+                merged[entry.quantile] = PercentileRecord(
+                    entry.quantile, entry.min_ns, entry.max_ns, entry.average_ns, entry.count
+                )
+                continue
+            total = known.count + entry.count
+            # A node that measured nothing reports zero, which is not a latency.
+            if entry.count and known.count:
+                known.min_ns = min(known.min_ns, entry.min_ns)
+            elif entry.count:
+                known.min_ns = entry.min_ns
+            known.max_ns = max(known.max_ns, entry.max_ns)
+            weight = entry.count / total if total else 0.0
+            known.average_ns = (
+                known.average_ns + (entry.average_ns - known.average_ns) * weight if total else 0
+            )
+            known.count = total
+    return LatencyRecord(count, list(merged.values()), topic=topic, channel=channel, host=ALL_NODES)
 
 
 def _present(key: str, value: str | int) -> JsonObject:

@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from nsqadmin.figures.attention import ShareState
-from nsqadmin.figures.present import duration, per_second, plural
+from nsqadmin.figures.present import duration, named, per_second, plural
 from nsqadmin.figures.trend import Trend
 
 # A consumer with messages in flight that finishes none for this long is named.
 SILENT_S: Final = 15.0
-# A sentence has at most so many names.
-_MOST_NAMES: Final = 5
 # With this share of their RDY in flight, consumers count as having no room.
 _FULL: Final = 0.9
 
@@ -48,14 +46,14 @@ def why_slow(
     bare = [share for share in shares if share.depth and not share.consumers]
     if bare:
         waiting = sum(share.depth for share in bare)
-        names = _named([share.node for share in bare])
+        names = named([share.node for share in bare])
         found.append(f"No consumers on {names}: {plural(waiting, 'message')} waiting there.")
     silent = [
         one for one in consumers if one.in_flight and one.silent_s is not None and one.silent_s >= SILENT_S
     ]
     if silent:
         silent.sort(key=lambda one: -(one.silent_s or 0.0))
-        names = _named(
+        names = named(
             [f"{one.name} (for {duration((one.silent_s or 0.0) * 1e9, whole=True)})" for one in silent]
         )
         held = sum(one.in_flight for one in silent)
@@ -65,7 +63,7 @@ def why_slow(
         who = (
             "None of the consumers takes"
             if len(closed) == len(consumers)
-            else f"{_named([one.name for one in closed])} take{'s' if len(closed) == 1 else ''}"
+            else f"{named([one.name for one in closed])} take{'s' if len(closed) == 1 else ''}"
         )
         found.append(
             f"{who} any messages now (ready is 0): backing off after failures, or waiting for a turn."
@@ -104,8 +102,3 @@ def _pace(
     elif full:
         found.append("Consumers keep pace, but have no room to catch up.")
     return found
-
-
-def _named(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_MOST_NAMES])
-    return f"{shown} and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else shown

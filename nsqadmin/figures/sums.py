@@ -1,18 +1,18 @@
-"""The whole cluster added up for lists that show all of it: only the figures they show, for speed; PURE.
+"""A topic and its channels added up over nodes; PURE.
 
-The records of :mod:`nsqadmin.figures.records` have all figures and are made for one topic at a time; these
-sums are made of every channel on every node each few seconds.
+The sums of all topics are made every few seconds. :func:`over_nodes` makes those of one topic with its parts
+on each node, their latencies and consumers.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from nsqadmin.figures import attention
 from nsqadmin.figures.attention import Concern, Level, ShareState, grows_there
+from nsqadmin.figures.records import ALL_NODES, ClientRecord, LatencyRecord, by_nearness, latency_of, merged
 from nsqadmin.figures.trend import (
     Counted,
     Trend,
@@ -22,14 +22,14 @@ from nsqadmin.figures.trend import (
     older,
     topic_trend,
 )
-from nsqcore.cluster.models import ChannelStats, TopicStats
+from nsqcore.cluster.models import ChannelStats, NodeInfo, TopicStats
 
 # One node's share of a topic: its figures, the marks to compare them with, when they were taken, the node.
 Share = tuple[TopicStats, Sequence[Counted], int, str]
 
 
 class ChannelSum(msgspec.Struct, gc=False):
-    """A channel over all nodes. There are a hundred thousand of them, so it has only necessary figures."""
+    """A channel over all nodes, or its part on one node. There are a hundred thousand of them."""
 
     topic_name: str
     channel_name: str
@@ -39,26 +39,75 @@ class ChannelSum(msgspec.Struct, gc=False):
     deferred_count: int = 0
     client_count: int = 0
     message_count: int = 0
+    requeue_count: int = 0
+    timeout_count: int = 0
     dead_count: int = 0
+    zone_local_msg_count: int = 0
+    region_local_msg_count: int = 0
+    global_msg_count: int = 0
     # When the oldest waiting message was published: 0 if there is none, -1 if not known.
     oldest_ns: int = 0
     paused: bool = False
+    # On how many nodes it is.
+    nodes: int = 1
     trend: Trend | None = None
     concerns: Sequence[Concern] = ()
+    # Only of a channel that is looked at alone: its parts on each node, latency and consumers.
+    node: str = ALL_NODES
+    hostname: str = ""
+    latency: LatencyRecord | None = None
+    parts: Sequence["ChannelSum"] = ()
+    clients: Sequence[ClientRecord] = ()
+
+    @property
+    def name(self) -> str:
+        return self.channel_name
 
     @property
     def level(self) -> Level | None:
         return attention.worst_level(self.concerns)
 
+    @property
+    def states(self) -> list[str]:
+        return [concern.mark for concern in self.concerns]
+
+    @property
+    def memory_depth(self) -> int:
+        return self.depth - self.backend_depth
+
+    @property
+    def owed(self) -> int:
+        """Messages that consumers have not finished yet: waiting, in flight or deferred."""
+        return self.depth + self.in_flight_count + self.deferred_count
+
+    @property
+    def empties_s(self) -> float | None:
+        """Seconds until it is empty at the present rate; None if it is empty or gets no shorter."""
+        return empties_in(self.depth, self.trend) if self.depth else None
+
+    @property
+    def delivery_msg_count(self) -> int:
+        return self.zone_local_msg_count + self.region_local_msg_count + self.global_msg_count
+
+    @property
+    def delivery(self) -> tuple[float, float, float] | None:
+        """Percent of messages delivered within the zone, within the region, and beyond; None if unknown."""
+        total = self.delivery_msg_count
+        if not total:
+            return None
+        zone, region = self.zone_local_msg_count, self.region_local_msg_count
+        return 100 * zone / total, 100 * region / total, 100 * (total - zone - region) / total
+
 
 @dataclass(slots=True)
 class TopicSum:
-    """One row of the list of topics; figures include the topic's channels unless named ``own_``."""
+    """A topic over all nodes, or its part on one node; figures include the channels unless named ``own_``."""
 
     name: str
     is_idle: bool = False
     nodes: int = 0
     own_depth: int = 0
+    own_backend_depth: int = 0
     depth: int = 0
     backend_depth: int = 0
     in_flight: int = 0
@@ -71,10 +120,21 @@ class TopicSum:
     trend: Trend | None = None
     channels: list[ChannelSum] = field(default_factory=list)
     concerns: Sequence[Concern] = ()
+    # Only of a topic that is looked at alone: its parts on each node, and latency.
+    node: str = ALL_NODES
+    hostname: str = ""
+    latency: LatencyRecord | None = None
+    parts: Sequence["TopicSum"] = ()
+    # Of a part: how many of the wanted replicas are in sync; empty if none are wanted.
+    replicas: str = ""
 
     @property
     def memory_depth(self) -> int:
         return self.depth - self.backend_depth
+
+    @property
+    def own_memory_depth(self) -> int:
+        return self.own_depth - self.own_backend_depth
 
     @property
     def level(self) -> Level | None:
@@ -93,6 +153,9 @@ class TopicSum:
     def names(self) -> list[str]:
         """The names by which a filter finds it."""
         return [self.name, *self.channel_names]
+
+    def channel(self, name: str) -> ChannelSum | None:
+        return next((one for one in self.channels if one.channel_name == name), None)
 
     @property
     def finished(self) -> float | None:
@@ -133,7 +196,7 @@ class TopicSum:
         return list(kinds.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Return what the row shows."""
+        """Return what its row in the list of topics shows."""
         return {
             "topic_name": self.name,
             "inactive": self.is_idle,
@@ -147,7 +210,7 @@ class TopicSum:
             "client_count": self.consumers,
             "oldest_message_time": self.oldest_ns,
             "message_count": self.message_count,
-            "channels": [channel.channel_name for channel in self.channels],
+            "channels": self.channel_names,
         }
 
 
@@ -163,6 +226,7 @@ def add_up(name: str, shares: Iterable[Share], now_s: float = 0.0) -> TopicSum:
     for stats, marks, at_ns, node in shares:
         topic.nodes += 1
         topic.own_depth += stats.depth
+        topic.own_backend_depth += stats.backend_depth
         topic.backend_depth += stats.backend_depth
         topic.message_count += stats.message_count
         topic.paused |= stats.paused
@@ -194,7 +258,12 @@ def add_up(name: str, shares: Iterable[Share], now_s: float = 0.0) -> TopicSum:
                     share.deferred_count,
                     share.client_count,
                     share.message_count,
+                    share.requeue_count,
+                    share.timeout_count,
                     share.dead_count,
+                    share.zone_local_msg_count,
+                    share.region_local_msg_count,
+                    share.global_msg_count,
                     share.oldest_message_time,
                     share.paused,
                 )
@@ -246,113 +315,46 @@ def _add_share(channel: ChannelSum, share: ChannelStats) -> None:
     channel.deferred_count += share.deferred_count
     channel.client_count += share.client_count
     channel.message_count += share.message_count
+    channel.requeue_count += share.requeue_count
+    channel.timeout_count += share.timeout_count
     channel.dead_count += share.dead_count
+    channel.zone_local_msg_count += share.zone_local_msg_count
+    channel.region_local_msg_count += share.region_local_msg_count
+    channel.global_msg_count += share.global_msg_count
     channel.oldest_ns = older(channel.oldest_ns, share.oldest_message_time)
     channel.paused |= share.paused
+    channel.nodes += 1
 
 
-# Filter, column and direction.
-Order = tuple[str, str, bool]
+def on_node(producer: NodeInfo, share: Share, now_s: float) -> TopicSum:
+    """Return the part of a topic on one node, with latencies and consumers. A part is not judged."""
+    stats = share[0]
+    part = add_up(stats.topic_name, [share])
+    part.show(())
+    part.node, part.hostname = producer.http_address, producer.hostname
+    part.latency = latency_of(stats.latency)
+    if stats.replicas_wanted:
+        part.replicas = f"{stats.replicas_in_sync} of {stats.replicas_wanted}"
+    told = {one.channel_name: one for one in stats.channels}
+    for channel in part.channels:
+        one = told[channel.channel_name]
+        channel.node, channel.hostname = part.node, part.hostname
+        channel.latency = latency_of(one.latency)
+        clients = [ClientRecord.on(producer, client, now_s) for client in one.clients]
+        channel.clients = sorted(clients, key=by_nearness)
+    return part
 
 
-@dataclass(slots=True)
-class Totals:
-    """The sums over all topics."""
-
-    depth: int = 0
-    in_flight: int = 0
-    deferred: int = 0
-    consumers: int = 0
-    channel_messages: int = 0
-    # Messages per second; None while a topic's rate is not known.
-    rate: float | None = 0.0
-    finished: float | None = 0.0
-    # Messages that arrive in channels per second.
-    channel_rate: float | None = 0.0
-    oldest_ns: int = 0
-
-    def add(self, topic: TopicSum) -> None:
-        self.depth += topic.depth
-        self.in_flight += topic.in_flight
-        self.deferred += topic.deferred
-        self.consumers += topic.consumers
-        self.rate = _plus(self.rate, topic.trend)
-        for channel in topic.channels:
-            self.channel_messages += channel.message_count
-            self.oldest_ns = older(self.oldest_ns, channel.oldest_ns)
-            self.channel_rate = _plus(self.channel_rate, channel.trend)
-            trend = channel.trend
-            if self.finished is not None:
-                self.finished = None if trend is None else self.finished + trend.finished
-
-
-def _plus(rate: float | None, trend: Trend | None) -> float | None:
-    return None if rate is None or trend is None else rate + trend.messages
-
-
-class ClusterSum:
-    """Every topic, and the sums over all of them. Nothing in it changes after it was made.
-
-    Results computed for a reader are kept for the next one; the large ones are computed when it is made.
-    """
-
-    def __init__(self, topics: dict[str, TopicSum], idle: Iterable[str] = ()) -> None:
-        self.topics = topics
-        # Topics that are registered but that no nsqd has.
-        self.idle = tuple(sorted(idle))
-        self._orders: dict[Order, list[TopicSum]] = {}
-
-    @cached_property
-    def rows(self) -> list[TopicSum]:
-        """All topics sorted by name, idle ones included."""
-        idle = (TopicSum(name, is_idle=True) for name in self.idle)
-        return sorted((*self.topics.values(), *idle), key=lambda topic: (topic.name.lower(), topic.name))
-
-    @cached_property
-    def totals(self) -> Totals:
-        totals = Totals()
-        for topic in self.topics.values():
-            totals.add(topic)
-        return totals
-
-    @cached_property
-    def concerns(self) -> list[Concern]:
-        """Return the concerns of topics and channels at this moment."""
-        return [concern for topic in self.topics.values() for concern in topic.concerns]
-
-    def has_order(self, order: Order) -> bool:
-        """Tell whether :meth:`ordered` has its answer already."""
-        return order in self._orders
-
-    def ordered(self, order: Order, apply: Callable[[Sequence[TopicSum]], list[TopicSum]]) -> list[TopicSum]:
-        """Return all topics as *apply* filters and sorts them; the result is kept under *order*."""
-        found = self._orders.get(order)
-        if found is None:
-            found = apply(self.rows)
-            while len(self._orders) >= _MOST_ORDERS:
-                self._orders.pop(next(iter(self._orders)), None)
-            self._orders[order] = found
-        return found
-
-    def show(self, concerns: Iterable[Concern]) -> None:
-        """Make each topic and channel show its own ones of *concerns*, and no others."""
-        shown: dict[str, list[Concern]] = {}
-        for concern in concerns:
-            if concern.topic:
-                shown.setdefault(concern.topic, []).append(concern)
-        for name, topic in self.topics.items():
-            if topic.concerns or name in shown:
-                topic.show(shown.get(name, ()))
-
-    def changed(self, name: str, topic: TopicSum | None, idle: Iterable[str]) -> "ClusterSum":
-        """Return the cluster with topic *name* replaced by *topic*, or without it."""
-        topics = dict(self.topics)
-        if topic is None:
-            topics.pop(name, None)
-        else:
-            topics[name] = topic
-        return ClusterSum(topics, idle)
-
-
-# Orders that are kept for the next reader: enough for a few columns and a few people's filters.
-_MOST_ORDERS: Final = 8
+def over_nodes(name: str, parts: Iterable[TopicSum], shares: Iterable[Share], now_s: float = 0.0) -> TopicSum:
+    """Add up one topic over its nodes; *parts* are those of :func:`on_node`, and stay as they are."""
+    total = add_up(name, shares, now_s)
+    # Two nsqds on one machine share the host name; the address keeps their order stable between looks.
+    total.parts = sorted(parts, key=lambda part: (part.hostname, part.node))
+    total.latency = merged((part.latency for part in total.parts), name, "")
+    for channel in total.channels:
+        found = [one for part in total.parts if (one := part.channel(channel.channel_name)) is not None]
+        channel.parts = found
+        channel.latency = merged((one.latency for one in found), name, channel.channel_name)
+        by_node = sorted(found, key=lambda one: one.node)
+        channel.clients = [client for one in by_node for client in one.clients]
+    return total

@@ -52,18 +52,6 @@ class Trend(msgspec.Struct, gc=False):
         self.dead += other.dead
 
 
-def total_trend(trends: Iterable[Trend | None]) -> Trend | None:
-    """Add up; None if one of *trends* is not known, because the sum would be too small."""
-    total: Trend | None = None
-    for trend in trends:
-        if trend is None:
-            return None
-        if total is None:
-            total = Trend(trend.span_s)
-        total.add(trend)
-    return total
-
-
 def empties_in(depth: int, trend: Trend | None) -> float | None:
     """Return the seconds until a queue is empty at the present rate; None if it does not get shorter."""
     if not depth:
@@ -218,23 +206,3 @@ def add_channel(
         return 0.0
     total.finished += finished / span_s
     return finished / span_s
-
-
-def channel_trend(channel: ChannelStats, place: int, counts: Sequence[int], span_s: float) -> Trend:
-    """Return the trend of a channel on one node."""
-    trend = Trend(span_s)
-    add_channel(trend, channel, place, counts, span_s)
-    return trend
-
-
-def trends(
-    topic: TopicStats, marks: Sequence[Counted], at_ns: int
-) -> tuple[Trend | None, list[Trend | None]]:
-    """Return the trend of *topic* on one node, and those of its channels."""
-    then = counts_then(topic, marks, at_ns)
-    if then is None:
-        return None, [None] * len(topic.channels)
-    counts, span_s = then
-    return topic_trend(topic, counts, span_s), [
-        channel_trend(channel, place, counts, span_s) for place, channel in enumerate(topic.channels)
-    ]

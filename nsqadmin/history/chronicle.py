@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from nsqadmin.collecting.views import Round
-from nsqadmin.history.recorder import CHANGE, OVER, STARTED, Recorder, channel, event_of, node, topic
+from nsqadmin.history.recorder import CHANGE, OVER, STARTED, Recorder, event_of, node
+from nsqadmin.history.ring import Name
 
 
 class Chronicle:
@@ -35,8 +36,6 @@ class Chronicle:
 
         await self._in_thread(write)
 
-    def changed(self, words: str, topic_name: str, channel_name: str, user: str) -> None:
-        """Record a change by an admin."""
-        place = channel(topic_name, channel_name) if channel_name else topic(topic_name)
-        subject = f"{topic_name}/{channel_name}" if channel_name else topic_name
-        self._recorder.note(CHANGE, f"{words} {subject} by {user}", place)
+    def changed(self, text: str, name: Name) -> None:
+        """Record a change that *text* describes, of the object *name*."""
+        self._recorder.note(CHANGE, text, name)

@@ -3,15 +3,17 @@
 import heapq
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from operator import itemgetter
 from typing import Final
 
-from nsqadmin.collecting.views import NodeView
+from nsqadmin.collecting.members import Member
 from nsqadmin.figures.attention import ALERT_S, MILD, Concern, Level, When
+from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.points import Point
-from nsqadmin.figures.sums import ClusterSum
 from nsqadmin.history.ring import DAY, HOUR, PLACES, TOTALS, HistoryEvent, HistoryFile, Name, Ring
 
 # Places for nodes; the others are for topics and channels.
@@ -47,6 +49,8 @@ class Recorder:
         self._file = file
         self._lock = threading.Lock()
         self._reviewed_s = 0.0
+        # The last known depth on nodes that do not answer, for the totals and each topic and channel.
+        self._unreached: dict[Name, int] = {}
 
     def close(self) -> None:
         with self._lock:
@@ -54,11 +58,12 @@ class Recorder:
 
     # -- writing --------------------------------------------------------------------
 
-    def record(self, total: ClusterSum, nodes: Sequence[NodeView], now_s: float) -> None:
+    def record(self, total: ClusterSum, nodes: Sequence[Member], now_s: float) -> None:
         """Write a round; the cost grows with the places, and once a minute with all channels."""
-        points = {TOTALS: _totals(total, nodes, now_s)}
+        self._unreached = _unreached(nodes)
+        points = {TOTALS: self.with_unreached(TOTALS, _totals(total, nodes, now_s))}
         for view in nodes:
-            if len(points) <= _MOST_NODES and view.look is not None and view.answers:
+            if len(points) <= _MOST_NODES and view.look is not None and view.answers and view.listed:
                 load = view.look.load
                 age_s = age_of(load.oldest_ns, now_s)
                 points[node(view.address)] = Point(load.depth, load.rate, None, age_s, load.in_flight)
@@ -68,9 +73,14 @@ class Recorder:
                 self._review(total, points, now_s)
             for name in self._file.names:
                 point = point_of(total, name, now_s)
-                if point is not None:
-                    points[name] = point
+                if point is not None or name in self._unreached:
+                    points[name] = self.with_unreached(name, point or Point())
             self._file.write(now_s, points)
+
+    def with_unreached(self, name: Name, point: Point) -> Point:
+        """Return *point* with the last known depth of nodes that do not answer: they still have it."""
+        away = self._unreached.get(name)
+        return point if away is None else replace(point, depth=(point.depth or 0) + away, is_partial=True)
 
     def note(self, kind: str, text: str, name: Name = (), at_s: float = 0.0) -> None:
         """Write an event of the moment *at_s*, by default of now."""
@@ -159,10 +169,26 @@ def age_of(oldest_ns: int, now_s: float) -> float | None:
     return max(0.0, now_s - oldest_ns / 1e9)
 
 
-def _totals(total: ClusterSum, nodes: Sequence[NodeView], now_s: float) -> Point:
+def _totals(total: ClusterSum, nodes: Sequence[Member], now_s: float) -> Point:
     sums = total.totals
-    answering = sum(1 for view in nodes if view.answers)
+    answering = sum(1 for view in nodes if view.answers and view.listed)
     return Point(sums.depth, sums.rate, sums.finished, age_of(sums.oldest_ns, now_s), answering)
+
+
+def _unreached(nodes: Sequence[Member]) -> dict[Name, int]:
+    """Add up what nodes that do not answer had; messages that another node delivers are counted there."""
+    found: Counter[Name] = Counter()
+    for one in nodes:
+        if one.look is None or one.answers or one.owners:
+            continue
+        for stats in one.look.topics.values():
+            depth = stats.depth
+            for each in stats.channels:
+                depth += each.depth
+                found[channel(stats.topic_name, each.channel_name)] += each.depth
+            found[topic(stats.topic_name)] += depth
+            found[TOTALS] += depth
+    return dict(found)
 
 
 def point_of(total: ClusterSum, name: Name, now_s: float) -> Point | None:

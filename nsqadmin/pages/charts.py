@@ -22,18 +22,12 @@ _MOST_CORNERS: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Line:
+    """``partial`` is the path where a node did not answer, with its last known value."""
+
     name: str
     path: str
+    partial: str
     last: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class ChartMark:
-    """An event at its place in the chart."""
-
-    x: float
-    kind: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +40,6 @@ class Chart:
     highest: float
     begins: str
     ends: str
-    marks: tuple[ChartMark, ...] = ()
 
     @property
     def summary(self) -> str:
@@ -66,7 +59,6 @@ def chart(
     now_s: float,
     span_s: float,
     step_s: float,
-    events: Sequence[tuple[float, str, str]] = (),
 ) -> Chart | None:
     """Draw *values* of *points* over the last *span_s*; return None if there is no line to draw."""
     if len(points) < 2:
@@ -75,24 +67,21 @@ def chart(
     span_s = min(span_s, max(_SHORTEST_S, now_s - points[0][0]))
     begins = now_s - span_s
     points = [one for one in points if one[0] >= begins]
-    series = [(name, [(at_s, value(point)) for at_s, point in points]) for name, value in values]
-    highest = max((value for _, found in series for _, value in found if value is not None), default=0.0)
+    series = [
+        (name, [(at_s, value(point), point.is_partial) for at_s, point in points]) for name, value in values
+    ]
+    highest = max((value for _, found in series for _, value, _ in found if value is not None), default=0.0)
     lines = tuple(
         Line(
             name,
-            _path(found, begins, span_s, highest, step_s, WIDTH, HEIGHT),
-            next((value for _, value in reversed(found) if value is not None), None),
+            *_paths(found, begins, span_s, highest, step_s, WIDTH, HEIGHT),
+            next((value for _, value, _ in reversed(found) if value is not None), None),
         )
         for name, found in series
     )
-    if not any(line.path for line in lines):
+    if not any(line.path or line.partial for line in lines):
         return None
-    marks = tuple(
-        ChartMark((at_s - begins) / span_s * WIDTH, kind, f"{_clock(at_s)} {text}")
-        for at_s, kind, text in events
-        if at_s >= begins
-    )
-    return Chart(key, title, lines, highest, _clock(begins), _clock(now_s), marks)
+    return Chart(key, title, lines, highest, _clock(begins), _clock(now_s))
 
 
 def spark(points: Series, value: Callable[[Point], float | None], now_s: float, span_s: float) -> str:
@@ -101,13 +90,13 @@ def spark(points: Series, value: Callable[[Point], float | None], now_s: float, 
         return ""
     span_s = min(span_s, max(_SHORTEST_S, now_s - points[0][0]))
     begins = now_s - span_s
-    found = [(at_s, value(point)) for at_s, point in points if at_s >= begins]
-    highest = max((one for _, one in found if one is not None), default=0.0)
-    return _path(found, begins, span_s, highest, 60.0, 100, 20, corners=60)
+    found = [(at_s, value(point), False) for at_s, point in points if at_s >= begins]
+    highest = max((one for _, one, _ in found if one is not None), default=0.0)
+    return _paths(found, begins, span_s, highest, 60.0, 100, 20, corners=60)[0]
 
 
-def _path(
-    found: Sequence[tuple[float, float | None]],
+def _paths(
+    found: Sequence[tuple[float, float | None, bool]],
     begins: float,
     span_s: float,
     highest: float,
@@ -115,25 +104,30 @@ def _path(
     width: int,
     height: int,
     corners: int = _MOST_CORNERS,
-) -> str:
-    """Return the path of a line; of several points between two corners it shows the highest."""
+) -> tuple[str, str]:
+    """Return the path of a line, and that of its partial points; between two corners it shows the highest."""
     scale = (height - 2) / highest if highest > 0 else 0.0
-    bins: dict[int, tuple[float, float]] = {}
-    for at_s, value in found:
+    bins: dict[int, tuple[float, float, bool]] = {}
+    for at_s, value, is_partial in found:
         if value is None:
             continue
         number = int((at_s - begins) / span_s * corners)
         if number not in bins or value > bins[number][1]:
-            bins[number] = at_s, value
-    parts: list[str] = []
-    last_s: float | None = None
+            bins[number] = at_s, value, is_partial
+    parts: tuple[list[str], list[str]] = [], []
+    last: tuple[float, bool, str] | None = None
     widest_s = max(_GAP_STEPS * step_s, 2 * span_s / corners)
     for number in sorted(bins):
-        at_s, value = bins[number]
-        word = "M" if last_s is None or at_s - last_s > widest_s else "L"
-        parts.append(f"{word}{(at_s - begins) / span_s * width:.1f} {height - 1 - value * scale:.1f}")
-        last_s = at_s
-    return " ".join(parts) if len(parts) > 1 else ""
+        at_s, value, is_partial = bins[number]
+        place = f"{(at_s - begins) / span_s * width:.1f} {height - 1 - value * scale:.1f}"
+        is_apart = last is None or at_s - last[0] > widest_s
+        if last is not None and not is_apart and last[1] != is_partial:
+            # The other path begins where this one ends.
+            parts[is_partial].append(f"M{last[2]}")
+        parts[is_partial].append(f"{'M' if is_apart else 'L'}{place}")
+        last = at_s, is_partial, place
+    whole, partial = (" ".join(part) if len(part) > 1 else "" for part in parts)
+    return whole, partial
 
 
 def _clock(at_s: float) -> str:

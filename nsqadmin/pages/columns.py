@@ -6,9 +6,9 @@ from typing import Final
 
 from nsqadmin.changes.audit import Deed
 from nsqadmin.figures.present import moment
-from nsqadmin.figures.sums import TopicSum
+from nsqadmin.figures.sums import ChannelSum, TopicSum
 from nsqadmin.figures.trend import Trend
-from nsqadmin.pages.rows import ChannelRow, ConsumerRow, NodeRow, TopicRow
+from nsqadmin.pages.rows import ConsumerRow, NodeRow
 from nsqadmin.pages.tables import Column
 
 _IN: Final = "messages into the channel each second"
@@ -50,48 +50,48 @@ TOPICS: Final[Sequence[Column[TopicSum]]] = (
     Column("channels", "Channels", lambda row: row.channel_names, "text", "names; filter: channels:pay*"),
 )
 
-CHANNELS: Final[Sequence[Column[ChannelRow]]] = (
+CHANNELS: Final[Sequence[Column[ChannelSum]]] = (
     Column("name", "Channel", lambda row: row.name, "text"),
     Column("state", "State", lambda row: row.states, "text", keep=True),
     Column("in", "In / s", lambda row: _rate(row.trend), "rate", _IN),
     Column("out", "Out / s", lambda row: _out(row.trend), "rate", _OUT),
-    Column("depth", "Depth", lambda row: row.record.depth, keep=True),
-    Column("oldest", "Oldest", lambda row: _age(row.record.oldest_ns), "seconds", _OLDEST),
+    Column("depth", "Depth", lambda row: row.depth, keep=True),
+    Column("oldest", "Oldest", lambda row: _age(row.oldest_ns), "seconds", _OLDEST),
     Column(
         "empties", "Time to drain", lambda row: row.empties_s, "seconds", "at the pace of the last seconds"
     ),
-    Column("disk", "Memory + disk", lambda row: row.record.backend_depth, "split", _MEMORY),
-    Column("in_flight", "In flight", lambda row: row.record.in_flight_count),
-    Column("deferred", "Deferred", lambda row: row.record.deferred_count),
-    Column("requeued", "Requeued", lambda row: row.record.requeue_count),
-    Column("timed_out", "Timed out", lambda row: row.record.timeout_count),
-    Column("messages", "Messages", lambda row: row.record.message_count),
-    Column("consumers", "Consumers", lambda row: row.record.client_count),
+    Column("disk", "Memory + disk", lambda row: row.backend_depth, "split", _MEMORY),
+    Column("in_flight", "In flight", lambda row: row.in_flight_count),
+    Column("deferred", "Deferred", lambda row: row.deferred_count),
+    Column("requeued", "Requeued", lambda row: row.requeue_count),
+    Column("timed_out", "Timed out", lambda row: row.timeout_count),
+    Column("messages", "Messages", lambda row: row.message_count),
+    Column("consumers", "Consumers", lambda row: row.client_count),
 )
 
 # One channel on each of its nodes.
-SHARES: Final[Sequence[Column[ChannelRow]]] = (
-    Column("name", "nsqd", lambda row: row.record.node, "text"),
+SHARES: Final[Sequence[Column[ChannelSum]]] = (
+    Column("name", "nsqd", lambda row: row.node, "text"),
     *(column for column in CHANNELS if column.key not in {"name", "state"}),
 )
 
 # One topic on each of its nodes.
-TOPIC_NODES: Final[Sequence[Column[TopicRow]]] = (
-    Column("name", "nsqd", lambda row: row.record.node, "text"),
+TOPIC_NODES: Final[Sequence[Column[TopicSum]]] = (
+    Column("name", "nsqd", lambda row: row.node, "text"),
     Column("rate", "In / s", lambda row: _rate(row.trend), "rate", "published, over the last ten seconds"),
-    Column("depth", "Depth", lambda row: row.record.depth, hint="waiting in the topic itself"),
+    Column("depth", "Depth", lambda row: row.own_depth, hint="waiting in the topic itself"),
     Column(
         "waiting",
         "In channels",
-        lambda row: row.depth - row.record.depth,
+        lambda row: row.depth - row.own_depth,
         hint="waiting in channels",
         keep=True,
     ),
-    Column("disk", "Memory + disk", lambda row: row.record.backend_depth, "split", _MEMORY),
+    Column("disk", "Memory + disk", lambda row: row.own_backend_depth, "split", _MEMORY),
     Column("consumers", "Consumers", lambda row: row.consumers),
-    Column("messages", "Messages", lambda row: row.record.message_count),
+    Column("messages", "Messages", lambda row: row.message_count),
     Column("channels", "Channels", lambda row: len(row.channels)),
-    Column("replicas", "Replicas", lambda row: row.replicas_text, "text", "in sync, of how many wanted"),
+    Column("replicas", "Replicas", lambda row: row.replicas, "text", "in sync, of how many wanted"),
 )
 
 NODES: Final[Sequence[Column[NodeRow]]] = (

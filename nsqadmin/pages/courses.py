@@ -1,14 +1,49 @@
 """The history of the cluster, a topic, a channel or a node: charts for pages, figures for scripts."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
+from nsqadmin.figures.attention import MILD
+from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.points import Point
-from nsqadmin.figures.sums import ClusterSum
-from nsqadmin.history.recorder import Recorder, channel, node, point_of, ring_of, topic
+from nsqadmin.history.recorder import CHANGE, OVER, STARTED, Recorder, channel, node, point_of, ring_of, topic
 from nsqadmin.history.ring import HOUR, TOTALS, HistoryEvent, Name, Ring
 from nsqadmin.pages.charts import Chart, Series, chart, spark
+
+
+@dataclass(slots=True)
+class Happening:
+    """An entry of the timeline; ``ended_s`` is zero unless it is a problem that ended."""
+
+    at_s: float
+    kind: str
+    text: str
+    name: Name
+    ended_s: float = 0.0
+
+    @property
+    def level(self) -> str:
+        """The class of its mark: a change by a person, something good, or a problem."""
+        if self.kind in {CHANGE, STARTED}:
+            return self.kind
+        return (
+            "over"
+            if self.ended_s or self.kind.startswith(OVER)
+            else "watch"
+            if self.kind in MILD
+            else "trouble"
+        )
+
+    @property
+    def place(self) -> str:
+        """The object in words; a change names it itself."""
+        return "" if self.kind in {CHANGE, STARTED} else " / ".join(self.name[1:])
+
+    def to_json(self) -> dict[str, Any]:
+        return {"at": round(self.at_s), "kind": self.kind, "text": self.text, "name": list(self.name)}
+
 
 Value = Callable[[Point], float | None]
 
@@ -26,8 +61,9 @@ _FLIGHT: Final = ("flight", "Messages in flight", (("in flight", _MORE),))
 _NODES: Final = ("nodes", "Nodes up", (("nodes", _MORE),))
 _OF_TOTALS: Final = (_FLOW, _WAITING, _OLDEST, _NODES)
 _OF_OTHERS: Final = (_FLOW, _WAITING, _OLDEST, _FLIGHT)
-# A chart marks at most so many events, the latest.
-_MOST_MARKS: Final = 40
+# A timeline has at most so many entries, the latest; the second number is what a page shows.
+_MOST_MARKS: Final = 200
+_MOST_SHOWN: Final = 25
 
 
 class Courses:
@@ -49,10 +85,9 @@ class Courses:
         ring = ring_of(span)
         points = self._points(name, ring)
         now_s = time.time()
-        marks = [(event.at_s, event.kind, event.text) for event in self.events(name, ring)]
         found = []
         for key, title, lines in _OF_TOTALS if name == TOTALS else _OF_OTHERS:
-            known = chart(key, title, points, lines, now_s, ring.rows * ring.every_s, ring.every_s, marks)
+            known = chart(key, title, points, lines, now_s, ring.rows * ring.every_s, ring.every_s)
             if known is not None:
                 found.append(known)
         return found
@@ -62,18 +97,39 @@ class Courses:
             return []
         found = self._recorder.read(name, ring)
         now = point_of(self._total(), name, time.time())
-        return [*found, (time.time(), now)] if found and now is not None else found
+        if not found or now is None:
+            return found
+        return [*found, (time.time(), self._recorder.with_unreached(name, now))]
 
-    def events(self, name: Name, ring: Ring = HOUR) -> Sequence[HistoryEvent]:
-        """Return the events of *name*; for the totals, all events."""
+    def events(self, name: Name, ring: Ring = HOUR, nodes: Collection[str] = ()) -> Sequence[HistoryEvent]:
+        """Return the events of *name* and *nodes*; for the totals, all events."""
         if self._recorder is None:
             return []
         found = [
             event
             for event in self._recorder.events(ring)
-            if name in {TOTALS, event.name} or event.name[1:2] == name[1:2]
+            if name in {TOTALS, event.name}
+            or event.name[1:2] == name[1:2]
+            or (event.name[:1] == ("node",) and event.name[1] in nodes)
         ]
         return found[-_MOST_MARKS:]
+
+    def timeline(
+        self, name: Name = TOTALS, span: str = "hour", nodes: Collection[str] = ()
+    ) -> list[Happening]:
+        """Return what happened to *name* and *nodes*, the latest first, each with the end of its problem."""
+        found: list[Happening] = []
+        begun: dict[tuple[str, Name], Happening] = {}
+        for event in self.events(name, ring_of(span), nodes):
+            if event.kind.startswith(OVER):
+                kind = event.kind.removeprefix(OVER)
+                if (before := begun.pop((kind, event.name), None)) is not None:
+                    before.ended_s = event.at_s
+                    continue
+            one = Happening(event.at_s, event.kind, event.text, event.name)
+            found.append(one)
+            begun[event.kind, event.name] = one
+        return found[: -_MOST_SHOWN - 1 : -1]
 
     def sparks(self, names: Sequence[Name]) -> dict[Name, str]:
         """Return for each of *names* a small line of its depth in the last hour; empty if it is not known."""
@@ -97,12 +153,11 @@ class Courses:
                 )
         return {
             "every": ring.every_s,
+            "events": [one.to_json() for one in self.timeline(name, span)],
             "at": [round(at_s) for at_s, _ in points],
             "charts": charts,
-            "marks": [
-                {"at": round(event.at_s), "kind": event.kind, "text": event.text}
-                for event in self.events(name, ring)
-            ],
+            # Where a node did not answer, and its last known depth is part of the line.
+            "partial": [point.is_partial for _, point in points],
         }
 
 

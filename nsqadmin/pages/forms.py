@@ -1,72 +1,43 @@
-"""Changes made from the pages: the effects of an action, the confirmation, and the result."""
+"""``/action``: every action is explained with its effects, confirmed, carried out and reported here."""
 
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qs
 
-from nsqadmin.changes.actions import DRAIN_GRACE_MS, Done, QueueAction
-from nsqadmin.changes.alerts import Alerts, place_of
+from nsqadmin.changes.action import Action, Form, Question, Target
+from nsqadmin.changes.actions import ACTIONS, targets_of
+from nsqadmin.changes.commands import Done
 from nsqadmin.changes.desk import Desk
+from nsqadmin.changes.effects import message_result, summary
+from nsqadmin.changes.message_actions import body_of
 from nsqadmin.collecting.answers import UnknownError, UpstreamError
-from nsqadmin.collecting.clock import instant
 from nsqadmin.collecting.cluster import Cluster
-from nsqadmin.collecting.known import NODE_NOT_FOUND
+from nsqadmin.collecting.messages import BadSearchError
 from nsqadmin.figures.present import plural
-from nsqadmin.pages.effects import channel_effects, silent_effects, tombstone_effects, topic_effects
 from nsqadmin.pages.render import PageNote, Renderer
-from nsqadmin.pages.replies import Replies
-from nsqclient.wire.names import is_valid_name
-from nsqclient.wire.node_error import CHANNEL_NOT_FOUND
+from nsqadmin.pages.replies import Replies, refuse_embedding
 from nsqcore.http.api import ApiError, Request, Response
 from nsqcore.http.router import Route
 from nsqcore.process.logs import Log
 
-_FORM_LIMIT: Final = 65536
-
-_WORDS: Final = {
-    "pause": ("Pause", "paused"),
-    "unpause": ("Resume", "resumed"),
-    "empty": ("Empty", "emptied"),
-    "delete": ("Delete", "deleted"),
-    "tombstone": ("Tombstone", "tombstoned"),
-    "dismiss": ("Remove", "removed"),
-    "mute": ("Mute", "muted"),
-    "unmute": ("Unmute", "unmuted"),
-    "drain": ("Drain", "draining"),
-    "undrain": ("Resume publishing", "resumed"),
-}
-_DISMISS_EFFECTS: Final = [
-    "The node is no longer shown as down. Nothing in the cluster changes.",
-    "If it comes back it is shown as before, with the messages on its disk.",
-]
-_MUTE_EFFECTS: Final = {
-    "mute": ["No alerts for 1 hour. It stays on the pages."],
-    "unmute": ["Alerts are sent again."],
-}
-_DRAIN_EFFECTS: Final = {
-    "drain": [
-        f"The node accepts publishes for {DRAIN_GRACE_MS // 1000} s while producers move to other nodes.",
-        "Then the node refuses publishes, and consumers empty it.",
-        "It stays in the cluster. Resume publishing with one click, or by a restart.",
-    ],
-    "undrain": ["The node accepts publishes again."],
-}
-# For actions that cannot be undone the name must be typed; to empty a queue, only if it is large.
-_TYPED: Final = frozenset({"delete", "tombstone"})
-MANY_MESSAGES: Final = 10_000
-# The field that an action needs instead of a topic.
-_NEEDS: Final = {"dismiss": "node", "drain": "node", "undrain": "node", "mute": "key", "unmute": "key"}
-
-Fields = dict[str, str]
+# Enough for a test message and for a policy; larger messages are published by programs.
+_FORM_LIMIT: Final = 1 << 20
+# As many as a list shows; and how many are worked on at a time.
+MOST_PICKED: Final = 50
+_AT_ONCE: Final = 4
+_MOST_WARNINGS: Final = 8
+# The arguments of a list of messages.
+_LIST: Final = ("topic", "channel", "state", "order", "start", "contains", "json", "node")
 
 
 class Forms:
-    """``/action``: GET explains and asks, POST acts and redirects to the page that shows the result."""
+    """GET explains and asks; POST with ``confirmed`` acts and redirects to the page that shows the result."""
 
-    def __init__(
-        self, cluster: Cluster, desk: Desk, alerts: Alerts, replies: Replies, render: Renderer, log: Log
-    ) -> None:
-        self._alerts = alerts
+    def __init__(self, cluster: Cluster, desk: Desk, replies: Replies, render: Renderer, log: Log) -> None:
         self._cluster = cluster
         self._desk = desk
         self._replies = replies
@@ -80,224 +51,235 @@ class Forms:
         ]
 
     async def ask(self, request: Request) -> Response:
-        return await self._confirmation(request, _fields(request.query))
+        refuse_embedding(request)
+        return await self._answer(request, {key: [value] for key, value in request.query.items()})
 
     async def act(self, request: Request) -> Response:
         body = (await request.read(_FORM_LIMIT)).decode("utf-8", "replace")
-        fields = _fields({key: values[0] for key, values in parse_qs(body, keep_blank_values=True).items()})
-        try:
-            self._desk.check(request, fields["action"], fields["topic"])
-        except ApiError as error:
-            if error.status != HTTPStatus.FORBIDDEN:
-                raise
-            return await self._refused(request, fields, "You may not do this.", 403)
-        if fields["action"] == "create":
-            return await self._create(request, fields)
-        if fields["action"] not in _WORDS:
+        return await self._answer(request, parse_qs(body, keep_blank_values=True))
+
+    async def _answer(self, request: Request, given: Mapping[str, Sequence[str]]) -> Response:
+        fields = defaultdict(str, {key: values[0] for key, values in given.items() if values})
+        action = ACTIONS.get(next(iter(given.get("action", ())), ""))
+        picked = given.get("pick", ())
+        lacks = action is not None and action.needs and not fields.get(action.needs) and "pick" not in fields
+        if action is None or (lacks and request.method == "GET"):
             raise UnknownError("ACTION_NOT_FOUND")
-        if fields["action"] == "dismiss":
-            return self._dismiss(request, fields["node"])
-        if fields["action"] not in _DRAIN_EFFECTS and not (fields["topic"] or fields["key"]):
-            raise UnknownError("ACTION_NOT_FOUND")
-        if fields["action"] in _MUTE_EFFECTS:
-            return self._mute(request, fields)
-        subject = fields["channel"] or fields["topic"]
-        if self._is_typed(fields) and fields["typed"] != subject:
-            return await self._refused(request, fields, f"Type {subject} to confirm.", 422)
+        if lacks:
+            return self._nothing_picked(request)
+        form = Form(targets_of(action, fields, picked, self._desk.scene), fields)
+        for topic in {one.topic for one in form.targets} or {""}:
+            if request.method == "POST":
+                self._desk.check(request, action.name, topic)
+            elif not self._desk.may(request, action.name, topic):
+                raise ApiError(HTTPStatus.FORBIDDEN, "FORBIDDEN")
+        if not 0 < len(form.targets) <= MOST_PICKED:
+            return self._nothing_picked(request)
+        if request.method != "POST" or not next(iter(given.get("confirmed", ())), ""):
+            return await self._question(request, action, form)
+        typed = action.typed(self._desk.scene, form)
+        if typed and fields.get("typed", "").strip() != typed:
+            return await self._question(request, action, form, f"Type {typed} to confirm.", 422)
+        if action.is_previewed and (fields.get("shown") or action.name == "seek"):
+            question = await self._explained(action, form)
+            if question.problem:
+                problem = f"Nothing was done: {question.problem}"
+                return await self._question(request, action, form, problem, 422)
+            if question.shown != fields.get("shown"):
+                problem = "Nothing was done: this is what it would do now."
+                return await self._question(request, action, form, problem, 409)
+        return await self._do(request, action, form)
+
+    def _nothing_picked(self, request: Request) -> Response:
+        if "text/html" not in request.headers.get("Accept", ""):
+            raise ApiError(400, "INVALID_SELECTION")
+        return self._replies.problem(request, f"Select at least one row and at most {MOST_PICKED}.", 400)
+
+    # -- asking -------------------------------------------------------------------------
+
+    async def _explained(self, action: Action, form: Form) -> Question:
         try:
-            done = await self._carry_out(request, fields)
-        except UpstreamError as error:
-            self._log.error("%s", error)
-            sentences = "; ".join(self._replies.sentences(error.errors))
-            return await self._refused(request, fields, f"{_verdict(error)}: {sentences}.", 502)
-        if done.message:
-            self._log.warning("%s", done.message.removeprefix("WARNING: "))
-        return self._render.redirect(self._result_page(fields), self._note(fields, done))
+            return await action.effects(self._desk.scene, form)
+        except (BadSearchError, ValueError) as error:
+            return Question(problem=f"{str(error).removesuffix('.')}.")
 
-    def _dismiss(self, request: Request, node: str) -> Response:
-        """Stop showing that *node* left; nothing in the cluster changes."""
-        if not self._cluster.dismiss(node):
-            raise UnknownError(NODE_NOT_FOUND)
-        self._desk.note(request, f"removed nsqd {node} from the pages", "dismiss", node=node)
-        note = PageNote(f"nsqd {node} was removed from the pages. It is shown again if it comes back.")
-        return self._render.redirect(self._render.urls.index, note)
-
-    def _mute(self, request: Request, fields: Fields) -> Response:
-        """Mute a trouble for an hour, or unmute it."""
-        key, action = fields["key"], fields["action"]
-        if not key:
-            raise UnknownError("TROUBLE_NOT_FOUND")
-        if action == "mute":
-            self._alerts.mute(key, instant())
-        else:
-            self._alerts.unmute(key)
-        place = {name: fields[name] for name in ("topic", "channel", "node")}
-        self._desk.note(request, f"{action} {key}", action, **place)
-        note = PageNote("Muted for 1 hour." if action == "mute" else "Alerts are sent again.")
-        return self._render.redirect(self._render.urls.index, note)
-
-    async def _carry_out(self, request: Request, fields: Fields) -> Done:
-        topic, channel = fields["topic"], fields["channel"]
-        if fields["action"] in _DRAIN_EFFECTS:
-            return await self._desk.drain(request, fields["node"], cancel=fields["action"] == "undrain")
-        if fields["action"] == "tombstone":
-            return await self._desk.tombstone(request, topic, fields["node"])
-        if fields["action"] == "delete":
-            return await self._desk.delete(request, topic, channel)
-        return await self._desk.change(request, topic, channel, QueueAction(fields["action"]))
-
-    async def _create(self, request: Request, fields: Fields) -> Response:
-        topic, channel = fields["topic"].strip(), fields["channel"].strip()
-        wrong = ""
-        if not is_valid_name(topic):
-            wrong = f"{topic or 'An empty name'} is not a valid topic name."
-        elif channel and not is_valid_name(channel):
-            wrong = f"{channel} is not a valid channel name."
-        if wrong:
-            return self._render.page(request, "create.html", status=422, problem=wrong, fields=fields)
-        try:
-            done = await self._desk.create(request, topic, channel)
-        except UpstreamError as error:
-            self._log.error("%s", error)
-            sentences = "; ".join(self._replies.sentences(error.errors))
-            return self._render.page(
-                request, "create.html", status=502, problem=f"{_verdict(error)}: {sentences}.", fields=fields
-            )
-        what = f"Channel {channel} of topic {topic}" if channel else f"Topic {topic}"
-        note = PageNote(f"{what} was created.", tuple(self._replies.sentences(done.errors)))
-        return self._render.redirect(self._render.urls.page("lookup"), note)
-
-    # -- the confirmation --------------------------------------------------------------
-
-    async def _confirmation(
-        self, request: Request, fields: Fields, *, problem: str = "", status: int = 200
+    async def _question(
+        self, request: Request, action: Action, form: Form, problem: str = "", status: int = 200
     ) -> Response:
-        action = fields["action"]
-        needs = _NEEDS.get(action, "topic")
-        if action not in _WORDS or not fields[needs]:
-            raise UnknownError("ACTION_NOT_FOUND")
-        own = _DISMISS_EFFECTS if action == "dismiss" else _MUTE_EFFECTS.get(action)
-        if action in _DRAIN_EFFECTS:
-            own = [*_DRAIN_EFFECTS[action], *await self._drain_effects(action, fields["node"])]
-        verb = _WORDS[fields["action"]][0]
+        question = await self._explained(action, form)
+        problem = problem or question.problem
+        fields = form.fields
+        visible = {*action.inputs, "action", "confirmed", "typed", "shown", "pick"}
         return self._render.page(
             request,
             "confirm.html",
-            status=status,
+            status=422 if problem and status == HTTPStatus.OK else status,
+            at_s=time.time(),
+            action=action,
+            title=_title(action, form),
+            targets=form.targets,
             fields=fields,
-            verb=verb,
-            typed=self._is_typed(fields),
-            subject=fields["channel"] or fields["topic"] or fields["node"],
-            effects=own if own is not None else await self._effects(fields),
+            hidden={key: text for key, text in fields.items() if text and key not in visible},
+            question=question,
             problem=problem,
-            back=self._origin(fields),
+            warnings=question.warnings,
+            typed=action.typed(self._desk.scene, form),
+            nodes=await self._nodes(form.one.topic) if "node" in action.inputs else (),
+            back=self._origin(action, form),
         )
 
-    def _is_typed(self, fields: Fields) -> bool:
-        """Tell whether the name must be typed to confirm the action."""
-        if fields["action"] != "empty":
-            return fields["action"] in _TYPED
-        return self._cluster.messages_in(fields["topic"], fields["channel"]) > MANY_MESSAGES
-
-    async def _refused(self, request: Request, fields: Fields, problem: str, status: int) -> Response:
-        return await self._confirmation(request, fields, problem=problem, status=status)
-
-    async def _effects(self, fields: Fields) -> list[str]:
-        """Describe the present effects of the action, one sentence each."""
-        action, topic, channel = fields["action"], fields["topic"], fields["channel"]
+    async def _nodes(self, topic: str) -> list[str]:
+        """Return the nodes on which a message can be published: holders of the topic first."""
         try:
-            total = (await self._cluster.queues.topic_now(topic)).value.total
-            if action == "tombstone":
-                held = [record for record in total.nodes if record.node == fields["node"]]
-                return tombstone_effects(fields["node"], held)
-            silent = silent_effects(self._cluster.queues.silent_holders(topic))
-            if channel:
-                found = [one for one in total.channels if one.channel_name == channel]
-                if not found and not silent:
-                    raise UnknownError(CHANNEL_NOT_FOUND)
-                return [*(channel_effects(action, found[0]) if found else ()), *silent]
-            return [*topic_effects(action, total), *silent]
-        except UpstreamError as error:
-            reasons = "; ".join(self._replies.sentences(error.errors))
-            return [f"What it would change is not known: {reasons}."]
+            holders = (await self._desk.scene.commands.reader.holders(topic)).value
         except UnknownError:
-            return ["No nsqd holds it now; only its registration is concerned."]
+            holders = []
+        views = (await self._cluster.overview()).value.nodes
+        takes = [view.address for view in views if view.answers and view.remaining is None]
+        return sorted(takes, key=lambda one: one not in holders)
 
-    async def _drain_effects(self, action: str, node: str) -> list[str]:
-        """Describe what the node holds, and which channels have no consumers there."""
-        view = (await self._cluster.node_view(node)).value
-        look = view.look
-        if action != "drain" or look is None:
-            return []
-        load = look.load
-        unread = [
-            (topic.topic_name, channel)
-            for topic in look.topics.values()
-            for channel in topic.channels
-            if channel.owed and not channel.client_count
-        ]
-        held = [f"It owes {plural(load.owed, 'message')} to {plural(load.consumers, 'consumer')}."]
-        if unread:
-            names = ", ".join(f"{topic}/{channel.channel_name}" for topic, channel in unread[:8])
-            more = f" and {len(unread) - 8} more" if len(unread) > 8 else ""
-            owed = sum(channel.owed for _, channel in unread)
-            held.append(f"No consumers there for {names}{more}: {plural(owed, 'message')} stay.")
-        return held
+    # -- doing it -----------------------------------------------------------------------
+
+    async def _do(self, request: Request, action: Action, form: Form) -> Response:
+        if "pick" in form.fields:
+            return await self._do_all(request, action, form)
+        try:
+            done = await self._desk.do(request, action, form.one, dict(form.fields))
+        except (BadSearchError, ValueError) as error:
+            problem = f"Nothing was done: {str(error).removesuffix('.')}."
+            return await self._question(request, action, form, problem, 422)
+        except UpstreamError as error:
+            self._log.error("%s", error)
+            verdict = "Not confirmed" if any(one.may_happen for one in error.errors) else "It failed"
+            sentences = "; ".join(self._replies.sentences(error.errors))
+            return await self._question(request, action, form, f"{verdict}: {sentences}.", 502)
+        if done.message:
+            self._log.warning("%s", done.message.removeprefix("WARNING: "))
+        return self._render.redirect(self._result_page(action, form), self._note(action, form, done))
+
+    async def _do_all(self, request: Request, action: Action, form: Form) -> Response:
+        gate = asyncio.Semaphore(_AT_ONCE)
+
+        async def do(target: Target) -> Done | str:
+            async with gate:
+                try:
+                    return await self._desk.do(request, action, target, dict(form.fields))
+                except UnknownError:
+                    return f"{target.name} is not there any more"
+                except (UpstreamError, BadSearchError) as error:
+                    errors = error.errors if isinstance(error, UpstreamError) else ()
+                    return f"{target.name}: {'; '.join(self._replies.sentences(errors)) or error}"
+
+        results = await asyncio.gather(*map(do, form.targets))
+        done = [result for result in results if not isinstance(result, str)]
+        kind = form.one.kind
+        details, by_node = summary(done, kind)
+        warnings = [result for result in results if isinstance(result, str)][:_MOST_WARNINGS] + by_node
+        # Where every nsqd refused, nothing was done, though nsqlookupd may have done its part.
+        count = sum(one.is_done for one in done)
+        were = "was" if count == 1 else "were"
+        to = f" to {form.fields['to']}" if action.name == "seek" else ""
+        text = f"{plural(count, kind)} of {len(form.targets)} {were} {action.done}{to}."
+        note = PageNote(text, tuple(warnings), tuple(details))
+        return self._render.redirect(self._origin(action, form), note)
 
     # -- where it ends -------------------------------------------------------------------
 
-    def _origin(self, fields: Fields) -> str:
-        urls = self._render.urls
-        if fields["action"] == "dismiss" or fields["key"]:
-            return urls.index
-        if fields["back"] == "lookup":
+    def _origin(self, action: Action, form: Form) -> str:
+        """Return the address of the page from which the action is usually chosen."""
+        urls, one, fields = self._render.urls, form.one, form.fields
+        if "pick" in fields:
+            topics = {target.topic for target in form.targets}
+            if one.kind == "node":
+                return urls.page("nodes")
+            return urls.topic(one.topic) if one.channel and len(topics) == 1 else urls.page("topics")
+        if action.name == "create" or fields.get("back") == "lookup":
             return urls.page("lookup")
-        if fields["node"]:
-            return urls.node(fields["node"])
-        if fields["channel"]:
-            return urls.channel(fields["topic"], fields["channel"])
-        return urls.topic(fields["topic"])
+        if action.family == "policies":
+            return urls.page("policies")
+        if action.name == "dismiss" or action.family == "problem":
+            return urls.index
+        if action.family == "messages":
+            query = {key: fields.get(key, "") for key in _LIST}
+            if fields.get("id") or action.inputs:
+                query["node"] = ""
+            return urls.page("messages", **query)
+        if one.node:
+            return urls.node(one.node)
+        return urls.channel(one.topic, one.channel) if one.channel else urls.topic(one.topic)
 
-    def _result_page(self, fields: Fields) -> str:
-        urls = self._render.urls
-        if fields["action"] != "delete" or fields["back"] == "lookup":
-            return self._origin(fields)
-        return urls.topic(fields["topic"]) if fields["channel"] else urls.index
+    def _result_page(self, action: Action, form: Form) -> str:
+        urls, one = self._render.urls, form.one
+        if action.name != "delete" or form.fields.get("back") == "lookup":
+            return self._origin(action, form)
+        return urls.topic(one.topic) if one.channel else urls.index
 
-    def _note(self, fields: Fields, done: Done) -> PageNote:
-        topic, channel = fields["topic"], fields["channel"]
-        what = f"Channel {channel} of topic {topic}" if channel else f"Topic {topic}"
-        if fields["action"] in _DRAIN_EFFECTS:
-            done_words = {"drain": "Draining started", "undrain": "Publishing resumed"}[fields["action"]]
-            return PageNote(f"{done_words} on nsqd {fields['node']}.")
-        text = f"{what} was {_WORDS[fields['action']][1]} on {plural(done.nsqds, 'nsqd')}"
-        if done.lookupds:
-            text += f" and {plural(done.lookupds, 'nsqlookupd')}"
-        if fields["action"] == "tombstone":
-            node = fields["node"]
-            text = f"Topic {topic} was deleted on {node}; consumers are not sent there for a while"
-            if not done.nsqds:
-                text = (
-                    f"Consumers of topic {topic} are not sent to {node} for a while; it was not deleted there"
-                )
-        warnings = [*self._replies.sentences(done.errors)]
+    def _note(self, action: Action, form: Form, done: Done) -> PageNote:
+        one, fields = form.one, form.fields
+        nsqds = plural(done.nsqds, "nsqd")
+        warnings = self._replies.sentences(done.errors)
         named = {error.address for error in done.errors}
         warnings += [
             f"nsqd {node} was not reached: nothing changed there" for node in done.silent if node not in named
         ]
-        return PageNote(f"{text}.", tuple(warnings))
+        what = f"Channel {one.channel} of topic {one.topic}" if one.channel else f"Topic {one.topic}"
+        match action.family, action.name:
+            case "problem", _:
+                text = action.done
+            case "policies", _:
+                changed = (
+                    f"The policies of {one.node} were" if one.node else f"Policy {fields.get('name', '')} was"
+                )
+                text = f"{changed} {action.done} on {plural(done.nsqds, 'node')}."
+            case "node", "dismiss":
+                text = f"nsqd {one.node} was removed from the pages. It is shown again if it comes back."
+            case "node", _:
+                text = f"{action.done} on nsqd {one.node}."
+            case "messages", "publish":
+                size = plural(len(body_of(fields)), "byte")
+                text = f"A message of {size} was published to {one.topic} on {one.node}."
+            case "messages", name:
+                text, more = message_result(name, action.done, one.place, done)
+                warnings += more
+            case _, "create":
+                text = f"{what} was created."
+            case _, "tombstone":
+                was = "was" if done.nsqds else "was not"
+                gone = "consumers are not sent there for a while"
+                text = f"Topic {one.topic} {was} deleted on {one.node}; {gone}."
+            case _:
+                also = f" and {plural(done.lookupds, 'nsqlookupd')}" if done.lookupds else ""
+                text = f"{what} was {action.done} on {nsqds}{also}."
+        return PageNote(text, tuple(dict.fromkeys(warnings)))
 
 
-def _verdict(error: UpstreamError) -> str:
-    """Say whether a change that no node confirmed failed, or may still happen."""
-    return "Not confirmed" if any(one.may_happen for one in error.errors) else "It failed"
-
-
-def _fields(given: dict[str, str]) -> Fields:
-    fields = {
-        key: given.get(key, "") for key in ("action", "topic", "channel", "node", "typed", "back", "key")
-    }
-    if _NEEDS.get(fields["action"]) == "key":
-        # What the trouble is about decides who may mute it, whatever the form says beside it.
-        fields["topic"], fields["channel"], fields["node"] = place_of(fields["key"])
-    return fields
+def _title(action: Action, form: Form) -> tuple[str, str, str, str]:
+    """Return the headline in parts: before the name, the name, behind it; and the word on the button."""
+    one, fields, verb = form.one, form.fields, action.verb
+    if "pick" in fields:
+        what = plural(len(form.targets), one.kind)
+        return f"{verb} {what}?", "", "", f"{verb} {what}"
+    of = f" of topic {one.topic}" if one.channel else ""
+    match action.family, action.name:
+        case _, "create":
+            return "Create a topic or channel", "", "", verb
+        case "policies", "set_policy":
+            return "Set policy ", fields.get("name", ""), " on all nodes", "Set on all nodes"
+        case "policies", name:
+            what = "policy " if name == "delete_policy" else "the policies of "
+            return f"{verb} {what}", fields.get("name") or one.node, " on all nodes?", f"{verb} on all nodes"
+        case "problem", _:
+            name = one.name or fields.get("key", "").split(" ")[0].replace("-", " ")
+            return f"{verb} alerts for ", name, "?", verb
+        case "node", _:
+            return f"{verb} nsqd ", one.node, "?", f"{verb} nsqd"
+        case "messages", "publish":
+            return "Publish to topic ", one.topic, "", verb
+        case "messages", "seek":
+            return "Seek channel ", one.channel, of, verb
+        case "messages", _:
+            if fields.get("id"):
+                return f"{verb} message ", fields["id"], f" of {one.place}?", verb
+            return f"{verb} messages of ", one.place, "?", f"{verb} all of these"
+    where = f" on {one.node}" if one.node else ""
+    return f"{verb} {one.kind} ", one.channel or one.topic, f"{of}{where}?", f"{verb} {one.kind}"

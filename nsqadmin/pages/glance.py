@@ -1,4 +1,4 @@
-"""The cluster at a glance: verdict, extremes, nodes by zone; PURE, time arrives as ``now_s``."""
+"""The cluster at a glance: verdict, extremes, nodes by zone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,9 +7,10 @@ from heapq import nlargest
 from typing import Final
 
 from nsqadmin.figures.attention import Concern, Level, messages_away
+from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.incidents import incidents
 from nsqadmin.figures.present import duration, per_second, plural
-from nsqadmin.figures.sums import ChannelSum, ClusterSum
+from nsqadmin.figures.sums import ChannelSum
 from nsqadmin.pages.rows import NodeRow
 
 _MOST: Final = 5

@@ -6,7 +6,8 @@ import json
 import re
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -19,13 +20,11 @@ from nsqadmin.collecting.messages import BadSearchError, MessageList, MessageRea
 from nsqadmin.figures.messages import FoundMessage, hex_lines
 from nsqadmin.options import OptionsNow
 from nsqadmin.pages.render import Renderer
-from nsqadmin.pages.replies import Replies
-from nsqclient.wire.names import is_valid_name
-from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
+from nsqadmin.pages.replies import Replies, refuse_embedding
+from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, NodeError
 from nsqcore.http.api import ApiError, Request, Response, error_reply, json_bytes, json_bytes_reply, json_text
 from nsqcore.http.router import Route
 
-STATES: Final = ("waiting", "in_flight", "deferred", "dead_lettering", "finished")
 _DEAD: Final = "dead"
 _PLACE: Final = re.compile(r"[0-9]{1,19}(\.[0-9]{1,18})?")
 _ID: Final = re.compile(r"[0-9a-f]{16}")
@@ -75,6 +74,18 @@ class MessagePages:
             problem = str(error)
         else:
             found, errors = answer.value, answer.errors
+        return await self._show(request, search, found, errors, problem)
+
+    async def _show(
+        self,
+        request: Request,
+        search: MessageSearch,
+        found: MessageList,
+        errors: Sequence[NodeError],
+        problem: str = "",
+    ) -> Response:
+        query = request.query
+        may_read = self._desk.may(request, "read", search.topic)
         messages = [FoundMessage(one.node, one.listed, may_read) for one in found.messages]
         warnings = self._replies.sentences(errors)
         if query.get("format") == "json":
@@ -106,6 +117,7 @@ class MessagePages:
             # A topic whose name does not end in .dead may also hold dead letters: their headers tell.
             dead=search.topic.endswith(".dead") or any(one.origin for one in messages),
             given=_given(query),
+            tails=bool(query.get("tail")) and not search.places,
             trace=self._trace,
         )
 
@@ -125,6 +137,9 @@ class MessagePages:
             if isinstance(definition, Mapping):
                 target = str(definition.get("dead_letter_topic") or target)
             break
+        if self._cluster.topic_sum(target) is None:
+            # There are none yet: the channel keeps its tabs and its list is empty.
+            return await self._show(request, replace(search, state=_DEAD), MessageList((), {}), ())
         place = self._render.urls.page("messages", topic=target)
         return web.Response(status=303, headers={"Location": place})
 
@@ -164,6 +179,7 @@ class MessagePages:
             text=(message.text or "")[:_MOST_TEXT],
             cut=len(message.content) > (_MOST_LINES * 16 if shown_as == "hex" else _MOST_TEXT),
             trace=self._trace(message),
+            header_lines="\n".join(f"{name}: {value}" for name, value in message.headers.items()),
             may_read=may_read,
         )
 
@@ -185,34 +201,9 @@ class MessagePages:
         return message.trace(pattern) if pattern else ""
 
 
-def refuse_embedding(request: Request) -> None:
-    """Raise ApiError for requests that a page of another site makes itself; following a link is allowed."""
-    headers = request.headers
-    if headers.get("Sec-Fetch-Site") == "cross-site" and headers.get("Sec-Fetch-Dest") != "document":
-        raise ApiError(403, "FORBIDDEN")
-
-
 def search_of(query: Mapping[str, str]) -> MessageSearch:
-    """Read a search. Raises UnknownError for an invalid name; a state without a channel is ignored."""
-    topic, channel = query.get("topic", ""), query.get("channel", "")
-    if not is_valid_name(topic):
-        raise UnknownError(TOPIC_NOT_FOUND)
-    if channel and not is_valid_name(channel):
-        raise UnknownError(CHANNEL_NOT_FOUND)
-    state = query.get("state", "")
-    # A state belongs to a channel, so without a channel it is ignored.
-    state = state if state in STATES and channel else ""
-    return MessageSearch(
-        topic,
-        channel,
-        state,
-        query.get("order", "newest") != "oldest",
-        query.get("start", "").strip(),
-        query.get("contains", ""),
-        query.get("json", "").strip(),
-        query.get("node", ""),
-        read_places(query.get("go", "")),
-    )
+    """Read a search and the places where its lists continue. Raises UnknownError for an invalid name."""
+    return replace(MessageSearch.of(query), places=read_places(query.get("go", "")))
 
 
 def write_places(places: Mapping[str, str]) -> str:

@@ -10,17 +10,18 @@ from msgspec import to_builtins
 from nsqadmin.collecting.clock import instant
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.consumers import LARGE_PATIENCE_S, PAGE_PATIENCE_S
-from nsqadmin.collecting.views import NodeView
+from nsqadmin.collecting.members import Member
 from nsqadmin.figures import attention
 from nsqadmin.figures.activity import UNKNOWN
-from nsqadmin.figures.aggregate import consumer_on, topic_on
 from nsqadmin.figures.incidents import incidents
+from nsqadmin.figures.records import ClientRecord
+from nsqadmin.figures.sums import on_node
 from nsqadmin.history.recorder import node as node_course
 from nsqadmin.pages import columns
 from nsqadmin.pages.courses import Courses
 from nsqadmin.pages.paging import Made, PageWindow, window
 from nsqadmin.pages.replies import Replies, rows_json, topic_json
-from nsqadmin.pages.rows import ConsumerRow, NodeRow, TopicRow
+from nsqadmin.pages.rows import ConsumerRow, NodeRow
 from nsqadmin.pages.tables import Table
 from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.models import ChannelStats
@@ -86,7 +87,7 @@ class NodePages:
         names = window(sorted(held), request.query.get("page", ""))
         now_s = int(time.time())
         topics = [
-            TopicRow.on_node(topic_on(row.producer, held[name], now_s), row.look.share(name, address))
+            on_node(row.producer, row.look.share(name, address), now_s)
             for name in names.items
             if row.look is not None
         ]
@@ -128,10 +129,11 @@ class NodePages:
             left=_left(row) if row.drained is not None else (),
             charts=self._courses.charts(node_course(address), request.query.get("span", "hour")),
             span=request.query.get("span", "hour"),
+            timeline=self._courses.timeline(node_course(address), request.query.get("span", "hour")),
             known=[row.error] if row.error is not None else [],
         )
 
-    async def _consumers(self, view: NodeView) -> tuple[Sequence[ConsumerRow], str]:
+    async def _consumers(self, view: Member) -> tuple[Sequence[ConsumerRow], str]:
         """Return a node's consumers, each with its channel; and the reason if they are not known."""
         many = view.look is not None and view.look.load.consumers > _MANY_CONSUMERS
         patience_s = LARGE_PATIENCE_S if many else PAGE_PATIENCE_S
@@ -150,7 +152,7 @@ class NodePages:
         # Of thousands only the shown ones are made into rows.
         return Made(
             places,
-            lambda one: ConsumerRow(one[0], one[1], consumer_on(view.producer, one[2], now_s), UNKNOWN),
+            lambda one: ConsumerRow(one[0], one[1], ClientRecord.on(view.producer, one[2], now_s), UNKNOWN),
         ), ""
 
 

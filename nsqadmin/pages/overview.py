@@ -8,9 +8,11 @@ from typing import Any
 from nsqadmin.changes.alerts import Alerts
 from nsqadmin.collecting.answers import Answer
 from nsqadmin.collecting.cluster import Cluster
-from nsqadmin.figures.attention import Concern
+from nsqadmin.figures.attention import Concern, away
+from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.incidents import incidents
-from nsqadmin.figures.sums import ClusterSum, TopicSum
+from nsqadmin.figures.sums import TopicSum
+from nsqadmin.history.recorder import age_of
 from nsqadmin.history.recorder import topic as topic_course
 from nsqadmin.pages import columns
 from nsqadmin.pages.courses import Courses, name_of
@@ -109,6 +111,7 @@ class OverviewPages:
                 "client_count": total.totals.consumers,
                 "channel_message_count": total.totals.channel_messages,
                 "nodes": index.node_count,
+                "nodes_up": index.nodes_up,
                 "incidents": [card.to_json() for card in incidents(concerns)],
                 "concerns": [concern.to_json() for concern in concerns],
                 **rows_json("topics", rows, TopicSum.to_json),
@@ -132,6 +135,10 @@ class OverviewPages:
             tops=tops(total) if overview else (),
             zones=index.zones if overview else (),
             node_count=index.node_count,
+            nodes_up=index.nodes_up,
+            away=away(concerns),
+            oldest_s=age_of(total.totals.oldest_ns, time.time()),
+            timeline=self._courses.timeline(span=request.query.get("span", "hour")) if overview else (),
             at_s=index.at_s,
             figures=figures,
             **({} if overview else await self._registrations(request, total)),
@@ -148,7 +155,8 @@ class OverviewPages:
         index = _Index(
             seen.sum,
             seen.troubles,
-            len(seen.nodes),
+            len(seen.nodes) + len(seen.missing),
+            sum(node.answers for node in seen.nodes),
             (),
             self._cluster.figures_at_s,
             by_zone([NodeRow(node) for node in seen.nodes]),
@@ -179,7 +187,9 @@ class _Index:
 
     sum: ClusterSum
     concerns: Sequence[Concern]
+    # All nodes, also those that are down, and those that answer.
     node_count: int
+    nodes_up: int
     errors: tuple[NodeError, ...]
     at_s: float
     zones: list[tuple[str, list[NodeTile]]]

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, quote, urlencode
 
 from aiohttp import web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from nsqadmin.access.rights import is_open
 from nsqadmin.access.roles import Role
@@ -150,8 +151,10 @@ class Renderer:
             percentile=present.percentile,
             size=present.size,
             clock=present.clock,
-            moment=present.moment,
-            at=lambda at_s: present.at(at_s, time.time()),
+            moment=lambda at_s: _time(at_s, present.moment(at_s)),
+            at=lambda at_s: _time(at_s, present.at(at_s, time.time())),
+            at_text=lambda at_s: present.at(at_s, time.time()),
+            stamp=present.stamp,
         )
         self._environment.globals.update(
             urls=self.urls,
@@ -186,11 +189,12 @@ class Renderer:
             this=Here(request.target),
             warnings=list(dict.fromkeys(warnings)),
             note=note,
-            figures_at=time.gmtime(at_s),
+            figures_at=time.time() if at_s is None else at_s,
             may=lambda action, topic="": self._desk.may(request, action, topic),
-            is_open=is_open(options),
+            may_any=lambda action, topics: any(self._desk.may(request, action, one) for one in topics),
             may_change=self._desk.rights.may_somewhere(request, Role.OPERATOR),
             user=self._desk.rights.person(request).name if not is_open(options) else "",
+            role=self._desk.rights.role(request),
             signs_in=self._desk.rights.signs_in,
             paused_by=self._desk.audit.paused_by,
             audit_problem=self._desk.audit.problem,
@@ -215,6 +219,11 @@ class Renderer:
             samesite="Strict",
         )
         return reply
+
+
+def _time(at_s: float, text: str) -> Markup:
+    """Write a time so that a script can show it as local time."""
+    return Markup('<time datetime="{}">{}</time>').format(present.stamp(at_s), text)
 
 
 def _write_note(note: PageNote) -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any
 
 from aiohttp import web
 
@@ -13,11 +13,11 @@ from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.known import NODE_NOT_FOUND
 from nsqadmin.figures.present import failure
-from nsqadmin.figures.records import JsonObject
+from nsqadmin.figures.sums import ChannelSum, TopicSum
+from nsqadmin.figures.topic_records import JsonObject, channel_record, topic_record
 from nsqadmin.figures.trend import Trend
 from nsqadmin.pages.paging import PageWindow
 from nsqadmin.pages.render import Renderer
-from nsqadmin.pages.rows import ChannelRow, TopicRow
 from nsqadmin.pages.tables import Table
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.http.api import ApiError, Request, Response, error_reply, json_reply
@@ -49,45 +49,38 @@ class Replies:
             except UnknownError as error:
                 if wants_json(request):
                     return error_reply(404, error.code)
-                return self._render.page(
-                    request,
-                    "problem.html",
-                    status=404,
-                    problem=_unknown(error.code, request),
-                    **_place(request),
-                )
+                return self.problem(request, _unknown(error.code, request), 404)
             except UpstreamError as error:
                 self._log.error("%s", error)
                 if wants_json(request):
                     return error_reply(502, f"UPSTREAM_ERROR: {error}")
-                return self._render.page(
-                    request,
-                    "problem.html",
-                    status=502,
-                    problem=f"No {error.kind} answered, so there is nothing to show.",
-                    warnings=self.sentences(error.errors),
-                    **_place(request),
-                )
-
+                problem = f"No {error.kind} answered, so there is nothing to show."
+                return self.problem(request, problem, 502, warnings=self.sentences(error.errors))
             except ApiError as error:
                 if error.code == AUDIT_UNWRITABLE and "text/html" in request.headers.get("Accept", ""):
-                    return self._render.page(
-                        request,
-                        "problem.html",
-                        status=error.status,
-                        problem="The change was refused, because the audit cannot be written.",
-                        **_place(request),
-                    )
-                # Programs get the code; people who follow a link get a sentence.
-                follows = request.method == "GET" and "text/html" in request.headers.get("Accept", "")
+                    sentence = "The change was refused, because the audit cannot be written."
+                    return self.problem(request, sentence, error.status)
+                # Programs get the code; people get a sentence.
+                follows = "text/html" in request.headers.get("Accept", "")
                 if error.status != HTTPStatus.FORBIDDEN or not follows or wants_json(request):
                     raise
-                problem = "You have no role for this."
-                return self._render.page(
-                    request, "problem.html", status=error.status, problem=problem, **_place(request)
-                )
+                return self.problem(request, "You have no role for this.", error.status)
 
         return answer
+
+    def problem(
+        self, request: Request, sentence: str, status: int, warnings: Sequence[str] = ()
+    ) -> web.Response:
+        """Reply with a page that says only what is wrong; it reloads itself while that may pass."""
+        return self._render.page(
+            request,
+            "problem.html",
+            status=status,
+            problem=sentence,
+            warnings=warnings,
+            retries=status in {HTTPStatus.NOT_FOUND, HTTPStatus.BAD_GATEWAY},
+            **_place(request),
+        )
 
     def sentences(self, errors: Iterable[NodeError]) -> list[str]:
         """Return a sentence for each error that names the node; equal sentences are returned once."""
@@ -117,6 +110,10 @@ class Replies:
             return json_reply({"figures_at": round(at_s, 3), "warnings": warnings, **shown()})
         if request.query.get("format") == "csv":
             return _csv_reply(request, lists or {})
+        # A node with a card needs no further warning.
+        carded = {one.node for card in context.get("cards", ()) for one in card.concerns}
+        shown_errors = [error for error in answer.errors if error.address not in carded]
+        warnings = self._warnings(Answer(None, (tuple(shown_errors),)), known)
         return self._render.page(request, template, warnings=warnings, at_s=at_s, **context)
 
     def _warnings(self, answer: Answer[Any], known: Sequence[NodeError]) -> list[str]:
@@ -133,8 +130,8 @@ class Replies:
         )
 
 
-def node_names(row: ChannelRow | TopicRow) -> list[str]:
-    return [row.record.node, row.record.hostname]
+def node_names(row: ChannelSum | TopicSum) -> list[str]:
+    return [row.node, row.hostname]
 
 
 def _csv_reply(request: Request, lists: Mapping[str, tuple[Table[Any], Sequence[Any]]]) -> Response:
@@ -153,10 +150,6 @@ def _csv_reply(request: Request, lists: Mapping[str, tuple[Table[Any], Sequence[
     )
 
 
-# Left out of a record's JSON; the part of the list that the page shows is added instead.
-LISTS: Final = frozenset({"nodes", "channels", "clients"})
-
-
 def rows_json(key: str, rows: PageWindow[Any], one: Callable[[Any], JsonObject]) -> JsonObject:
     return {key: [one(row) for row in rows.items], f"{key}_total": rows.total, f"{key}_first": rows.first}
 
@@ -168,23 +161,28 @@ def trend_json(trend: Trend | None) -> JsonObject:
     }
 
 
-def channel_json(row: ChannelRow) -> JsonObject:
-    record = {key: value for key, value in row.record.to_json().items() if key not in LISTS}
+def channel_json(channel: ChannelSum) -> JsonObject:
     return {
-        **record,
-        **trend_json(row.trend),
-        "oldest_message_time": row.record.oldest_ns,
-        "state": [concern.mark for concern in row.concerns],
+        **channel_record(channel, lists=False),
+        **trend_json(channel.trend),
+        "oldest_message_time": channel.oldest_ns,
+        "state": channel.states,
     }
 
 
-def topic_json(row: TopicRow) -> JsonObject:
-    record = {key: value for key, value in row.record.to_json().items() if key not in LISTS}
+def topic_json(topic: TopicSum) -> JsonObject:
     return {
-        **record,
-        "messages_per_second": row.trend.messages if row.trend else None,
-        "channels": [channel_json(channel) for channel in row.channels],
+        **topic_record(topic, lists=False),
+        "messages_per_second": topic.trend.messages if topic.trend else None,
+        "channels": [channel_json(channel) for channel in topic.channels],
     }
+
+
+def refuse_embedding(request: Request) -> None:
+    """Raise ApiError for requests that a page of another site makes itself; following a link is allowed."""
+    headers = request.headers
+    if headers.get("Sec-Fetch-Site") == "cross-site" and headers.get("Sec-Fetch-Dest") != "document":
+        raise ApiError(403, "FORBIDDEN")
 
 
 def wants_json(request: Request) -> bool:

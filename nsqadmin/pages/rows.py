@@ -1,143 +1,14 @@
-"""Rows of the pages of topics, channels and nodes: figures, their trends, and troubles; PURE."""
+"""Rows of the lists of consumers and nodes: figures and troubles."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Iterable
+from typing import Any
 
-from nsqadmin.collecting.views import NodeView, TopicView
+from nsqadmin.collecting.members import Member
 from nsqadmin.figures import attention
 from nsqadmin.figures.activity import Activity
-from nsqadmin.figures.attention import Concern, Level
-from nsqadmin.figures.records import ChannelRecord, ClientRecord, TopicRecord
+from nsqadmin.figures.attention import Level
+from nsqadmin.figures.records import ClientRecord
 from nsqadmin.figures.slow import SILENT_S, ConsumerState
-from nsqadmin.figures.sums import Share
-from nsqadmin.figures.trend import Trend, empties_in, total_trend, trends
-
-
-class ChannelRow:
-    """A channel: its total, or its share on one node."""
-
-    def __init__(
-        self,
-        record: ChannelRecord,
-        trend: Trend | None,
-        nodes: Sequence["ChannelRow"] = (),
-        concerns: Sequence[Concern] = (),
-    ) -> None:
-        self.record = record
-        self.name = record.channel_name
-        self.trend = trend
-        self.nodes = nodes
-        # The concerns come from judging the whole cluster, so that all pages agree.
-        self.concerns = concerns
-
-    @classmethod
-    def of(cls, total: ChannelRecord, view: TopicView) -> Self:
-        """Make the row of a channel with a row for each node."""
-        nodes = [ChannelRow(node, _channel_trend(node, view.shares)) for node in total.nodes]
-        concerns = _concerns(view, total.channel_name)
-        return cls(total, total_trend(node.trend for node in nodes), nodes, concerns)
-
-    @property
-    def level(self) -> Level | None:
-        return attention.worst_level(self.concerns)
-
-    @property
-    def states(self) -> list[str]:
-        return [concern.mark for concern in self.concerns]
-
-    @property
-    def empties_s(self) -> float | None:
-        """Seconds until it is empty at the present rate; None if it is empty or gets no shorter."""
-        return empties_in(self.record.depth, self.trend) if self.record.depth else None
-
-    @property
-    def delivery(self) -> tuple[float, float, float] | None:
-        """Percent of messages delivered within the zone, within the region, and beyond; None if unknown."""
-        total = self.record.delivery_msg_count
-        if not total:
-            return None
-        zone, region = self.record.zone_local_msg_count, self.record.region_local_msg_count
-        return 100 * zone / total, 100 * region / total, 100 * (total - zone - region) / total
-
-
-class TopicRow:
-    """A topic with its channels: its total, or its share on one node."""
-
-    def __init__(
-        self,
-        record: TopicRecord,
-        trend: Trend | None,
-        channels: Sequence[ChannelRow],
-        nodes: Sequence["TopicRow"] = (),
-        concerns: Sequence[Concern] = (),
-    ) -> None:
-        self.record = record
-        self.name = record.topic_name
-        self.trend = trend
-        self.channels = channels
-        self.nodes = nodes
-        self.concerns = concerns
-        # Set for the row of a single node: replicas in sync, and replicas that are wanted.
-        self.replicas_in_sync = self.replicas_wanted = 0
-
-    @property
-    def replicas_text(self) -> str:
-        """Write how many of the wanted replicas are in sync; empty if none are wanted."""
-        return f"{self.replicas_in_sync} of {self.replicas_wanted}" if self.replicas_wanted else ""
-
-    @property
-    def is_under_replicated(self) -> bool:
-        return self.replicas_in_sync < self.replicas_wanted
-
-    @classmethod
-    def of(cls, view: TopicView) -> Self:
-        """Make the row of a topic with a row for each channel and each node."""
-        total = view.total
-        nodes = [TopicRow.on_node(node, view.shares.get(node.node)) for node in total.nodes]
-        by_channel: dict[str, list[Trend | None]] = {}
-        for node in nodes:
-            for channel in node.channels:
-                by_channel.setdefault(channel.name, []).append(channel.trend)
-        channels = [
-            ChannelRow(
-                channel,
-                total_trend(by_channel.get(channel.channel_name, ())),
-                concerns=_concerns(view, channel.channel_name),
-            )
-            for channel in total.channels
-        ]
-        return cls(total, total_trend(node.trend for node in nodes), channels, nodes, _concerns(view, ""))
-
-    @classmethod
-    def on_node(cls, record: TopicRecord, share: Share | None) -> Self:
-        """Make the row of one node's share."""
-        if share is None:
-            return cls(record, None, [ChannelRow(channel, None) for channel in record.channels])
-        own, moves = trends(*share[:3])
-        row = cls(
-            record,
-            own,
-            [ChannelRow(channel, trend) for channel, trend in zip(record.channels, moves, strict=True)],
-        )
-        row.replicas_in_sync, row.replicas_wanted = share[0].replicas_in_sync, share[0].replicas_wanted
-        return row
-
-    @property
-    def all_concerns(self) -> list[Concern]:
-        return [*self.concerns, *(concern for channel in self.channels for concern in channel.concerns)]
-
-    @property
-    def depth(self) -> int:
-        """Messages waiting in the topic and in its channels."""
-        return self.record.depth + sum(channel.record.depth for channel in self.channels)
-
-    @property
-    def in_flight(self) -> int:
-        return sum(channel.record.in_flight_count for channel in self.channels)
-
-    @property
-    def consumers(self) -> int:
-        return self.record.client_count
 
 
 class ConsumerRow:
@@ -206,24 +77,10 @@ class ConsumerRow:
         }
 
 
-def _channel_trend(record: ChannelRecord, shares: Mapping[str, Share]) -> Trend | None:
-    share = shares.get(record.node)
-    if share is None:
-        return None
-    _, moves = trends(*share[:3])
-    names = [channel.channel_name for channel in share[0].channels]
-    return moves[names.index(record.channel_name)] if record.channel_name in names else None
-
-
-def _concerns(view: TopicView, channel: str) -> list[Concern]:
-    """Return the shown concerns of a channel, or of the topic itself if *channel* is empty."""
-    return [one for one in view.sum.concerns if one.channel == channel] if view.sum is not None else []
-
-
 class NodeRow:
     """An nsqd with its last good figures."""
 
-    def __init__(self, view: NodeView) -> None:
+    def __init__(self, view: Member) -> None:
         self.view = view
         self.producer = view.producer
         self.address = view.address
@@ -232,7 +89,7 @@ class NodeRow:
         self.error = view.error
         self.look = view.look
         self.load = view.look.load if view.look is not None else None
-        self.tombstoned = {entry.topic for entry in view.producer.topics if entry.tombstoned}
+        self.tombstoned = view.tombstoned
         self.concerns = view.concerns
 
     @property
@@ -326,7 +183,7 @@ class NodeRow:
         }
 
 
-def unregistered(nodes: Iterable[NodeView]) -> list[tuple[str, list[str]]]:
+def unregistered(nodes: Iterable[Member]) -> list[tuple[str, list[str]]]:
     """Return the topics that nodes hold but that no nsqlookupd lists for them, each with these nodes."""
     found: dict[str, list[str]] = {}
     for node in nodes:

@@ -7,19 +7,22 @@ from typing import Final
 from nsqadmin.collecting.answers import Answer, UnknownError
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.consumers import PAGE_PATIENCE_S
+from nsqadmin.collecting.views import lacking
 from nsqadmin.figures.activity import ActivityBook
 from nsqadmin.figures.attention import ShareState
 from nsqadmin.figures.groups import grouped, heats
 from nsqadmin.figures.incidents import incidents
 from nsqadmin.figures.records import ClientRecord
 from nsqadmin.figures.slow import why_slow
+from nsqadmin.figures.sums import ChannelSum
+from nsqadmin.figures.topic_records import channel_record, topic_record
 from nsqadmin.history.recorder import channel as channel_course
 from nsqadmin.history.recorder import topic as topic_course
 from nsqadmin.pages import columns
 from nsqadmin.pages.courses import Courses
 from nsqadmin.pages.paging import window
-from nsqadmin.pages.replies import LISTS, Replies, channel_json, node_names, rows_json, topic_json, trend_json
-from nsqadmin.pages.rows import ChannelRow, ConsumerRow, TopicRow
+from nsqadmin.pages.replies import Replies, channel_json, node_names, rows_json, topic_json, trend_json
+from nsqadmin.pages.rows import ConsumerRow
 from nsqadmin.pages.tables import Table
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND
 from nsqcore.http.api import Request, Response
@@ -47,16 +50,16 @@ class TopicPages:
         name = request.params["topic"]
         view = await self._cluster.queues.topic_view(name)
         registered: list[str] = []
-        if not view.value.total.nodes:
+        if not view.value.total.parts:
             registered = (await self._cluster.registrations.channels_of([name], age_s=IDLE_AGE_S)).value[name]
-        row = TopicRow.of(view.value)
+        row = view.value.total
         query = request.query
         channel_table = Table(columns.CHANNELS, query, lambda one: [one.name], prefix="channels-")
         node_table = Table(columns.TOPIC_NODES, query, node_names, prefix="nodes-")
-        if not any(node.replicas_wanted for node in row.nodes):
+        if not any(part.replicas for part in row.parts):
             node_table.columns = [column for column in node_table.columns if column.key != "replicas"]
         found = channel_table.apply(row.channels)
-        found_nodes = node_table.apply(row.nodes)
+        found_nodes = node_table.apply(row.parts)
         channels = window(found, query.get("channels", ""))
         nodes = window(found_nodes, query.get("nodes", ""))
         span = query.get("span", "hour")
@@ -66,7 +69,7 @@ class TopicPages:
             "topic.html",
             view,
             shown=lambda: {
-                **{key: value for key, value in row.record.to_json().items() if key not in LISTS},
+                **topic_record(row, lists=False),
                 **trend_json(row.trend),
                 **rows_json("channels", channels, channel_json),
                 **rows_json("nodes", nodes, topic_json),
@@ -81,8 +84,20 @@ class TopicPages:
             channel_table=channel_table,
             node_table=node_table,
             stale=view.value.stale,
+            lacks={
+                "depth": lacking(view.value.stale, lambda one: one.stats.depth),
+                "waiting": lacking(
+                    view.value.stale, lambda one: sum(each.depth for each in one.stats.channels)
+                ),
+                "in_flight": lacking(
+                    view.value.stale, lambda one: sum(each.in_flight_count for each in one.stats.channels)
+                ),
+            },
             registered=registered,
             charts=charts,
+            timeline=self._courses.timeline(
+                topic_course(name), span, [*view.value.shares, *(one.address for one in view.value.stale)]
+            ),
             span=span,
             sparks=self._courses.sparks([channel_course(name, one.name) for one in channels.items]),
         )
@@ -96,7 +111,7 @@ class TopicPages:
                 return self._registered_channel(request, name, channel)
             raise
         view = (await self._cluster.queues.topic_view(name)).value
-        row = ChannelRow.of(total.value, view)
+        row = total.value
         query = request.query
         node_table = Table(columns.SHARES, query, node_names, prefix="nodes-")
         consumer_table = Table(
@@ -107,8 +122,8 @@ class TopicPages:
             sort="silent",
             descending=True,
         )
-        found_nodes = node_table.apply(row.nodes)
-        every = [self._consumer(name, channel, client) for client in row.record.clients]
+        found_nodes = node_table.apply(row.parts)
+        every = [self._consumer(name, channel, client) for client in row.clients]
         found = consumer_table.apply(every)
         nodes = window(found_nodes, query.get("nodes", ""))
         consumers = window(found, query.get("consumers", ""))
@@ -121,7 +136,7 @@ class TopicPages:
             "channel.html",
             total,
             shown=lambda: {
-                **{key: value for key, value in row.record.to_json().items() if key not in LISTS},
+                **channel_record(row, lists=False),
                 **trend_json(row.trend),
                 **rows_json("nodes", nodes, channel_json),
                 **rows_json("clients", consumers, ConsumerRow.to_json),
@@ -135,6 +150,10 @@ class TopicPages:
                 )
             ),
             stale=view.stale,
+            lacks={
+                key: lacking(view.stale, lambda one: getattr(one.channel(channel), key, 0))  # noqa: B023
+                for key in ("depth", "in_flight_count", "deferred_count")
+            },
             nodes=nodes,
             node_table=node_table,
             consumers=consumers,
@@ -142,9 +161,12 @@ class TopicPages:
             consumer_count=len(every),
             by=by,
             groups=grouped((_GROUPS[by](one), one.state) for one in every) if by else (),
-            heat=list(zip(row.nodes, heats([node.record.depth for node in row.nodes]), strict=True)),
+            heat=list(zip(row.parts, heats([node.depth for node in row.parts]), strict=True)),
             reasons=reasons,
             charts=charts,
+            timeline=self._courses.timeline(
+                channel_course(name, channel), span, [*view.shares, *(one.address for one in view.stale)]
+            ),
             span=span,
         )
 
@@ -168,26 +190,26 @@ class TopicPages:
         activity = self._activity.note(who, client.stats.finish_count, time.monotonic())
         return ConsumerRow(topic, channel, client, activity)
 
-    def _reasons(self, row: ChannelRow, consumers: Sequence[ConsumerRow]) -> list[str]:
+    def _reasons(self, row: ChannelSum, consumers: Sequence[ConsumerRow]) -> list[str]:
         shares = [
             ShareState(
-                node.record.node,
-                node.record.depth,
-                node.record.client_count,
-                node.record.in_flight_count,
+                node.node,
+                node.depth,
+                node.client_count,
+                node.in_flight_count,
                 node.trend.finished if node.trend else None,
                 node.trend.span_s if node.trend else 0.0,
                 0.0,
             )
-            for node in row.nodes
+            for node in row.parts
         ]
         return why_slow(
-            row.record.depth,
+            row.depth,
             row.trend,
             shares,
             [one.state for one in consumers],
-            paused=row.record.paused,
-            complete=len(consumers) >= row.record.client_count,
+            paused=row.paused,
+            complete=len(consumers) >= row.client_count,
         )
 
 

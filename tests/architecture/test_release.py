@@ -120,4 +120,4 @@ def test_the_packages_install_in_a_fresh_environment_and_every_script_runs(tmp_p
     found = set(run(python, "-c", code, cwd=tmp_path).stdout.split())
     pages = ROOT / "nsqadmin" / "pages"
     shown = {path.name for folder in ("templates", "static") for path in (pages / folder).glob("[!.]*")}
-    assert found >= shown | {"uplot.js", "uplot.css", "idiomorph.js"}
+    assert found >= shown | {"uplot.js", "uplot.css"}

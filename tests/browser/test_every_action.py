@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from nsqadmin.pages import bulk_effects, forms, message_forms
+from nsqadmin.changes.actions import ACTIONS
 from tests.browser.accessibility import faults_of
 from tests.support.nsqd_http import set_policy
 from tests.support.site import Site
@@ -84,7 +84,7 @@ def steps(topic: str, site: Site) -> list[Step]:
             {"Delay": "1h"},
         ),
         Step("send", f"{messages}&state=deferred", "Send now…", "Send now", "was sent.", of_a_row=True),
-        Step("cancel", f"{messages}&state=deferred", "Cancel…", "Cancel", "was cancelled.", of_a_row=True),
+        Step("cancel", f"{messages}&state=deferred", "Discard…", "Discard", "was discarded.", of_a_row=True),
         Step("pause", channel, "Pause…", "Pause channel", "was paused on 2 nsqds."),
         Step("unpause", channel, "Resume…", "Resume channel", "was resumed on 2 nsqds."),
         Step("empty", channel, "Empty…", "Empty channel", "was emptied on 2 nsqds."),
@@ -239,24 +239,32 @@ def bulk_words() -> dict[str, dict[str, str]]:
 def test_a_policy_is_set_copied_and_deleted(page, site, way, request):
     name = f"policy-{request.node.callspec.id}"
     page.goto("/policies")
-    form = page.locator("form.fields")
+    way.follow(page.get_by_role("link", name="Set a policy…"))
+    form = page.locator("[data-confirm]")
     for label, text in (("Name", name), ("Topics", f"^{name}$"), ("Definition", '{"ttl": "1h"}')):
         way.fill(form.get_by_label(label), text)
-    way.follow(form.get_by_role("button", name="Show what changes"))
+    way.follow(form.get_by_role("button", name="Preview"))
     way.follow(page.get_by_role("button", name="Set on all nodes"))
     expect(page.locator("[data-note]")).to_contain_text(f"Policy {name} was set on 2 nodes.")
+    way.follow(page.get_by_role("link", name=f"Edit… {name}"))
+    form = page.locator("[data-confirm]")
+    way.fill(form.get_by_label("Definition"), '{"ttl": "2h"}')
+    way.follow(form.get_by_role("button", name="Preview"))
+    row = page.get_by_role("row", name="ttl")
+    expect(row.locator("del")).to_have_text("1h")
+    expect(row.locator("ins")).to_have_text("2h")
     site.nsqds[1].request("DELETE", f"/policies?name={name}")
 
     page.goto("/policies")
     row = page.get_by_role("row", name=site.nsqds[0].http_address).first
-    way.follow(row.get_by_role("button", name="Copy to all nodes…"))
+    way.follow(row.get_by_role("link", name="Copy to all nodes…"))
     way.follow(page.get_by_role("button", name="Copy on all nodes"))
     expect(page.locator("[data-note]")).to_contain_text(
         f"The policies of {site.nsqds[0].http_address} were copied on 2 nodes."
     )
     assert name in [one["name"] for one in site.nsqds[1].get("/policies")["policies"]]
 
-    way.follow(page.get_by_role("button", name=f"Delete… {name}"))
+    way.follow(page.get_by_role("link", name=f"Delete… {name}"))
     way.follow(page.get_by_role("button", name="Delete on all nodes"))
     expect(page.locator("[data-note]")).to_contain_text(f"Policy {name} was deleted on 2 nodes.")
 
@@ -275,5 +283,4 @@ SHOWN = {"publish", "finish", "requeue", "pause", "empty", "mute", "drain", "tom
 def test_no_action_is_without_a_test(site):
     taken = {step.word for step in steps("t", site)} | ELSEWHERE.keys() | {"seek", "create"}
 
-    assert forms._WORDS.keys() | message_forms._WORDS.keys() <= taken
-    assert {words[0] for words in bulk_effects.WORDS.values()} == set(bulk_words())
+    assert ACTIONS.keys() <= taken | {"set_policy", "copy_policies", "delete_policy"}

@@ -84,6 +84,7 @@ def test_one_signs_in_is_led_where_one_wanted_may_what_ones_role_says_and_signs_
     expect(page.get_by_role("link", name="Pause…")).to_be_visible()
     expect(page.get_by_role("link", name="Delete…")).to_have_count(0)
     assert faults_of(page) == []
+    page.locator("details.user summary").click()
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_role("heading", name="You are signed out")).to_be_visible()
     page.goto("/topics/signed")
@@ -106,7 +107,7 @@ def test_a_topic_is_tombstoned_on_one_node_after_its_name_was_typed(page, site):
     sign_in(page, "anna", "/topics/buried")
     page.get_by_role("link", name=f"Tombstone… on {node.http_address}").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("Then the topic is deleted there")
+    expect(dialog).to_contain_text("will be permanently deleted there")
     dialog.get_by_label("Type buried").fill("burie")
     dialog.get_by_role("button", name=re.compile("Tombstone")).click()
     expect(dialog.or_(page.locator("main"))).to_contain_text("Type buried to confirm")

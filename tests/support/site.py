@@ -58,7 +58,7 @@ def ask(
 def submit(daemon: Daemon, prefix: str = "", headers: dict[str, str] | None = None, **fields: str) -> Answer:
     """Send the form of a confirmation."""
     form = {"Content-Type": "application/x-www-form-urlencoded", **(headers or {})}
-    return ask(daemon, "POST", f"{prefix}/action", urlencode(fields), form)
+    return ask(daemon, "POST", f"{prefix}/action", urlencode({"confirmed": "yes", **fields}), form)
 
 
 def follow(daemon: Daemon, answer: Answer) -> Answer:

@@ -78,7 +78,7 @@ class StubSite:
         self, path: str = "/action", headers: dict[str, str] | None = None, **fields: str
     ) -> Reply:
         form = {"Content_Type": "application/x-www-form-urlencoded", **(headers or {})}
-        return await self.ask("POST", path, urlencode(fields), **form)
+        return await self.ask("POST", path, urlencode({"confirmed": "yes", **fields}), **form)
 
     async def follow(self, reply: Reply) -> Reply:
         """Request the page to which a submitted form redirects, with the cookie that it set."""

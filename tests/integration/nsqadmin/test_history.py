@@ -33,18 +33,18 @@ async def test_the_course_is_drawn_by_the_server_and_told_to_scripts(tmp_path):
 
         page = await site.until(drawn, "all lines are drawn", 20.0)
         overview = await site.get("/")
-        marks = (await site.get(f"/history?topic={TOPIC}")).json()["marks"]
+        marks = (await site.get(f"/history?topic={TOPIC}")).json()["events"]
     async with stub_site(history_file=path) as site:
         again = (await site.get("/history")).json()
-        kept_marks = (await site.get("/history")).json()["marks"]
+        kept_marks = (await site.get("/history")).json()["events"]
 
     assert 'role="img" aria-label="Messages / s' in page.html
     assert 'class="spark"' in overview.html
     assert [mark["text"] for mark in marks if mark["kind"] == "change"] == [
-        f"pause_topic {TOPIC} by anonymous"
+        f"pause topic {TOPIC} by anonymous"
     ]
     assert again["at"][: len(whole["at"])] == whole["at"]
-    assert marks[-1] in kept_marks
+    assert marks[0] in kept_marks
 
 
 async def test_a_node_that_starts_again_is_marked():
@@ -54,7 +54,7 @@ async def test_a_node_that_starts_again_is_marked():
         site.nodes[0].started_at = int(time.time()) + 5
 
         async def marked():
-            marks = (await site.get("/history")).json()["marks"]
+            marks = (await site.get("/history")).json()["events"]
             return [mark for mark in marks if mark["kind"] == "started"]
 
         (mark,) = await site.until(marked, "the start is marked")

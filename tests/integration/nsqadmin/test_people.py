@@ -21,13 +21,12 @@ READS = [
     "/nodes",
     "/lookup",
     "/counter",
-    "/history",
     "/audit",
     "/policies",
     f"/messages?topic={TOPIC}",
     f"/messages/one?topic={TOPIC}",
     f"/messages/body?topic={TOPIC}",
-    f"/messages/act?act=publish&topic={TOPIC}",
+    f"/action?action=publish&topic={TOPIC}",
 ]
 API_READS = [
     "/api/topics",
@@ -36,6 +35,8 @@ API_READS = [
     "/api/counter",
     "/metrics",
     "/config/log_level",
+    "/history",
+    "/topics?format=json",
 ]
 WRITES = [
     ("POST", "/api/topics", {"topic": "new"}),
@@ -325,7 +326,7 @@ async def test_a_role_for_some_topics_is_none_for_nodes_and_for_troubles_elsewhe
             "node": f"no-answer - - {node}",
         }
         # Dead letters name the topic that they go to, and whoever publishes may write that name.
-        letters = await site.submit("/messages/act", bob, act="send_back", topic=TOPIC)
+        letters = await site.submit("/action", bob, action="send_back", topic=TOPIC)
         mutes = {
             whose: (await site.submit(headers=bob, action="mute", key=key, topic=TOPIC)).status
             for whose, key in keys.items()

@@ -120,7 +120,6 @@ async def test_topic_with_too_few_replicas_is_red_until_they_are_in_sync():
     assert "topic.0002.events" not in listed.text
     assert "1 topic has fewer replicas in sync than wanted" in page.text
     assert as_json["under_replicated"] == 1
-    assert "under-replicated" not in after.text
     assert "Replicas" not in after.text
 
 
@@ -219,7 +218,11 @@ def test_pages_follow_a_failover(cluster, secret):
     sentence = f"its messages are delivered by {replica.http_address} (3 messages pending there)"
     # The overview's figures are asked for at other times than those of the node's page.
     wait_until(lambda: sentence in ask(admin, "GET", "/").text, "the overview says so", seconds=30)
-    found = [one["level"] for one in admin.get("/?format=json")["concerns"] if one["state"] == "down"]
+
+    def down():
+        return [one["level"] for one in admin.get("/?format=json")["concerns"] if one["state"] == "down"]
+
+    wait_until(lambda: down() == ["watch"], "nsqlookupd drops it, and it is no alert", seconds=30)
     topic = ask(admin, "GET", "/topics/orders").text
     primary.start()
     wait_until(
@@ -233,7 +236,6 @@ def test_pages_follow_a_failover(cluster, secret):
     )
 
     assert "under-replicated" in page(primary)
-    assert found == ["watch"]
     assert f"(delivered by {replica.http_address}, and counted there)" in topic
 
 

@@ -15,10 +15,7 @@ FOR_ANYBODY = {"/ping", "/static/:asset", "/fonts/:asset", "/sign-in", "/signed-
 FORM = {"Content_Type": "application/x-www-form-urlencoded"}
 # For each writing route a body with which it would do something.
 BODIES = {
-    "/action": urlencode({"action": "pause", "topic": TOPIC}),
-    "/bulk": urlencode({"action": "pause", "topic": TOPIC, "confirmed": "yes"}),
-    "/policies": urlencode({"name": "a", "topic": ".*", "definition": "{}", "confirmed": "yes"}),
-    "/messages/act": urlencode({"act": "publish", "topic": TOPIC, "node": "NODE", "body": "x"}),
+    "/action": urlencode({"action": "pause", "topic": TOPIC, "confirmed": "yes"}),
     "/api/topics": json.dumps({"topic": "made"}),
     "/api/topics/:topic": json.dumps({"action": "pause"}),
     "/api/topics/:topic/:channel": json.dumps({"action": "pause"}),
@@ -42,7 +39,7 @@ def table(site):
         }.items():
             path = path.replace(name, value)
         if path.startswith("/messages"):
-            path += f"?topic={TOPIC}&channel=billing&act=publish"
+            path += f"?topic={TOPIC}&channel=billing"
         if path.startswith("/action"):
             path += f"?action=pause&topic={TOPIC}"
         body = BODIES.get(route.pattern, "").replace("NODE", node) if route.method != "GET" else None

@@ -1,6 +1,6 @@
 import pytest
 
-from nsqadmin.access.roles import Person, Role, RoleGrant, grants_of, needed, parse_grant, role_of
+from nsqadmin.access.roles import Person, Role, RoleGrant, grants_of, parse_grant, role_of
 
 ALICE = Person("alice", ("ops", "pay"), "header")
 STRANGER = Person()
@@ -52,16 +52,6 @@ def test_tokens_have_a_role_of_their_own_and_take_nothing_from_others():
 def test_where_people_sign_in_nobody_else_looks():
     assert role(STRANGER, signs_in=True) is Role.NOBODY
     assert role(Person("bob", (), "sign-in"), signs_in=True) is Role.VIEWER
-
-
-def test_what_destroys_needs_an_admin_and_so_does_what_nobody_knows():
-    assert [needed(action) for action in ("pause", "empty", "delete", "audit", "new")] == [
-        Role.OPERATOR,
-        Role.OPERATOR,
-        Role.ADMIN,
-        Role.ADMIN,
-        Role.ADMIN,
-    ]
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import pytest
 from nsqadmin.changes.alerts import MUTE_S, Alerts, key_text, place_of
 from nsqadmin.collecting.views import Round
 from nsqadmin.figures.attention import Concern, Level
+from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.instant import Instant
-from nsqadmin.figures.sums import ClusterSum
 
 STUCK = Concern(
     Level.TROUBLE, "stuck", "9 messages wait", "orders", "billing", messages=9, began=Instant(0, 100.0)

@@ -1,14 +1,15 @@
 import pytest
 
-from nsqadmin.figures import aggregate, attention
+from nsqadmin.figures import attention
 from nsqadmin.figures.attention import Level, ShareState
+from nsqadmin.figures.sums import add_up
 from nsqadmin.figures.trend import Trend
-from tests.support.records import channel_json, producer, topic_stats
+from tests.support.records import channel_json, topic_stats
 
 
 def channel(**fields):
-    record = aggregate.topic_on(producer(), topic_stats("orders", channel_json("audit", **fields)), 0)
-    return aggregate.total_topic("orders", [record]).channels[0]
+    stats = topic_stats("orders", channel_json("audit", **fields))
+    return add_up("orders", [(stats, (), 0, "a:1")]).channels[0]
 
 
 def of_topic(depth, *, paused=False, has_channels=False):
@@ -111,11 +112,13 @@ def test_a_share_whose_pace_is_not_known_is_not_called_stuck():
 
 
 def test_many_nodes_are_not_all_named():
-    shares = [share(f"n{number}:1", depth=1) for number in range(5)]
+    shares = [share(f"n{number}:1", depth=1) for number in range(10)]
 
-    (concern,) = attention.of_channel(channel(depth=5, client_count=1), trend(finished=1), shares)
+    (concern,) = attention.of_channel(channel(depth=10, client_count=1), trend(finished=1), shares)
 
-    assert concern.text.startswith("5 messages wait on n0:1, n1:1, n2:1 and 2 more, no consumers")
+    assert concern.text.startswith(
+        "10 messages wait on n0:1, n1:1, n2:1, n3:1, n4:1, n5:1, n6:1, n7:1 and 2 more, no"
+    )
 
 
 def test_one_nsqlookupd_of_two_is_worth_a_look_and_all_of_them_are_trouble():

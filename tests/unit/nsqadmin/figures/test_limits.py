@@ -1,8 +1,9 @@
 import pytest
 
 from nsqadmin.figures.attention import Level
+from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.limits import limited, parse_limit
-from nsqadmin.figures.sums import ClusterSum, add_up
+from nsqadmin.figures.sums import add_up
 from tests.support.records import channel_json, topic_stats
 
 

@@ -7,7 +7,7 @@ from nsqadmin.figures.points import SIZE, UNKNOWN, Point, average
 RATES = st.none() | st.floats(0, 4e9)
 
 
-@given(st.none() | st.integers(0, 2**32 - 2), RATES, RATES, RATES, RATES)
+@given(st.none() | st.integers(0, 2**31 - 1), RATES, RATES, RATES, RATES)
 def test_a_point_comes_back_as_it_was_within_a_thousandth(depth, came, went, age_s, more):
     point = Point(depth, came, went, age_s, more)
 
@@ -22,7 +22,7 @@ def test_a_point_comes_back_as_it_was_within_a_thousandth(depth, came, went, age
 
 
 def test_what_is_too_large_is_kept_as_the_largest():
-    assert Point.unpack(Point(2**40, came=1e30).pack()).depth == 2**32 - 2
+    assert Point.unpack(Point(2**40, came=1e30).pack()).depth == 2**31 - 1
     assert Point.unpack(UNKNOWN.pack()) == UNKNOWN
 
 
@@ -31,3 +31,11 @@ def test_several_points_become_one():
 
     assert one == Point(9, 2.0, 2.0, 3.0)
     assert average([]) == UNKNOWN
+
+
+def test_a_partial_point_keeps_its_mark_and_depth():
+    for depth in (0, 7, 2**31 - 2):
+        point = Point(depth, is_partial=True)
+
+        assert Point.unpack(point.pack()) == point
+    assert Point.unpack(Point(is_partial=True).pack()) == Point()

@@ -1,6 +1,7 @@
 from nsqadmin.figures import attention
 from nsqadmin.figures.attention import Level
-from nsqadmin.figures.sums import ClusterSum, TopicSum, add_up
+from nsqadmin.figures.cluster_sum import ClusterSum
+from nsqadmin.figures.sums import TopicSum, add_up
 from nsqadmin.figures.trend import Counted
 from tests.support.records import channel_json, topic_stats
 
@@ -143,3 +144,10 @@ def test_the_oldest_of_several_nodes_and_channels_is_the_oldest_and_one_unknown_
     assert (known.oldest_ns, unknown.oldest_ns) == (20, -1)
     assert ClusterSum({"orders": known}).totals.oldest_ns == 20
     assert ClusterSum({"orders": unknown}).totals.oldest_ns == -1
+
+
+def test_delivery_is_shown_in_shares_when_it_is_counted():
+    fields = {"zone_local_msg_count": 1, "region_local_msg_count": 1, "global_msg_count": 2}
+
+    assert topic("orders", channel_json("a", **fields)).channels[0].delivery == (25, 25, 50)
+    assert topic("orders", channel_json("a")).channels[0].delivery is None

@@ -1,9 +1,16 @@
 import pytest
 
-from nsqadmin.figures.trend import MAX_AGE_NS, NodePace, total_trend, trends
+from nsqadmin.figures.sums import add_up
+from nsqadmin.figures.trend import MAX_AGE_NS, NodePace
 from tests.support.records import channel_json, topic_stats
 
 SECOND = 1_000_000_000
+
+
+def trends(stats, marks, at_ns):
+    """Return the trends of a topic on one node, and of its channels."""
+    found = add_up(stats.topic_name, [(stats, marks, at_ns, "a:1")])
+    return found.trend, [one.trend for one in found.channels]
 
 
 def look(pace, now_s, *, channels=("billing",), **fields):
@@ -37,26 +44,6 @@ def test_the_rate_follows_the_last_ten_to_fifteen_seconds():
 
     assert topic.messages == 0
     assert 10 <= topic.span_s <= 15
-
-
-def test_rates_of_nodes_are_added_and_are_not_known_while_one_of_them_is_not():
-    first, second = NodePace(), NodePace()
-    look(first, 0, message_count=100)
-    _, known = look(first, 2, message_count=120)
-    _, new = look(second, 2, message_count=1_000_000)
-
-    assert total_trend([known, known]).messages == 20
-    assert total_trend([known, new]) is None
-
-
-def test_the_span_of_a_total_is_the_shortest_of_its_nodes():
-    first, second = NodePace(), NodePace()
-    look(first, 0, message_count=0)
-    look(second, 6, message_count=0)
-
-    total = total_trend([look(first, 8, message_count=80)[1], look(second, 8, message_count=80)[1]])
-
-    assert (total.span_s, total.messages) == (2, 50)
 
 
 def test_a_topic_that_was_made_again_counts_from_zero():

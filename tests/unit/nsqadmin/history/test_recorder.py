@@ -1,8 +1,9 @@
 import pytest
 
 from nsqadmin.figures.attention import Concern, Level
+from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.instant import Instant
-from nsqadmin.figures.sums import ClusterSum, add_up
+from nsqadmin.figures.sums import add_up
 from nsqadmin.figures.trend import Counted
 from nsqadmin.history import recorder as history
 from nsqadmin.history.recorder import Recorder

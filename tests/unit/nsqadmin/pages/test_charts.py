@@ -4,8 +4,8 @@ from nsqadmin.pages.charts import chart, spark
 LINES = (("in", lambda point: point.came), ("out", lambda point: point.went))
 
 
-def draw(points, now_s=1000.0, span_s=1000.0, events=()):
-    return chart("flow", "Flow", points, LINES, now_s, span_s, 5.0, events)
+def draw(points, now_s=1000.0, span_s=1000.0):
+    return chart("flow", "Flow", points, LINES, now_s, span_s, 5.0)
 
 
 def test_a_line_goes_from_point_to_point_as_high_as_the_highest():
@@ -42,14 +42,14 @@ def test_a_peak_between_two_pixels_is_seen():
     assert " 1.0" in draw(points).lines[0].path
 
 
-def test_what_happened_is_marked_where_it_was():
-    found = draw(
-        [(0.0, Point(came=1.0)), (1000.0, Point(came=1.0))],
-        events=[(500.0, "down", "nsqd left"), (-5.0, "old", "before")],
-    )
+def test_partial_points_are_a_path_of_their_own_that_begins_where_the_line_ends():
+    points = [(float(at_s), Point(came=1.0, is_partial=500 <= at_s < 700)) for at_s in range(0, 1000, 5)]
 
-    assert [(mark.x, mark.kind, mark.text) for mark in found.marks] == [(300.0, "down", "00:08 nsqd left")]
-    assert "Flow from 00:00 to 00:16 UTC, at most 1; now in 1" in found.summary
+    line = draw(points).lines[0]
+
+    assert (line.path.count("M"), line.partial.count("M")) == (2, 1)
+    assert line.partial.startswith("M297.0")
+    assert "Flow from 00:00 to 00:16 UTC, at most 1; now in 1" in draw(points).summary
 
 
 def test_a_sparkline_is_a_path_or_nothing():

@@ -1,0 +1,133 @@
+"""What an action is: who may do it, its words, its effects, and what it does."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from nsqadmin.access.roles import Role
+from nsqadmin.changes.alerts import Alerts
+from nsqadmin.changes.commands import Commands, Done
+from nsqadmin.changes.policies import ClusterPolicies
+from nsqadmin.collecting.answers import UpstreamError
+from nsqadmin.collecting.cluster import Cluster
+from nsqadmin.figures.policies import RuleChange
+from nsqadmin.figures.present import failure
+
+# To empty so many messages the name must be typed.
+MANY_MESSAGES: Final = 10_000
+
+Fields = Mapping[str, str]
+Do = Callable[["Scene", "Target", Fields], Awaitable[Done]]
+Explain = Callable[["Scene", "Form"], Awaitable["Question"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What one action is done to: a topic, a channel, a node, or a topic on a node."""
+
+    topic: str = ""
+    channel: str = ""
+    node: str = ""
+
+    @property
+    def place(self) -> str:
+        return f"{self.topic}/{self.channel}" if self.channel else self.topic
+
+    @property
+    def name(self) -> str:
+        return self.place or self.node
+
+    @property
+    def kind(self) -> str:
+        return "channel" if self.channel else "topic" if self.topic else "node"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A request for an action: its targets, and all fields that were filled in."""
+
+    targets: Sequence[Target]
+    fields: Fields
+
+    @property
+    def one(self) -> Target:
+        return self.targets[0] if self.targets else Target()
+
+
+@dataclass(slots=True)
+class Question:
+    """The effects of an action. *shown* changes when they do: what was not shown is not done.
+
+    *groups* are the changes of policies by group of nodes; *moved* are places where another one applies.
+    """
+
+    effects: list[str] = field(default_factory=list)
+    shown: str = ""
+    warnings: list[str] = field(default_factory=list)
+    groups: list["ChangeGroup"] = field(default_factory=list)
+    problem: str = ""
+
+
+@dataclass(slots=True)
+class ChangeGroup:
+    """Nodes on which a change has the same effect."""
+
+    nodes: list[str]
+    changes: list[RuleChange]
+
+
+class Scene:
+    """What actions work with: the cluster, the commands to its nodes, its policies, and the alerts."""
+
+    def __init__(self, cluster: Cluster, commands: Commands, alerts: Alerts) -> None:
+        self.cluster = cluster
+        self.commands = commands
+        self.alerts = alerts
+        self.policies = ClusterPolicies(cluster)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """One thing that can be done. ``verb`` is on its button, ``done`` says in a note that it was done.
+
+    ``audit`` is its name in the audit and in notifications, where {kind} is topic or channel. ``needs`` is
+    the field without which there is nothing to do it to; ``inputs`` are the fields that a person fills in.
+    ``everywhere`` actions change more than the topic that a request names. ``before`` returns what the audit
+    says of the state before and after, if that is not the state of a topic or channel.
+    """
+
+    name: str
+    role: Role
+    verb: str
+    done: str
+    audit: str
+    do: Do
+    effects: Explain
+    family: str = "queue"
+    needs: str = "topic"
+    inputs: tuple[str, ...] = ()
+    is_dangerous: bool = False
+    is_typed: bool = False
+    is_previewed: bool = False
+    everywhere: bool = False
+    before: Callable[[Scene, Fields], Awaitable[tuple[dict[str, Any], dict[str, Any]]]] | None = None
+
+    def words(self, target: Target) -> list[str]:
+        """Return the names in the audit: creating a channel also creates its topic."""
+        if self.name == "create" and target.channel:
+            return ["create_topic", "create_channel"]
+        return [self.audit.format(kind=target.kind)]
+
+    def typed(self, scene: Scene, form: Form) -> str:
+        """Return the word that must be typed to confirm; empty if none."""
+        many = self.name == "empty" and (
+            sum(scene.cluster.messages_in(one.topic, one.channel) for one in form.targets) > MANY_MESSAGES
+        )
+        if not (self.is_typed or many):
+            return ""
+        return str(len(form.targets)) if form.fields.get("pick") else form.one.channel or form.one.topic
+
+
+def unexplained(error: UpstreamError) -> Question:
+    reasons = "; ".join(dict.fromkeys(failure(one, error.kind) for one in error.errors))
+    return Question([f"What it would change is not known: {reasons}."])

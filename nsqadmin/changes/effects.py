@@ -1,0 +1,224 @@
+"""The effects of actions and their results, in sentences; PURE."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from nsqadmin.changes.audit import is_done
+from nsqadmin.changes.commands import Done
+from nsqadmin.collecting.messages import SeekPreview
+from nsqadmin.figures.present import MOST_NAMES, named, plural
+from nsqadmin.figures.sums import ChannelSum, TopicSum
+
+_MESSAGES: Final = {
+    "finish": "{They} will not be delivered again on this channel. Other channels keep {them}.",
+    "requeue": "{They} {go} to the back of the queue; in-flight deliveries are revoked.",
+    "send": "{They} will be delivered now, without waiting for {their} time.",
+    "cancel": "{They} will never be delivered: {they} {are} marked finished for this channel.",
+    "send_back": (
+        "{They} {are} published again to the {channel} {they} came from, to no other, and {leave} this topic."
+    ),
+}
+_ONE: Final = {
+    "They": "It",
+    "they": "it",
+    "them": "its copy",
+    "their": "its",
+    "go": "goes",
+    "are": "is",
+    "leave": "leaves",
+    "channel": "channel",
+}
+_SEVERAL: Final = {
+    "They": "They",
+    "they": "they",
+    "them": "theirs",
+    "their": "their",
+    "go": "go",
+    "are": "are",
+    "leave": "leave",
+    "channel": "channels",
+}
+
+
+def topic_effects(action: str, topics: Sequence[TopicSum]) -> list[str]:
+    """Describe the effects of pausing, resuming, emptying or deleting *topics*."""
+    one = len(topics) == 1
+    what = "the topic" if one else "these topics"
+    nodes = f" on {plural(topics[0].nodes, 'nsqd')}" if one else ""
+    waiting = plural(sum(topic.own_depth for topic in topics), "message")
+    names = [name for topic in topics for name in topic.channel_names]
+    channels = plural(len(names), "channel")
+    match action:
+        case "pause":
+            until = f"until {'it is' if one else 'they are'} resumed"
+            return [
+                f"Messages stay in {what}{nodes}; {channels} get no new ones {until}.",
+                "Publishers are not affected.",
+            ]
+        case "unpause":
+            return [f"{waiting} waiting in {what}{nodes} will be delivered to {channels}."]
+        case "empty":
+            return [
+                f"{waiting} waiting in {what} itself{nodes} will be permanently deleted."
+                if one
+                else f"{waiting} waiting in {what} themselves will be permanently deleted.",
+                f"Messages of {channels} stay.",
+            ]
+    owed = sum(topic.depth + topic.in_flight + topic.deferred for topic in topics)
+    shown = f" ({named(names)})" if one and names else ""
+    return [
+        f"{what.capitalize()} and {channels}{shown} will be removed{nodes.replace(' on ', ' from ')}.",
+        f"{plural(owed, 'unfinished message')} will be permanently deleted.",
+        disconnected(sum(topic.consumers for topic in topics)),
+        f"A publisher that goes on will create {'it' if one else 'them'} again.",
+    ]
+
+
+def channel_effects(action: str, channels: Sequence[ChannelSum]) -> list[str]:
+    """Describe the effects of pausing, resuming, emptying or deleting *channels*."""
+    one = len(channels) == 1
+    what = "the channel" if one else "these channels"
+    nodes = f" on {plural(channels[0].nodes, 'nsqd')}" if one else ""
+    depth = sum(channel.depth for channel in channels)
+    waiting = plural(depth, "message")
+    in_flight = sum(channel.in_flight_count for channel in channels)
+    deferred = sum(channel.deferred_count for channel in channels)
+    owed = depth + in_flight + deferred
+    clients = sum(channel.client_count for channel in channels)
+    consumers = plural(clients, "consumer")
+    match action:
+        case "pause":
+            return [
+                f"Delivery to {consumers}{nodes} stops until {what} {'is' if one else 'are'} resumed.",
+                f"Waiting and new messages are kept ({waiting}).",
+            ]
+        case "unpause":
+            return [f"{waiting} waiting will be delivered to {consumers}."]
+        case "empty":
+            parts = f"{depth:,} waiting, {in_flight:,} in flight, {deferred:,} deferred"
+            return [
+                f"{plural(owed, 'message')}{nodes} ({parts}) will be permanently deleted.",
+                f"{consumers} will stay connected.",
+            ]
+    return [
+        f"{what.capitalize()} will be removed{nodes.replace(' on ', ' from ')}.",
+        f"{plural(owed, 'unfinished message')} will be permanently deleted.",
+        disconnected(clients),
+        f"A consumer that subscribes again will create {'it' if one else 'them'} again, empty.",
+    ]
+
+
+def tombstone_effects(node: str, topic: TopicSum | None) -> list[str]:
+    """Describe a tombstone; *topic* is the topic on that node, None if the node does not hold it."""
+    hidden = f"No nsqlookupd sends consumers of this topic to {node} for a while (45 s by default)."
+    if topic is None:
+        return [hidden, "The node does not hold the topic now."]
+    owed = topic.depth + topic.in_flight + topic.deferred
+    return [
+        hidden,
+        f"Then the topic and {plural(owed, 'unfinished message')} will be permanently deleted there.",
+        disconnected(topic.consumers),
+        "Move its publishers to another node first, or they will create it here again.",
+    ]
+
+
+def silent_effects(silent: Sequence[str]) -> list[str]:
+    """Describe what happens on nodes that hold the topic and do not answer, or are not registered."""
+    if not silent:
+        return []
+    who = "1 nsqd that holds it is" if len(silent) == 1 else f"{len(silent)} nsqds that hold it are"
+    return [f"{who} not reached ({named(silent)}): nothing changes there, unless the request arrives late."]
+
+
+def disconnected(consumers: int) -> str:
+    """Say how many consumers lose their connection."""
+    return (
+        f"{plural(consumers, 'consumer')} will be disconnected." if consumers else "No consumer is connected."
+    )
+
+
+def message_effects(action: str, done: str, dry: Done, *, one: bool) -> list[str]:
+    """Describe the result of a dry run; *done* is the participle of the action."""
+    found = []
+    if not one:
+        least = "At least " if dry.unfinished else ""
+        on = plural(sum(count > 0 for count in dry.counts.values()), "nsqd")
+        found.append(f"{least}{plural(dry.total, 'message')} on {on} would be {done}.")
+    found.append(_MESSAGES[action].format_map(_ONE if one else _SEVERAL))
+    found += [f"{plural(count, 'dead letter')} cannot go: {why}." for why, count in dry.left.items()]
+    if dry.silent:
+        found.append(f"These are not reached: {named(dry.silent)}.")
+    return found
+
+
+def seek_effects(
+    previews: Iterable[SeekPreview], owed: Mapping[str, int], failed: Sequence[str]
+) -> list[str]:
+    """Describe what the channels owe now and would owe after a seek, in all and on each node."""
+    then: Counter[str] = Counter()
+    first: dict[str, str] = {}
+    for one in previews:
+        then[one.node] += one.owed
+        if one.first:
+            first[one.node] = min(first.get(one.node, one.first), one.first)
+    found = [f"Backlog {sum(owed.get(node, 0) for node in then):,} → {then.total():,}."]
+    for node in sorted(then)[:MOST_NAMES]:
+        since = f", the first of them published at {_moment(first[node])}" if node in first else ""
+        found.append(f"{node}: {owed.get(node, 0):,} now, {then[node]:,} afterwards{since}.")
+    if len(then) > MOST_NAMES:
+        found.append(f"And {len(then) - MOST_NAMES} more nodes.")
+    return [
+        *found,
+        "Earlier messages are skipped; later ones are delivered again.",
+        *(f"Not there: {sentence}." for sentence in failed),
+    ]
+
+
+def message_result(name: str, done_word: str, place: str, done: Done) -> tuple[str, list[str]]:
+    """Describe what was done to messages, and return warnings about what was not."""
+    if name == "seek":
+        owes = f"it owes {plural(done.total, 'message')} from there on"
+        text = f"Channel {place} was set on {plural(len(done.counts), 'nsqd')}; {owes}."
+    else:
+        of = f" of {done.found:,}" if name == "send_back" and done.found != done.total else ""
+        were = "was" if done.total == 1 else "were"
+        text = f"{plural(done.total, 'message')}{of} of {place} {were} {done_word}."
+    warnings = [f"{plural(count, 'dead letter')} stayed: {why}" for why, count in done.left.items()]
+    if done.unfinished:
+        warnings.append("there are more: do it again to go on")
+    return text, warnings
+
+
+def summary(done: Sequence[Done], kind: str) -> tuple[list[str], list[str]]:
+    """Return the results by node: details of what was done, and warnings about what was not."""
+    good: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    silent: Counter[str] = Counter()
+    for one in done:
+        # A node that does not answer fails for all of them, so it is reported once.
+        silent.update(one.silent)
+        for node, word in one.results:
+            if is_done(word):
+                good[node] += 1
+            elif node not in one.silent:
+                failed[f"{node}: {word}"] += 1
+    by_number: dict[int, list[str]] = {}
+    for node, number in sorted(good.items()):
+        by_number.setdefault(number, []).append(node)
+    details = [
+        f"{plural(number, kind)} on"
+        f" {', '.join(nodes) if len(nodes) <= MOST_NAMES else f'each of {len(nodes)} nodes'}"
+        for number, nodes in sorted(by_number.items(), reverse=True)
+    ]
+    warnings = [f"{text} ({plural(number, kind)})" for text, number in failed.most_common(MOST_NAMES)]
+    warnings += [
+        f"{node} was not reached: {plural(number, kind)} did not change there"
+        for node, number in silent.most_common(MOST_NAMES)
+    ]
+    return details, warnings
+
+
+def _moment(time: str) -> str:
+    """Write a time to the second for people to recognize."""
+    return f"{time[:19].replace('T', ' ')} UTC"

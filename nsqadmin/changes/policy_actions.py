@@ -1,0 +1,102 @@
+"""Actions on policies: setting, deleting, copying."""
+
+import json
+from collections.abc import Sequence
+from hashlib import sha256
+from http import HTTPStatus
+from typing import Any, Final
+
+from nsqadmin.access.roles import Role
+from nsqadmin.changes.action import Action, ChangeGroup, Fields, Form, Question, Scene, Target
+from nsqadmin.changes.commands import Done
+from nsqadmin.changes.policies import OnNode, PolicyChange, seen, usual
+from nsqadmin.collecting.answers import UnknownError
+from nsqadmin.collecting.known import NODE_NOT_FOUND
+from nsqadmin.figures.policies import place_changes, rule_changes
+from nsqadmin.figures.present import plural
+from nsqclient.wire.node_error import NodeError
+
+POLICY_NOT_FOUND: Final = "POLICY_NOT_FOUND"
+# At most so many places are named for which a policy change has an effect.
+_MOST_PLACES: Final = 20
+
+
+# -- policies -------------------------------------------------------------------------------
+
+
+def on_policies(kind: str, verb: str, audit: str, **more: Any) -> Action:
+    async def do(scene: Scene, _: Target, fields: Fields) -> Done:
+        change, nodes = await _known_change(scene, fields, kind)
+        return await scene.commands.change_policies(change, nodes, apply=fields.get("apply") == "true")
+
+    async def explain(scene: Scene, form: Form) -> Question:
+        """Show the policies of each node before and after, and the places where the rule in force changes."""
+        if kind == "set" and not form.fields.get("name"):
+            return Question()
+        change, nodes = await _known_change(scene, form.fields, kind)
+        refused = await scene.policies.check(change) if kind == "set" else ()
+        invalid = [_refusal(one) for one in refused if one.status == HTTPStatus.BAD_REQUEST]
+        if invalid:
+            return Question(problem=f"{'; '.join(invalid)}.")
+        before, places = usual(nodes), scene.cluster.places()
+        after = change.applied(before, _source(change, nodes))
+        moved = await scene.cluster.in_thread(lambda: place_changes(before, after, places))
+        topics = sum(not one.channel for one in moved)
+        found = [
+            f"{one.place}: {one.before or 'none'} → {one.after or 'none'}"
+            f"{', changed' if one.before == one.after else ''}"
+            for one in moved[:_MOST_PLACES]
+        ]
+        if len(moved) > _MOST_PLACES:
+            found.append(f"and {len(moved) - _MOST_PLACES} more")
+        return Question(
+            [f"Another policy applies to {counted(topics, len(moved) - topics)}:", *found]
+            if moved
+            else ["No existing topic or channel is affected."],
+            sha256(f"{seen(nodes)}{json.dumps(change.said)}".encode()).hexdigest()[:16],
+            [_refusal(one) for one in refused],
+            _groups(change, nodes),
+        )
+
+    async def before(scene: Scene, fields: Fields) -> tuple[dict[str, Any], dict[str, Any]]:
+        change, nodes = await _known_change(scene, fields, kind)
+        after = change.applied(usual(nodes), _source(change, nodes))
+        return change.concerned(usual(nodes)), change.concerned(after)
+
+    more |= {"role": Role.ADMIN, "family": "policies", "before": before}
+    name = "copy_policies" if kind == "copy" else f"{kind}_policy"
+    return Action(name=name, verb=verb, audit=audit, do=do, effects=explain, **more)
+
+
+async def _known_change(scene: Scene, fields: Fields, kind: str) -> tuple[PolicyChange, list[OnNode]]:
+    """Read a change, and the policies that the nodes have. Raises UnknownError or ValueError."""
+    change = PolicyChange.of(fields, kind)
+    nodes = (await scene.policies.on_nodes()).value
+    if kind == "copy" and _source(change, nodes) is None:
+        raise UnknownError(NODE_NOT_FOUND)
+    if kind == "delete" and all(one.rules.named(change.name) is None for one in nodes):
+        raise UnknownError(POLICY_NOT_FOUND)
+    return change, nodes
+
+
+def _source(change: PolicyChange, nodes: Sequence[OnNode]) -> Any:
+    return next((one.rules for one in nodes if one.node == change.node), None)
+
+
+def _groups(change: PolicyChange, nodes: Sequence[OnNode]) -> list[ChangeGroup]:
+    """Group the nodes with the same changes; the largest group first."""
+    found: dict[str, ChangeGroup] = {}
+    for one in nodes:
+        changes = rule_changes(one.rules, change.applied(one.rules, _source(change, nodes)))
+        found.setdefault(repr(changes), ChangeGroup([], changes)).nodes.append(one.node)
+    return sorted(found.values(), key=lambda group: -len(group.nodes))
+
+
+def _refusal(error: NodeError) -> str:
+    return f"{error.address}: {error.code or error.reason}"
+
+
+def counted(topics: int, channels: int) -> str:
+    """Write a number of topics and of channels."""
+    parts = [plural(number, word) for number, word in ((topics, "topic"), (channels, "channel")) if number]
+    return ", ".join(parts) or "nothing"

@@ -1,0 +1,53 @@
+import time
+
+import pytest
+
+from nsqadmin.figures.cluster_sum import ClusterSum
+from nsqadmin.history.recorder import CHANGE, OVER, Recorder, channel, node, topic
+from nsqadmin.history.ring import HistoryFile
+from nsqadmin.pages.courses import Courses
+
+
+@pytest.fixture
+def courses():
+    recorder = Recorder(HistoryFile())
+
+    def record(*events):
+        now_s = time.time() - 600
+        for seconds, kind, text, name in events:
+            recorder.note(kind, text, name, now_s + seconds)
+        return Courses(recorder, lambda: ClusterSum({}))
+
+    yield record
+    recorder.close()
+
+
+def test_timeline_begins_with_the_latest_and_a_problem_that_ended_is_one_entry(courses):
+    found = courses(
+        (0, "stuck", "5 messages wait", channel("orders", "billing")),
+        (1, CHANGE, "pause channel orders/billing by anna", channel("orders", "billing")),
+        (60, f"{OVER}stuck", "5 messages wait", channel("orders", "billing")),
+        (61, "down", "Down for 0 s", node("a:4151")),
+    ).timeline()
+
+    assert [(one.kind, one.level, one.place) for one in found] == [
+        ("down", "trouble", "a:4151"),
+        (CHANGE, CHANGE, ""),
+        ("stuck", "over", "orders / billing"),
+    ]
+    assert round(found[2].ended_s - found[2].at_s) == 60
+
+
+def test_timeline_of_a_topic_has_its_channels_and_its_nodes_and_nothing_else(courses):
+    known = courses(
+        (0, "stuck", "", channel("orders", "billing")),
+        (1, "stuck", "", channel("other", "billing")),
+        (2, "down", "", node("a:4151")),
+        (3, "down", "", node("b:4151")),
+    )
+
+    assert [one.place for one in known.timeline(topic("orders"), nodes=["b:4151"])] == [
+        "b:4151",
+        "orders / billing",
+    ]
+    assert Courses(None, lambda: ClusterSum({})).timeline() == []
