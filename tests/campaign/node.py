@@ -245,11 +245,13 @@ class Node:
         return max((topic.sequence_end for topic in topics if topic.message_count), default=0)
 
     def owed_bodies(self, topic_name: str, channel_name: str, *, stored: bool) -> set[bytes]:
-        """Return the waiting bodies of a channel that can be read; with *stored*, only those on the disk."""
+        """Return the pending and deferred bodies of a channel that can be read; with *stored*, only those on the disk."""
         topic = self.broker.topics[topic_name]
         source = topic.store.segments if stored and topic.store else topic.log
         bodies = set()
-        for start, end in topic.channels[channel_name].backlog.pending.ranges():
+        backlog = topic.channels[channel_name].backlog
+        deferred = ((start, end) for _, start, end in backlog.deferred.runs())
+        for start, end in (*backlog.pending.ranges(), *deferred):
             for seq in range(start, end):
                 with suppress(CannotRead):
                     block = source.read(seq)
