@@ -245,7 +245,7 @@ class Node:
         return max((topic.sequence_end for topic in topics if topic.message_count), default=0)
 
     def owed_bodies(self, topic_name: str, channel_name: str, *, stored: bool) -> set[bytes]:
-        """Return the pending and deferred bodies of a channel that can be read; with *stored*, only those on the disk."""
+        """Return the readable pending and deferred bodies of a channel; with *stored*, those on the disk."""
         topic = self.broker.topics[topic_name]
         source = topic.store.segments if stored and topic.store else topic.log
         bodies = set()
