@@ -134,8 +134,9 @@ class HttpServer:
     async def close(self) -> None:
         """Accept no more, let running handlers finish for STOP_S at most, and close every connection."""
         for sock in self._sockets:
-            self._log.info("%s: closing %s", self.kind, shown_address(sock))
-            remove_unix_file(sock)
+            if sock.fileno() >= 0:  # not closed before
+                self._log.info("%s: closing %s", self.kind, shown_address(sock))
+                remove_unix_file(sock)
         while self._acceptors:
             await self._acceptors.pop().close()
         if self._runner is not None:

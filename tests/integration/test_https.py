@@ -85,7 +85,8 @@ def test_with_tls_required_plain_requests_learn_the_other_port(secure, authority
 def test_what_cannot_work_is_one_sentence(cluster, authority, program, flags, sentence):
     files = {"cert": authority.certificate, "key": authority.key, "ca": authority.file}
     more = ["--nsqd-http-address=127.0.0.1:1"] if program == "nsqadmin" else []
-    daemon = cluster.daemon(program, [*more, *(flag.format(**files) for flag in flags)], ("http",))
+    listeners = ("http",) if program == "nsqadmin" else ("tcp", "http")
+    daemon = cluster.daemon(program, [*more, *(flag.format(**files) for flag in flags)], listeners)
 
     assert daemon.spawn().wait() == 1
     assert f"FATAL: failed to instantiate {program} - {sentence.format(**files)}" in daemon.logs()

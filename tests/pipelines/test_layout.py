@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_nsq.parquet.layout import file_name, folder_of
+from pyspark_nsq.parquet.layout import BY_HOUR, file_name, folder_of
 from pyspark_nsq.source.planner import LogRange
 
 
@@ -15,7 +15,7 @@ from pyspark_nsq.source.planner import LogRange
     ],
 )
 def test_an_hour_has_a_folder_in_utc(hour, folder):
-    assert folder_of(hour) == folder
+    assert folder_of(BY_HOUR, hour) == folder
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def test_a_channel_that_was_emptied_under_the_query_ends_it(nodes, topic, reader
     nodes.nsqds[0].post(f"/channel/empty?topic={topic}&channel=archive")
 
     with pytest.raises(
-        DataLossError, match="somebody emptied it or made it again; 3 messages may be missing"
+        DataLossError, match="an operator emptied it or made it again; 3 messages may be missing"
     ):
         reader.latestOffset(start, ALL)
 
@@ -121,7 +121,7 @@ def test_a_query_behind_its_channel_sees_when_that_is_emptied(nodes, topic, read
     assert earliest.latestOffset(begin, ReadMaxRows(2)) != begin
 
     nodes.nsqds[0].post(f"/channel/empty?topic={topic}&channel=archive")
-    with pytest.raises(DataLossError, match="somebody emptied it or made it again"):
+    with pytest.raises(DataLossError, match="an operator emptied it or made it again"):
         earliest.latestOffset(begin, ReadMaxRows(2))
 
 
@@ -139,7 +139,7 @@ def test_a_channel_that_is_emptied_while_an_earliest_query_is_down_ends_it(nodes
     after = NsqStreamReader(options)
 
     with pytest.raises(
-        DataLossError, match="somebody emptied it or made it again; 2 messages may be missing"
+        DataLossError, match="an operator emptied it or made it again; 2 messages may be missing"
     ):
         after.latestOffset(json.loads(json.dumps(end)), ALL)
 
