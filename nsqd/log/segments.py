@@ -91,6 +91,9 @@ class Segments:
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._segments)
 
+    def __reversed__(self) -> Iterator[Segment]:
+        return reversed(self._segments)
+
     def __getitem__(self, index: int) -> Segment:
         return self._segments[index]
 
