@@ -1,6 +1,21 @@
-"""Durations as the daemons print them."""
+"""Durations as the daemons print them, and as people write them with days and weeks."""
 
-from nsqclient.wire.durations import MICROSECOND, MILLISECOND, MINUTE, SECOND, Duration
+import re
+from typing import Final
+
+from nsqclient.wire.durations import HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, Duration, parse_duration
+
+_DAYS: Final = re.compile(r"([0-9]{1,6})(d|w)(.*)")
+_HOURS_IN: Final = {"d": 24, "w": 7 * 24}
+
+
+def parse_long_duration(text: str) -> Duration:
+    """Return *text* in nanoseconds; days and weeks may come first: ``7d``, ``1w2d3h``. Raises ValueError."""
+    rest, days_ns = text, 0
+    while (days := _DAYS.fullmatch(rest)) is not None:
+        days_ns += int(days[1]) * _HOURS_IN[days[2]] * HOUR
+        rest = days[3]
+    return days_ns + (parse_duration(rest) if rest or not days_ns else 0)
 
 
 def format_duration(span: Duration) -> str:

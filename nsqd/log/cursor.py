@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Final, Protocol
 
-from nsqclient.wire.durations import parse_duration
+from nsqcore.durations import parse_long_duration
 from nsqd.log.frames import Block
 from nsqd.log.gaps import EVERYTHING, Gap
 from nsqd.log.ids import SEQUENCE_MASK, MessageIds
@@ -85,6 +85,7 @@ class Cursor:
 _SEQUENCE: Final = re.compile(r"[0-9]{1,18}")
 _ID: Final = re.compile(r"(?:id:)?([0-9a-f]{16})")
 _SECONDS: Final = re.compile(r"@([0-9]{1,11})(?:\.([0-9]{1,9}))?")
+_AGO: Final = re.compile(r"-([0-9.].*)")
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -134,8 +135,8 @@ def parse_position(text: str, ids: MessageIds, now_ns: int) -> LogPosition:
     """The place that *text* names; *now_ns* is the time on the wall clock. Raises BadPlace.
 
     *text* is ``earliest``, ``latest``, a sequence, an id of 16 characters, or a time:
-    ``2026-01-31T12:00:00Z``, ``@1769860800`` or ``-10m``. Sixteen decimal digits are a sequence; ``id:``
-    before them makes them an id.
+    ``2026-01-31T12:00:00Z``, ``@1769860800``, ``-10m`` or ``-7d``. Sixteen decimal digits are a
+    sequence; ``id:`` before them makes them an id.
     """
     if text in {Where.EARLIEST.value, Where.LATEST.value}:
         return LogPosition(Where(text))
@@ -156,8 +157,8 @@ def parse_time(text: str, now_ns: int) -> int:
     if match := _SECONDS.fullmatch(text):
         return int(match[1]) * 1_000_000_000 + int((match[2] or "").ljust(9, "0"))
     try:
-        if text.startswith("-"):
-            return max(0, now_ns + parse_duration(text))
+        if match := _AGO.fullmatch(text):
+            return max(0, now_ns - parse_long_duration(match[1]))
         if not _DATE.match(text):
             raise ValueError(text)
         # A plus that was not escaped in a query arrives as a blank.
@@ -168,5 +169,5 @@ def parse_time(text: str, now_ns: int) -> int:
     except (ValueError, OverflowError):
         raise BadPosition(
             f"{text[:60]!r} is no sequence, id or time; write earliest, latest, a sequence, an id, "
-            "2026-01-31T12:00:00Z, @1769860800 or -10m"
+            "2026-01-31T12:00:00Z, @1769860800, -10m or -7d"
         ) from None

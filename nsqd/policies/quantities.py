@@ -3,10 +3,9 @@
 import re
 from typing import Any, Final
 
-from nsqclient.wire.durations import HOUR, MAX_DURATION, parse_duration
+from nsqclient.wire.durations import MAX_DURATION
+from nsqcore.durations import parse_long_duration
 
-_DAYS: Final = re.compile(r"([0-9]{1,6})(d|w)(.*)")
-_HOURS_IN: Final = {"d": 24, "w": 7 * 24}
 _SIZE: Final = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,6}))?\s*(?:([kmgt])(i)?)?b?", re.IGNORECASE)
 _POWER: Final = {"k": 1, "m": 2, "g": 3, "t": 4}
 _PERCENT: Final = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?)\s*%")
@@ -20,12 +19,8 @@ def duration_ns(value: Any) -> int:
         raise ValueError(  # noqa: TRY004
             "is no duration: write one in quotes, such as '90s', '1h30m' or '7d'"
         )
-    rest, days_ns = value.strip(), 0
     try:
-        while (days := _DAYS.fullmatch(rest)) is not None:
-            days_ns += int(days[1]) * _HOURS_IN[days[2]] * HOUR
-            rest = days[3]
-        found = days_ns + (parse_duration(rest) if rest or not days_ns else 0)
+        found = parse_long_duration(value.strip())
     except ValueError as error:
         raise ValueError(f"is no duration: {value!r}; write one such as '90s', '1h30m' or '7d'") from error
     if not 0 < found <= MAX_DURATION:

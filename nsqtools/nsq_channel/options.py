@@ -12,7 +12,7 @@ from nsqcore.version import banner
 from nsqtools.cluster_options import AskingOptions
 
 _ID: Final = re.compile(r"[0-9a-f]{16}")
-_PLACE: Final = "earliest, latest, a sequence, an id, a time or -10m"
+_PLACE: Final = "earliest, latest, a sequence, an id, a time, -10m or -7d"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class NoAction(ChannelOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class CreateOptions(ChannelOptions):
-    start: str = option("", help=f"what a new channel begins with: {_PLACE}; what is published from now on")
+    start: str = option("", help=f"where a new channel starts: {_PLACE}; an existing channel is not changed")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ class PeekOptions(AskingOptions):
     from_: str = option(
         "",
         flag="from",
-        help="where to begin: earliest, latest, a sequence, an id, a time or -10m"
+        help="where to begin: earliest, latest, a sequence, an id, a time, -10m or -7d"
         " (default earliest; latest with --reverse or --follow)",
     )
     n: int = option(0, kind=INT, help="number of messages to show; all without it")

@@ -64,6 +64,16 @@ def test_the_loop_of_the_recipes_prints_what_it_read(tmp_path):
         assert nsqd.finished("orders", "audit") == [b"17"]
 
 
+def test_the_tests_of_the_recipes_pass(tmp_path):
+    tests = [recipe for recipe in RECIPES if "def test_" in recipe]
+    for number, program in enumerate(tests):
+        (tmp_path / f"test_{number}.py").write_text(program)
+    ended = run("-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", cwd=tmp_path)
+
+    assert ended.returncode == 0, ended.stdout
+    assert f"{len(tests)} passed" in ended.stdout
+
+
 @pytest.mark.parametrize("program", [program for program in FRAMEWORKS if "asyncio.run" in program])
 def test_the_programs_of_the_frameworks_run(tmp_path, program):
     with MemoryNsqd() as nsqd:

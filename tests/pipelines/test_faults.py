@@ -186,7 +186,8 @@ def test_what_others_consumed_of_an_nsqd_before_it_joined_is_told(case, caplog):
 
     assert [case.query.run(), case.query.run()] == ["", ""]
     case.exact()
-    assert f"nsqd {joined.http_address} joins the query with 10 messages; {COUNT} earlier ones" in caplog.text
+    warning = f"topic t of nsqd {joined.http_address} joins the query with 10 messages; {COUNT} earlier ones"
+    assert warning in caplog.text
 
 
 def test_an_nsqd_that_is_gone_is_missed_until_it_is_forgotten(case):

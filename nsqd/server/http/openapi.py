@@ -12,7 +12,7 @@ _LINES: Final = "application/x-ndjson"
 
 _NUMBER: Final = {"type": "integer", "minimum": 0}
 _TRUTH: Final = {"type": "string", "enum": ["true", "false", "1", "0"]}
-_PLACE: Final = "earliest, latest, a sequence, an id, or a time (2026-01-31T12:00:00Z, @1769860800, -10m)"
+_PLACE: Final = "earliest, latest, a sequence, an id, or a time (2026-01-31T12:00:00Z, @1769860800, -7d)"
 
 _ARGUMENTS: Final[Arguments] = {
     "topic": (NAME, "name of a topic"),

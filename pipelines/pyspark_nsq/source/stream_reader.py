@@ -276,12 +276,14 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for name, one in (self._cluster.sizes(joined) if joined else {}).items()
         }
         for name, log in joined.items():
+            topic, address = place_of(name)
             kept, earlier = log.bounds.count(0), consumed.get(name, 0)
             if earlier > 0:
                 _warnings.warning(
-                    "nsqd %s joins the query with %d messages; %d earlier ones were consumed by others "
-                    "before the query found it, and are not in its rows",
-                    nsqd_of(name),
+                    "topic %s of nsqd %s joins the query with %d messages; %d earlier ones were consumed by "
+                    "others before the query found it, and are not in its rows",
+                    topic,
+                    address,
                     kept,
                     earlier,
                 )

@@ -39,6 +39,8 @@ def place(text):
         ("@1700000000", LogPosition(Where.TIME, NOW_NS)),
         ("@1700000000.25", LogPosition(Where.TIME, NOW_NS + SECOND // 4)),
         ("-10m", LogPosition(Where.TIME, NOW_NS - 600 * SECOND)),
+        ("-1d", LogPosition(Where.TIME, NOW_NS - 86_400 * SECOND)),
+        ("-1w2d12h", LogPosition(Where.TIME, NOW_NS - (9 * 24 + 12) * 3600 * SECOND)),
     ],
 )
 def test_a_place_is_read_in_each_of_its_forms(text, expected):
@@ -61,6 +63,9 @@ def test_sixteen_decimal_digits_are_a_sequence_unless_they_are_said_to_be_an_id(
         "12x",
         "-",
         "-10",
+        "--10m",
+        "-d",
+        "-1d7",
         "@",
         "2023-13-01",
         "id:12",
