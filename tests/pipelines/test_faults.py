@@ -284,7 +284,9 @@ def test_a_channel_that_was_emptied_is_named(case):
     assert case.query.run(limit=400, batches=1) == ""
     case.finish(case.nsqds[0], "archive")
 
-    assert re.search(r"an operator emptied it or made it again; \d+ messages may be missing", case.query.run())
+    assert re.search(
+        r"an operator emptied it or made it again; \d+ messages may be missing", case.query.run()
+    )
     case.none_twice()
 
 
