@@ -120,7 +120,7 @@ def story(request):
 def owed_by(topic: Topic, owed: Backlog) -> Counter[bytes]:
     """The bodies of the owed messages, counted."""
     found: Counter[bytes] = Counter()
-    for start, end in owed.backlog.unfinished(0, topic.log.next_seq):
+    for start, end in owed.unfinished(0, topic.log.next_seq):
         for low, high, block in Cursor(topic.log).scan(start, end):
             # After a power cut a message that was written but not synced may be owed although its bytes are
             # lost.
@@ -135,7 +135,7 @@ def found_in(image):
     storage = Storage(disk, settings_of=policy)
     storage.load()
     topics = storage.broker.topics
-    there = {name: owed_by(topics["t"], channel) for name, channel in topics["t"].channels.items()}
+    there = {name: owed_by(topics["t"], channel.backlog) for name, channel in topics["t"].channels.items()}
     dead: Counter[bytes] = Counter()
     if DEAD in topics:
         dead = owed_by(topics[DEAD], topics[DEAD].backlog)
