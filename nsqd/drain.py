@@ -16,6 +16,7 @@ import ssl
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -83,7 +84,7 @@ def drain(options: DrainOptions) -> None:
         time.sleep(POLL_SECONDS)
         state = _answer(ask, until, "GET")
         if not state["draining"]:
-            raise DrainError("the drain was ended by somebody else or by a restart; the node takes publishes")
+            raise DrainError("the drain was cancelled, or ended by a restart; the node accepts publishes")
     drained = time.monotonic()
     seen_by = min(drained + SCRAPE_SECONDS, until)
     while state["drained"] and state.get("scraped_with_backlog") and time.monotonic() < seen_by:
@@ -127,6 +128,7 @@ def _say(line: str) -> None:
 def ask_node(options: NodeOptions, path: str, method: str, query: str = "") -> dict[str, Any]:
     """The node's answer. Raises DrainError, which is NoAnswer if there is none."""
     address = options.http_address
+    url = f"{'https' if options.tls else 'http'}://{address}{path}"
     connection = (
         http.client.HTTPConnection(address, timeout=_ANSWER_SECONDS)
         if options.tls is None
@@ -137,16 +139,28 @@ def ask_node(options: NodeOptions, path: str, method: str, query: str = "") -> d
         response = connection.getresponse()
         body = response.read()
         if response.status != http.client.OK:
-            raise DrainError(f"{method} http://{address}{path}: {response.status} {body[:200]!r}")
+            raise DrainError(f"{method} {url}: {response.status} {_refusal(body)}")
         state: dict[str, Any] = json.loads(body)
     except (OSError, http.client.HTTPException) as error:
-        raise NoAnswer(f"{method} http://{address}{path}: {error or type(error).__name__}") from error
+        raise NoAnswer(f"{method} {url}: {error or type(error).__name__}") from error
     except ValueError as error:
-        raise DrainError(f"{method} http://{address}{path}: {error}") from error
+        raise DrainError(f"{method} {url}: {error}") from error
     else:
         return state
     finally:
         connection.close()
+
+
+def _refusal(body: bytes) -> str:
+    """The reason in the body of an answer, in one line of printable characters."""
+    text = body[:200].decode("utf-8", "replace")
+    port = None
+    with suppress(ValueError, TypeError, KeyError):
+        answer = json.loads(body)
+        text, port = str(answer["message"])[:200], answer.get("https_port")
+    if text == "TLS_REQUIRED" and port:
+        text = f"TLS_REQUIRED: use --https-address with port {port}"
+    return "".join(one if one.isprintable() else " " for one in text).strip()
 
 
 def add_node_arguments(parser: ArgumentParser) -> None:

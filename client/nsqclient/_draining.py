@@ -54,7 +54,8 @@ class LastWait:
         late = await self._until_deadline(waits, deadline)
         in_flight = sum(one.in_flight for one in connections if not one.is_closed)
         if late and in_flight:
-            log.warning("%s: %d messages not handled in time", self._name, in_flight)
+            messages = "message" if in_flight == 1 else "messages"
+            log.warning("%s: %d %s not handled in time", self._name, in_flight, messages)
 
     async def _until_deadline(self, waits: list[asyncio.Task[None]], deadline: float) -> bool:
         """Return whether some of *waits* have not ended."""

@@ -98,6 +98,15 @@ class Look:
         return found
 
     @property
+    def is_replicated(self) -> bool:
+        """Whether every topic with messages has a replica in sync."""
+        return all(
+            one.replicas_in_sync
+            for one in self.topics.values()
+            if one.depth or any(channel.owed for channel in one.channels)
+        )
+
+    @property
     def at(self) -> Instant:
         return Instant(self.at_ns, self.at_s)
 

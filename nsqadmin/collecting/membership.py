@@ -245,6 +245,7 @@ class Membership:
             messages=look.load.owed if look is not None else 0,
             topics=len(look.topics) if look is not None else 0,
             identity=member.producer.identity,
+            replicated=look is not None and look.is_replicated,
         )
         self._log.warning("nsqd %s left with %d messages", gone.address, gone.messages)
         self.missing.left(gone)

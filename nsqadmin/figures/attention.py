@@ -463,9 +463,10 @@ def of_missing(node: Missing, now: Instant) -> Concern:
         held = f"Down for {ago} with {plural(node.messages, 'message')}"
         text = f"{held}; {_delivered_by(node.owners, node.pending)}"
     elif node.messages:
+        until = "a replica takes over, or it is back" if node.replicated else "it is back"
         text = (
             f"Down for {ago}. {plural(node.messages, 'message')} in {plural(node.topics, 'topic')}"
-            f" {'is' if node.messages == 1 else 'are'} unavailable until it is back"
+            f" {'is' if node.messages == 1 else 'are'} unavailable until {until}"
         )
     else:
         text = f"Down for {ago}. It had no messages"

@@ -27,6 +27,8 @@ class Missing:
     identity: str = ""
     owners: tuple[str, ...] = ()
     pending: int = 0
+    # Whether every topic with messages had a replica in sync.
+    replicated: bool = False
 
 
 @dataclass(slots=True)

@@ -80,11 +80,15 @@ def _published(store: TopicLog, seq: int) -> str | None:
     return _time(found.timestamp_ns(seq)) if isinstance(found, Block) else None
 
 
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count} messages"
+
+
 def text(found: dict[str, Any]) -> Iterator[str]:
     """The lines of a summary for people."""
     paused = ", paused" if found["paused"] else ""
     messages = sum(segment["messages"] for segment in found["segments"])
-    yield f"topic {found['topic']}{paused}: {messages} messages, {found['size']} bytes"
+    yield f"topic {found['topic']}{paused}: {_messages(messages)}, {found['size']} bytes"
     if found["pending"]["waiting"] or found["pending"]["deferred"] or not found["channels"]:
         yield f"  no channel yet: {_backlog_text(found['pending'])}"
     for channel in found["channels"]:
@@ -93,7 +97,7 @@ def text(found: dict[str, Any]) -> Iterator[str]:
     for segment in found["segments"]:
         compacted = ", compacted" if segment["compacted"] else ""
         yield (
-            f"  {segment['file']}: {segment['first']}..{segment['end']}, {segment['messages']} messages, "
+            f"  {segment['file']}: {segment['first']}..{segment['end']}, {_messages(segment['messages'])}, "
             f"{segment['size']} bytes, published {segment['from']} to {segment['to']}{compacted}"
         )
     for gap in found["gaps"]:

@@ -24,7 +24,7 @@ def waits_for(log: LogState, copy: LocalCopy, now_ns: int) -> str:
         return "topics that cannot be read"
     if not copy.is_open:
         after_ns = open_after_ns(log.node.settings.failover_ns)
-        return f"its owner, or {after_ns / _S:g} s without a stream"
+        return f"its primary, or {after_ns / _S:g} s without a connection to it"
     if copy.take_over_epoch:
         return "its promotion"
     if in_flight(copy):
@@ -61,7 +61,7 @@ def _reason(log: LogState, copy: LocalCopy, left: Pending, now_ns: int) -> str:
     missing = subtract(left, [one.pending for one in owners])
     messages = f"{count(missing)} message{'s' * (count(missing) != 1)}"
     if missing:
-        return f"consumers of {messages}" if copy.is_owner else f"an owner of {messages}"
+        return f"consumers of {messages}" if copy.is_owner else f"an owner that delivers {messages}"
     if any(one.node not in log.exchanges for one in owners):
         return "a connection to the owner"
     if not any(one.fully_replicated for one in owners):

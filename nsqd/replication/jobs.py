@@ -128,9 +128,8 @@ class Jobs:
                 if store is not None and store.segments.read_only:
                     store.move_to(self._node.copies.folder(copy.stored, name).path)
             log.state_changed(copy)
-            self._node.info(
-                f"REPLICATION: took over {copy.origin.hex()[:8]}, epoch {epoch}, {len(copy.topics)} topics"
-            )
+            topics = "1 topic" if len(copy.topics) == 1 else f"{len(copy.topics)} topics"
+            self._node.info(f"REPLICATION: took over {copy.origin.hex()[:8]}, epoch {epoch}, {topics}")
             self._deliver(log, copy, copy.topics.values(), now_ns, failover=failover)
 
         self._start(log, copy, run, then)

@@ -41,8 +41,8 @@ def names_in(page, pattern):
     return set(re.findall(pattern, without_code(page)))
 
 
-# The program that the reader of the README makes.
-READERS = {"greet.py"}
+# The programs that the readers of the README and of first steps make.
+READERS = {"greet.py", "fail.py"}
 MODULES = [
     f"/{path.relative_to(ROOT)}" for folder in ("*.py", "[a-z]*/**/*.py") for path in ROOT.glob(folder)
 ]

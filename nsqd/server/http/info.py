@@ -91,7 +91,10 @@ class InfoApi:
         if refusal:
             return plain_reply(f"NOK - {refusal}", 503)
         few = self._replication.under_replicated()
-        return plain_reply(f"OK - {few} topics have fewer replicas than wanted" if few else "OK")
+        if few:
+            topics = "1 topic has" if few == 1 else f"{few} topics have"
+            return plain_reply(f"OK - {topics} fewer replicas than wanted")
+        return plain_reply("OK")
 
     async def started(self, _request: Request) -> Response:
         """OK once the data path is loaded."""

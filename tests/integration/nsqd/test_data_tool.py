@@ -160,6 +160,7 @@ def test_the_summary_says_what_each_channel_is_owed(nsqd):
     (extent,) = t["extents"]
     assert extent["end"] - extent["first"] == 2 * BATCHES
     assert all(one["from"] <= one["to"] for one in t["segments"])
+    assert lines(nsqd, "summary", "--topic=empty")[0].startswith("topic empty: 1 message, ")
     text = lines(nsqd, "summary", "--topic=t")
     assert text[0].startswith(f"topic t: {2 * BATCHES} messages, ")
     assert f"  channel ch: {2 * BATCHES - 1} waiting, 0 deferred, 1 delivered before" in text

@@ -240,7 +240,7 @@ def test_the_command_ends_when_somebody_takes_the_drain_back(node, connect):
     begin(node, "?cancel=true")
 
     code, _, err = ended(process)
-    why = "the drain was ended by somebody else or by a restart; the node takes publishes"
+    why = "the drain was cancelled, or ended by a restart; the node accepts publishes"
     assert (code, err) == (1, f"nsqd-drain: {why}\n")
 
 

@@ -124,6 +124,16 @@ def test_without_enough_replicas_publishers_are_refused_with_a_sentence(cluster)
     wait_until(lambda: took(owner)[0] == b"OK", "the replica is back")
 
 
+def test_ready_counts_the_topics_with_too_few_replicas(cluster):
+    owner, other = nodes(cluster, 2)
+    publish(owner, "t", [b"first"])
+    assert owner.request("GET", "/ready") == (200, b"OK")
+    other.kill()
+    wait_until(lambda: owner.request("GET", "/ready")[1] != b"OK", "the replica is missed")
+
+    assert owner.request("GET", "/ready") == (200, b"OK - 1 topic has fewer replicas than wanted")
+
+
 def test_ready_says_whether_replicas_are_missing_for_publishes(cluster, tmp_path):
     lookupd = cluster.nsqlookupd()
     secret = tmp_path / "cluster-secret"

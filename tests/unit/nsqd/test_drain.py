@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from bench.ports import free_port
-from nsqd.drain import DrainError, DrainOptions, _answer, ask_node, drain, parse_arguments
+from nsqd.drain import DrainError, DrainOptions, _answer, _refusal, ask_node, drain, parse_arguments
 
 WAITING = {"draining": True, "drained": False, "remaining": 1, "topics": []}
 DRAINED = {"draining": True, "drained": True, "remaining": 0, "topics": []}
@@ -72,7 +72,7 @@ def test_a_node_that_never_answers_again_ends_the_command_when_the_time_is_up():
 def test_a_drain_that_somebody_ended_ends_the_command():
     with (
         node(WAITING, WAITING | {"draining": False}) as (options, _),
-        pytest.raises(DrainError, match="ended by somebody else or by a restart; the node takes publishes"),
+        pytest.raises(DrainError, match="cancelled, or ended by a restart; the node accepts publishes"),
     ):
         drain(options)
 
@@ -82,6 +82,22 @@ def test_a_process_that_is_gone_is_not_waited_for():
 
     with pytest.raises(DrainError, match=r"GET http://.*refused"):
         _answer(partial(ask_node, options, "/drain"), math.inf, "GET")
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (
+            b'{"message": "TLS_REQUIRED", "https_port": 4152}',
+            "TLS_REQUIRED: use --https-address with port 4152",
+        ),
+        (b'{"message":"AUTH_REQUIRED"}', "AUTH_REQUIRED"),
+        (b"<html>\n\x1b[31mnot nsqd\n", "<html>  [31mnot nsqd"),
+        (b"[1]", "[1]"),
+    ],
+)
+def test_a_refusal_is_one_line(body, reason):
+    assert _refusal(body) == reason
 
 
 def test_without_flags_the_node_of_this_machine_is_drained_within_five_minutes():

@@ -69,6 +69,9 @@ def test_a_node_that_left_with_messages_is_trouble_and_an_empty_one_is_not():
     unseen = of_missing(gone(messages=0, seen_s=None), at(40))
 
     assert held.text == "Down for 40 s. 300 messages in 2 topics are unavailable until it is back"
+    replicated = of_missing(replace(gone(), replicated=True), at(40))
+    assert replicated.text.endswith("are unavailable until a replica takes over, or it is back")
+    assert replicated.level is Level.TROUBLE
     assert (held.level, empty.level, unseen.level) == (Level.TROUBLE, Level.WATCH, Level.TROUBLE)
     assert empty.text == "Down for 40 s. It had no messages"
     assert unseen.text == "Down for 40 s. Its messages are unknown"
