@@ -76,11 +76,16 @@ def _start_java(conf: Mapping[str, str]) -> None:
     middle of a batch.
     """
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        # Log4j reads this variable.
-        os.environ.setdefault("LOG4J_CONFIGURATION_FILE", str(_LOGGING))
         settings = SparkConf(loadDefaults=False)
         for key, value in conf.items():
             settings.set(key, value)
         process = {"start_new_session": True}
-        gateway = launch_gateway(settings, process)  # type: ignore[no-untyped-call]
+        chosen = os.environ.get("LOG4J_CONFIGURATION_FILE")
+        os.environ["LOG4J_CONFIGURATION_FILE"] = chosen or str(_LOGGING)
+        try:
+            gateway = launch_gateway(settings, process)  # type: ignore[no-untyped-call]
+        finally:
+            # Other programs that this process starts log as they always do.
+            if chosen is None:
+                del os.environ["LOG4J_CONFIGURATION_FILE"]
         SparkContext._ensure_initialized(gateway=gateway)
