@@ -78,6 +78,9 @@ class LostNode:
     since_ns: int
 
 
+# An nsqd that connects again has registered its topics after so long.
+_REGISTERS_NS: Final = 5_000_000_000
+
 _last_update_ns: Final = attrgetter("last_update_ns")
 _serial: Final = attrgetter("serial")
 
@@ -119,7 +122,6 @@ class Registry:
         peer = Peer(peer_id, info, now_ns, serial=self._serial)
         self._topics_of[peer] = set()
         self._channels_of[peer] = set()
-        self._lost.pop(peer.node(), None)
         return peer
 
     def remove_peer(self, peer: Peer, now_ns: int) -> None:
@@ -357,10 +359,17 @@ class Registry:
         The five minutes are ``--inactive-producer-timeout``. All topics count if *topic* is empty.
         """
         self._forget_lost(now_ns)
-        found = [one for one in self._lost.values() if not topic or topic in one.topics]
-        # An nsqd may connect again before its earlier connection ends.
-        here = {peer.node() for peer in self._topics_of if not peer.gone} if found else set()
-        return [one for one in found if one.peer.node() not in here]
+        here = {peer.node(): peer for peer in self._topics_of if not peer.gone} if self._lost else {}
+        found: list[LostNode] = []
+        for node, one in self._lost.items():
+            peer, missing = here.get(node), one.topics
+            if peer is not None:
+                if now_ns - peer.last_update_ns > _REGISTERS_NS:
+                    continue
+                missing -= self._topics_of[peer]
+            if topic in missing or (missing and not topic):
+                found.append(LostNode(one.peer, missing, one.since_ns))
+        return found
 
     def _forget_lost(self, now_ns: int) -> None:
         while self._lost:

@@ -66,7 +66,7 @@ def outcome(pieces: list[bytes], at_once: int) -> tuple[list[bytes], Known]:
         replies.append(error.payload())
     found = known(registry)
 
-    session.close()
+    session.close(0)
     assert known(registry) == before
     while session.forget(at_once):
         assert known(registry) == before

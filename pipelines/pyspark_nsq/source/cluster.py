@@ -85,8 +85,10 @@ class TopicCluster:
         options = self.options
         deadline = time.monotonic() + (options.retry_s if options.fail_on_data_loss else 0.0)
         while True:
+            # First, because an nsqd may come back before the survey and not after it.
+            lost = {} if options.nsqd_http_addresses else self._discovery.lost()
             found = self.survey(Offset({}), NewChannel.NONE)
-            missing = self._missing(found)
+            missing = self._missing(lost, found)
             if not missing or time.monotonic() + _REST_S > deadline:
                 break
             time.sleep(_REST_S)
@@ -98,15 +100,15 @@ class TopicCluster:
             )
         return found
 
-    def _missing(self, found: Mapping[str, FoundLog]) -> list[tuple[str, str]]:
+    def _missing(
+        self, lost: Mapping[str, tuple[str, frozenset[str]]], found: Mapping[str, FoundLog]
+    ) -> list[tuple[str, str]]:
         """Return address and topic of the logs that were listed a moment ago and are not *found*."""
-        if self.options.nsqd_http_addresses:
-            return []
         here = {(place_of(name)[0], log.address) for name, log in found.items()}
         here |= {(place_of(name)[0], log.bounds.data_path) for name, log in found.items()}
         return [
             (address, topic)
-            for address, (identity, topics) in sorted(self._discovery.lost().items())
+            for address, (identity, topics) in sorted(lost.items())
             if address not in self.options.forget_nsqds
             for topic in sorted(topics)
             if (topic, address) not in here and (topic, identity) not in here

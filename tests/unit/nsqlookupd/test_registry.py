@@ -136,10 +136,16 @@ def test_registry_lost_nsqd_is_listed_until_it_is_back_or_five_minutes_are_over(
 def test_registry_nsqd_that_connected_again_is_not_lost_when_its_old_connection_ends(registry, directory):
     old = directory.peer("a")
     registry.register(old, "t")
-    directory.peer("a", 5 * S)
-    registry.remove_peer(old, 10 * S)
+    new = directory.peer("a", 5 * S)
+    registry.register(old, "gone")
+    registry.remove_peer(old, 6 * S)
 
-    assert registry.lost("t", 10 * S) == []
+    assert [one.topics for one in registry.lost("", 7 * S)] == [{"t", "gone"}]
+    registry.register(new, "t")
+    assert registry.lost("t", 7 * S) == []
+    # It has registered all that it still has.
+    assert [one.topics for one in registry.lost("", 10 * S)] == [{"gone"}]
+    assert registry.lost("", 11 * S) == []
 
 
 def test_an_ordinary_key_stays_when_its_last_producer_leaves(registry, directory):
