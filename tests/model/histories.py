@@ -340,7 +340,7 @@ class RandomHistory:
         model, channels = self._played.model, self._played.topic.channels.values()
         if what == "kill_now" and (
             len(model.topics) > 1
-            or any(one.drop_oldest for one in (*model.of_topic.values(), *model.of_channel.values()))
+            or any(step[0] == "policy" and step[2].get("drop_oldest") for step in self._played.steps)
         ):
             # What was dropped and which dead letters were moved is known from the next checkpoint on.
             return False
