@@ -61,15 +61,14 @@ RUN apt-get update \
 COPY --from=build-archive /opt/nsq /opt/nsq
 COPY --from=build-archive --chown=10001:10001 /data /data
 # Java keeps the classes that Spark loads in a file, which saves some seconds at each start of a job.
-RUN cd /tmp && SPARK_HOME=$(echo /opt/nsq/lib/python3.*/site-packages/pyspark) \
-    && JAVA_TOOL_OPTIONS=-XX:ArchiveClassesAtExit=/opt/nsq/spark-classes.jsa PATH=/opt/nsq/bin:$PATH \
-    "$SPARK_HOME/bin/spark-sql" --master 'local[1]' --conf spark.sql.catalogImplementation=in-memory -e 'SELECT 1' \
-    && mkdir -p "$SPARK_HOME/conf" \
-    && echo 'spark.driver.extraJavaOptions -XX:SharedArchiveFile=/opt/nsq/spark-classes.jsa -Xlog:cds=off -Xlog:cds+dynamic=off' > "$SPARK_HOME/conf/spark-defaults.conf"
+RUN cd /tmp && SPARK_SUBMIT_OPTS=-XX:ArchiveClassesAtExit=/opt/nsq/spark-classes.jsa PATH=/opt/nsq/bin:$PATH \
+    /opt/nsq/lib/python3.*/site-packages/pyspark/bin/spark-sql --master 'local[1]' \
+    --conf spark.sql.catalogImplementation=in-memory -e 'SELECT 1'
 # Spark writes below /tmp, the job to the configured folder.
 ENV PATH=/opt/nsq/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
-    PYTHONUNBUFFERED=1
+    PYTHONUNBUFFERED=1 \
+    SPARK_SUBMIT_OPTS="-XX:SharedArchiveFile=/opt/nsq/spark-classes.jsa -Xlog:cds=off -Xlog:cds+dynamic=off"
 USER 10001:10001
 VOLUME /data
 WORKDIR /data

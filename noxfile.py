@@ -94,17 +94,17 @@ def spark(session: nox.Session) -> None:
     session.run("scripts/programs", "spark")
     # Spark lives shortly here. Without Java's second compiler and its garbage collector for large heaps these
     # tests take a third less of the processors.
-    java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:cds=off -Xlog:cds+dynamic=off"
+    session.env["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     # With Spark's classes in one archive each start takes some seconds less.
     classes = ROOT / ".pytest_cache" / "spark-classes.jsa"
     if not classes.exists():
         classes.parent.mkdir(exist_ok=True)
         home = session.run(BIN / "python", "-c", "import pyspark; print(pyspark.__path__[0])", silent=True)
         spark_sql = Path(home.strip(), "bin", "spark-sql")
-        session.env["JAVA_TOOL_OPTIONS"] = f"{java} -XX:ArchiveClassesAtExit={classes}"
+        session.env["SPARK_SUBMIT_OPTS"] = f"-XX:ArchiveClassesAtExit={classes}"
         in_memory = "--conf=spark.sql.catalogImplementation=in-memory"
         session.run(str(spark_sql), "--master=local[1]", in_memory, "-e", "SELECT 1", silent=True)
-    session.env["JAVA_TOOL_OPTIONS"] = f"{java} -XX:SharedArchiveFile={classes}"
+    session.env["SPARK_SUBMIT_OPTS"] = f"-XX:SharedArchiveFile={classes} -Xlog:cds=off -Xlog:cds+dynamic=off"
     suite(session, "spark", "-n2", "--dist=loadfile", *files_of("spark"))
 
 

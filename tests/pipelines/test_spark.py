@@ -69,6 +69,15 @@ def test_a_batch_read_has_all_that_is_kept_and_makes_no_channel(spark, nodes, to
     assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [None, None]
 
 
+def test_java_maps_the_classes_that_the_stage_keeps(spark):
+    """The image for nsq-archive names its file in the same variable."""
+    kept = re.search(r"-XX:SharedArchiveFile=(\S+)", os.environ.get("SPARK_SUBMIT_OPTS", ""))
+    if kept is None:
+        pytest.skip("only ./test spark keeps the classes")
+
+    assert kept[1] in Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/maps").read_text()
+
+
 def test_sql_view_reads_a_topic_and_a_table_is_refused(spark, nodes, topic, published):
     options = f"OPTIONS (lookupdHttpAddresses '{nodes.lookupd.http_address}', topic '{topic}')"
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW of_topic USING nsq {options}")
