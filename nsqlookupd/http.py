@@ -108,16 +108,19 @@ class HttpApi:
 
     async def lost(self, request: Request) -> Response:
         """The nsqds that disconnected a moment ago: a reader of the topic misses their messages."""
-        now_ns = steady_ns()
-        nodes = [
-            {
+        topic, now_ns = request.query.get("topic", ""), steady_ns()
+        parts: list[bytes] = []
+        for number, one in enumerate(self._registry.lost(topic, now_ns), 1):
+            # A thousand nodes may have a thousand topics each, of which a reader of one topic needs none.
+            shown = {
                 **_producer(one.peer),
-                "topics": sorted(one.topics),
+                "topics": [topic] if topic else sorted(one.topics),
                 "seconds": (now_ns - one.since_ns) / 1e9,
             }
-            for one in self._registry.lost(request.query.get("topic", ""), now_ns)
-        ]
-        return json_reply({"nodes": nodes})
+            parts.append(json_text(shown).encode("utf-8", "replace"))
+            if number % _TURN == 0:
+                await asyncio.sleep(0)
+        return json_bytes_reply(b'{"nodes":[%b]}' % b",".join(parts))
 
     async def replication_nodes(self, request: Request) -> Response:
         """Where the nsqds with these identities are; without identities, which nsqds accept replicas."""

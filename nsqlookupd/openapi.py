@@ -40,8 +40,8 @@ OPERATIONS: Final = {
     ),
     ("GET", "/lookup/lost"): Operation(
         "reading",
-        "the nsqds that had the topic and disconnected within the last --inactive-producer-timeout, each "
-        "with its topics and the seconds since then; without topic those of all topics",
+        "the nsqds that disconnected within the last --inactive-producer-timeout and are not back, each with "
+        "its topics and the seconds since then; with topic those that had it, without their other topics",
         "topic",
         answer=JSON,
     ),

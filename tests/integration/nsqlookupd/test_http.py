@@ -364,6 +364,33 @@ async def test_lookup_nodes_shows_the_nsqds_that_accept_replicas(lookupd):
     assert await lookupd.get("/lookup/nodes") == {"nodes": [shown]}
 
 
+async def test_lookup_lost_shows_a_disconnected_nsqd_until_it_has_the_topic_again(lookupd):
+    a, b = await lookupd.nsqd("nsqd-a", identity="0a" * 16), await lookupd.nsqd("nsqd-b")
+    for nsqd in (a, b):
+        await nsqd.ask(b"REGISTER t\n")
+        await nsqd.ask(b"REGISTER u\n")
+
+    async def lost(query=""):
+        nodes = (await lookupd.get(f"/lookup/lost{query}"))["nodes"]
+        return [(node["broadcast_address"], node.get("identity", ""), node["topics"]) for node in nodes]
+
+    assert await lost() == []
+    await a.close()
+
+    async def is_lost():
+        return await lost() != []
+
+    await eventually(is_lost, "the connection has ended")
+    found = await lost("?topic=t")
+    assert found == [("nsqd-a", "0a" * 16, ["t"])]
+    assert await lost() == [("nsqd-a", "0a" * 16, ["t", "u"])]
+    assert await lost("?topic=v") == []
+    back = await lookupd.nsqd("nsqd-a", identity="0a" * 16)
+    assert await lost("?topic=t") == found
+    await back.ask(b"REGISTER t\n")
+    assert await lost("?topic=t") == []
+
+
 async def test_lookup_nodes_shows_the_addresses_of_identities(lookupd):
     for number in (10, 11, 12):
         await lookupd.nsqd(f"10.0.0.{number}", identity=f"{number:032x}")
