@@ -173,7 +173,7 @@ class Dispatch(Listener):
         self._wake(len(self.queue))
 
     def pending(self) -> list[Answer]:
-        """The answers that somebody still waits for."""
+        """The answers that a caller still waits for."""
         links = self.links.all
         return [answer for link in links for answer in link.under_way.answers] + [
             answer

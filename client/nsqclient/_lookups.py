@@ -39,7 +39,7 @@ async def nsqds_of(topic: str, url: str, config: Config) -> list[str]:
     """The addresses of the nsqd that have *topic*, according to the nsqlookupd at *url*."""
     answer = await _get(url, {"topic": topic}, config)
     if answer.status == _NOT_FOUND and b"TOPIC_NOT_FOUND" in answer.body:
-        return []  # nobody has published or subscribed yet
+        return []  # no client has published or subscribed yet
     return _addresses(answer, "/lookup")
 
 

@@ -186,7 +186,7 @@ class UnderWay:
 
     @property
     def answers(self) -> list[Answer]:
-        """The answers that somebody still waits for."""
+        """The answers that a caller still waits for."""
         return [answer for request in self._requests for answer in request.answers if not answer.done()]
 
     @property

@@ -22,7 +22,7 @@ if sys.platform != "win32":
 def unsent_bytes(transport: asyncio.Transport) -> int:
     """The number of bytes that the transport and the kernel hold.
 
-    The kernel takes megabytes at once and then nothing for a while, so on a slow line the transport alone
+    The kernel takes megabytes and then nothing for a while, so on a slow line the transport alone
     would seem to stall. Where the kernel does not tell, it is only what the transport holds.
     """
     return transport.get_write_buffer_size() + _in_kernel(transport)
@@ -143,7 +143,7 @@ class Watchdog:
                 timer.cancel()
 
     def _check_progress(self, unsent_before: int, answered_before: float) -> None:
-        """End the connection when the peer has neither read nor answered anything meanwhile."""
+        """End the connection when the peer has neither read nor answered anything."""
         watched = self._watched
         unsent = watched.unsent
         if unsent >= unsent_before and watched.answered_at == answered_before:

@@ -158,7 +158,7 @@ class Commands:
         await steps.each(lookupds, lambda lookupd: lookupd.create_topic(topic))
         if channel:
             await steps.each(lookupds, lambda lookupd: lookupd.create_channel(topic, channel))
-            # If every nsqlookupd fails, nobody can name the producers.
+            # If every nsqlookupd fails, the producers are unknown.
             steps.done("nsqlookupd")
             holders = await cluster.holders_of(topic)
             steps.stages.extend(holders.stages)

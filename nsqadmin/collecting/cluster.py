@@ -80,7 +80,7 @@ class Cluster:
     # -- asked afresh -------------------------------------------------------------
 
     async def producers(self) -> Answer[list[NodeInfo]]:
-        """Return all nsqds that are listed at this moment. Raises UpstreamError if nobody answers."""
+        """Return all nsqds that are listed at this moment. Raises UpstreamError if no node answers."""
         found = await self.discovery.producers()
         producers = require(found, self.discovery.asks)
         return Answer(sort_producers(filter(is_reachable, producers)), (found.errors,))
@@ -88,7 +88,7 @@ class Cluster:
     async def nsqds_now(self) -> Answer[list[NsqdApi]]:
         """Return the listed nsqds; while no nsqlookupd answers, those it last listed that answer.
 
-        Raises UpstreamError if nobody answers.
+        Raises UpstreamError if no node answers.
         """
         try:
             producers = await self.producers()
@@ -102,7 +102,7 @@ class Cluster:
     async def answering_nsqds(self) -> Answer[list[NsqdApi]]:
         """Return the nsqds that are not known to be silent; the others are errors of the answer.
 
-        Raises UpstreamError if nobody answers.
+        Raises UpstreamError if no node answers.
         """
         await self._collector.ready()
         members = self._known.members
@@ -203,7 +203,7 @@ class Cluster:
     async def nodes(self) -> Answer[list[tuple[NodeInfo, bool]]]:
         """Return all nsqds as they are listed, and whether each is out of date.
 
-        Raises UpstreamError if nobody answers.
+        Raises UpstreamError if no node answers.
         """
         await self._collector.ready()
         if not self.uses_lookupd:

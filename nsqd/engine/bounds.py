@@ -17,7 +17,7 @@ from nsqd.log.gaps import CannotRead
 from nsqd.log.ranges import merged, size_of
 from nsqd.log.tail import MessageLog
 
-# While nobody takes messages, expired ones are looked for no more often than this.
+# Without consumers, expired ones are looked for no more often than this.
 _LOOK_NS: Final = 100_000_000
 # So many messages from before the clock was set back are looked at, at most: some ten milliseconds' work.
 MOST_LOOKED_AT: Final = 1 << 16

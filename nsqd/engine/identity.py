@@ -135,7 +135,7 @@ def _out_of_range(what: str, value: int) -> ProtocolError:
 def nearness(limits: Limits, identity: Identity) -> int:
     """How near a client is, by its region and zone and those of this nsqd.
 
-    An nsqd that has no zone or region is near nobody, and a client that names none is near no nsqd.
+    An nsqd without zone and region is near no client, and a client that names none is near no nsqd.
     """
     if limits.topology_zone and identity.topology_zone == limits.topology_zone:
         return SAME_ZONE

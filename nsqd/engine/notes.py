@@ -21,7 +21,7 @@ EMPTY: Final = "empty"
 # (FLOW).
 HOLD: Final = "hold"
 FLOW: Final = "flow"
-# Messages came back with a delay, or were put off by somebody who is not a consumer: [[sequence, due time in
+# Messages came back with a delay, or were deferred by an operator: [[sequence, due time in
 # ns since 1970, attempts, or 0 when it was not delivered yet], ...]
 DEFER: Final = "defer"
 # Messages "first" <= sequence < "end", which follow, are pending on this channel and by no other.
@@ -31,7 +31,7 @@ COMMIT: Final = "commit"
 # The channel must deliver what is kept from a sequence on, and nothing before: "sequence", and "pending" and
 # "generation" as with CREATE.
 SEEK: Final = "seek"
-# Messages were finished by somebody who is not a consumer, or on another nsqd: "sequences", [[first, end],
+# Messages were finished by an operator, or on another nsqd: "sequences", [[first, end],
 # ...]
 FINISH: Final = "finish"
 

@@ -12,7 +12,7 @@ from nsqd.log.ranges import Ranges, ranges_of, size_of, within, without
 SHORT: Final = 8
 # Fewer ranges than this are separate entries.
 _FEW: Final = 4
-# How many messages are joined at once: a millisecond's work.
+# How many messages are joined in one turn: a millisecond's work.
 _TOGETHER: Final = 4096
 
 

@@ -119,7 +119,7 @@ def take_change(backlog: Backlog, channel: Channel | None) -> Additions:
     """What was added since the last call; the cost is in proportion to that."""
     journal = backlog.journal or Journal()
     for start, end in backlog.in_flight.fresh():
-        # After a crash nobody can answer it, so it counts as tried now.
+        # After a crash no consumer can answer it, so it counts as tried now.
         if not backlog.attempts:
             journal.tried(start, end, 1)
             continue

@@ -96,12 +96,12 @@ class Appender:
         return self._begin_segment(first) if writer is None else writer
 
     def _reopened(self, writer: SegmentWriter) -> SegmentWriter | None:
-        """*writer* with its file open; None when somebody has removed or cut the file. Raises OSError."""
+        """*writer* with its file open; None if the file was removed or cut. Raises OSError."""
         self._open_files.make_room()
         if writer.reopen():
             return writer
         self._segments.warn(
-            f"{writer.segment.path} is not there as it was left: the log goes on in another file"
+            f"{writer.segment.path} was removed or changed: the log continues in another file"
         )
         self.seal()
         # If not all of it is durable, the next sync fails for it and says so.
@@ -161,7 +161,7 @@ class Appender:
             self._open_files.forget(self)
 
     def end_segment(self) -> None:
-        """Like :meth:`seal`, while nothing is appended: a file of which all is durable is closed at once."""
+        """Like :meth:`seal`, while nothing is appended: a file of which all is durable is closed now."""
         self.seal()
         self._end(self._syncing.settle())
 
@@ -259,7 +259,7 @@ class Appender:
                 self._close(writer)
 
     def look_for_file(self) -> None:
-        """Continue in another file if somebody has removed the newest. Raises OSError."""
+        """Continue in another file if the newest was removed. Raises OSError."""
         writer = self._writer
         if (
             writer is not None
@@ -267,9 +267,7 @@ class Appender:
             and not self._syncing.uses(writer)
             and not self._segments.disk.has_name(writer.fd)
         ):
-            self._segments.warn(
-                f"{writer.segment.path} was removed by somebody: the log goes on in another file"
-            )
+            self._segments.warn(f"{writer.segment.path} was removed: the log continues in another file")
             self.seal()
             self._close(writer)
             self._lose([writer.segment])
@@ -278,14 +276,14 @@ class Appender:
                 self._syncing.sealed.append(writer)
 
     def look_for_folder(self) -> bool:
-        """False if somebody removed the folder: then the log begins again in another one. Raises OSError."""
+        """False if the folder was removed: then the log begins again in another one. Raises OSError."""
         segments = self._segments
         if self._syncing.running is not None or segments.deleted:
             return True
         try:
             segments.disk.names(segments.folder)
         except FileNotFoundError:
-            segments.warn(f"{segments.folder} was removed by somebody: the log begins again in a new folder")
+            segments.warn(f"{segments.folder} was removed: the log begins again in a new folder")
             segments.removable.clear()
             self._lose(list(segments))
             self._folder_exists = False

@@ -31,7 +31,7 @@ MIN_EVEN: Final = 32
 MAX_EVEN: Final = 1024
 # MPUB puts a size of so many bytes before each body.
 SIZE_BYTES: Final = 4
-# The cells of a batch whose messages do not lie together; nobody writes to them.
+# The cells of a batch whose messages do not lie together; no code writes to them.
 _NO_CELLS: Final = bytearray()
 
 

@@ -1,4 +1,4 @@
-"""Reading the messages of a segment: a page of it at once, or the few bytes in which some messages lie.
+"""Reading the messages of a segment: a whole page, or the few bytes in which some messages lie.
 
 Both give the same answer for a message. When a short read finds anything unexpected, the whole page is read,
 which tells what is missing and why.
@@ -244,7 +244,7 @@ class _Reader:
             self._run = []
 
 
-# Reading so many bytes that nobody wants takes less time than another read.
+# Reading so many unwanted bytes takes less time than another read.
 _NEAR_BYTES: Final = 4 << 10
 
 

@@ -231,7 +231,7 @@ class WantedPositions:
         """Stretches in which anything may be wanted: where each begins, and for each position 0 if wanted."""
         backlogs = [one for one in self._backlogs if one[1] > start]
         while start < end and backlogs:
-            # What is known at once to be finished by all is passed over at once.
+            # What is known to be finished by all is passed over here.
             behind = min(
                 EVERYTHING if start >= stop else finished.solid(start) for finished, stop in backlogs
             )

@@ -151,7 +151,7 @@ class SegmentWriter:
         self._starts = Starts(segment.next, segment.size)
 
 
-# Errors of opening what is to be synced: there are no descriptors, or somebody has removed it. No sync has
+# Errors of opening what is to be synced: there are no descriptors, or it was removed. No sync has
 # failed, so the job is repeated.
 OPENING_ERRORS: Final = (CannotOpen, FileNotFoundError, NotADirectoryError)
 
@@ -169,7 +169,7 @@ class SyncJob:
         self.new_folder = False
         # How many messages and notes it is to make durable.
         self.unsynced = 0
-        # Files that somebody has removed: what was not durable of them never will be.
+        # Files that were removed: what was not durable of them never will be.
         self.gone: list[SegmentWriter] = []
         # What becomes durable of the open file: messages below this sequence, notes up to this one.
         self.active_next = active.segment.next if active else 0
@@ -244,7 +244,7 @@ class Syncing:
     def settle(self) -> list[SegmentWriter]:
         """The sealed files of which all is durable already; they are to be closed.
 
-        Without another append nobody asks for a sync, and they would stay open.
+        Without another append no sync is requested, and they would stay open.
         """
         settled = [one for one in self.sealed if one.segment.is_durable and not self.uses(one)]
         for writer in settled:

@@ -19,7 +19,7 @@ from nsqd.log.tail import READS_AT_ONCE
 
 
 class Tap(Protocol):
-    """Hears of every write to one log, in the order of the writes, while somebody copies the log."""
+    """Hears of every write to one log, in the order of the writes, while the log is copied."""
 
     def appended(self, segment: Segment, offset: int, pieces: list[bytes]) -> None:
         """*pieces* were written to a file at *offset*: whole appends, at 0 after the file header."""
@@ -71,7 +71,7 @@ class Segments:
         self.notes = 0
         # The topic was deleted; nothing of it may be looked up by its name any more.
         self.deleted = False
-        # Hears of every write while somebody copies the log.
+        # Hears of every write while the log is copied.
         self.tap: Tap | None = None
         # Segments that were removed and whose files still exist.
         self.removable: deque[Segment] = deque()

@@ -84,7 +84,7 @@ class TopicLog:
         )
 
     def begin_again_if_gone(self) -> None:
-        """If somebody has removed the folder, begin the log and its checkpoints again. Raises OSError."""
+        """If the folder was removed, begin the log and its checkpoints again. Raises OSError."""
         if not (self.segments.read_only or self.appender.look_for_folder()):
             self.checkpoints = CheckpointSlots(self.segments.disk, self.segments.folder)
 

@@ -174,7 +174,7 @@
     for (const { key, title, names, columns } of course.charts) {
       const figure = section.querySelector(`[data-chart="${key}"]`);
       if (!figure) continue;
-      // Where a node did not answer, a dashed line goes on with its last known value.
+      // Where a node did not answer, a dashed line continues with its last known value.
       const some = course.partial;
       const gaps = some.some(Boolean) ? columns.map((column) => column.map((one, at) => (some[at] || some[at + 1] ? one : null))) : [];
       const data = [course.at, ...columns.map((column) => column.map((one, at) => (some[at] ? null : one))), ...gaps];
