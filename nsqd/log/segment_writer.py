@@ -67,11 +67,14 @@ class SegmentWriter:
             fd = self._disk.open_append(self.segment.path)
         except FileNotFoundError:
             return False
-        if self._disk.size(fd) != self.segment.size:
-            self._disk.close(fd)
-            return False
-        self.fd = fd
-        return True
+        try:
+            if self._disk.size(fd) != self.segment.size:
+                return False
+            self.fd, fd = fd, _CLOSED
+            return True
+        finally:
+            if fd >= 0:
+                self._disk.close(fd)
 
     def sync(self) -> None:
         """Make the file durable, whether or not it is open. Raises CannotOpen, and OSError."""

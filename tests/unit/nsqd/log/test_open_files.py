@@ -156,12 +156,20 @@ def rested(street):
     return shop
 
 
-def test_a_file_that_cannot_be_opened_again_just_now_fails_the_append_and_no_more(street):
+@pytest.mark.parametrize(
+    ("call", "code", "reason"),
+    [("open_append", errno.EMFILE, "Too many open files"), ("size", errno.EIO, "Input/output error")],
+)
+def test_file_that_cannot_be_opened_again_just_now_fails_the_append_and_no_more(
+    street, tmp_path, call, code, reason
+):
     shop = rested(street)
-    street.disk.faults["open_append"] = errno.EMFILE
-    with pytest.raises(OSError, match="Too many open files"):
+    before = len(open_below(tmp_path))
+    street.disk.faults[call] = code
+    with pytest.raises(OSError, match=reason):
         shop.publish(b"refused")
     street.disk.faults.clear()
+    assert len(open_below(tmp_path)) == before
 
     shop.publish(b"2")
 
