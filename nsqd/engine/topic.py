@@ -22,7 +22,7 @@ from nsqd.log.encoder import Batch
 from nsqd.log.frames import FRAME_OVERHEAD
 from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ids import MessageIds
-from nsqd.log.ranges import Ranges, merged, within
+from nsqd.log.ranges import Ranges, merged, within, without
 from nsqd.log.tail import MessageLog, NoSource, Storage
 
 # A log in memory is trimmed at twice its size after the last trimming, but not below twice this size.
@@ -289,6 +289,8 @@ class Topic(Staging):
         channel = self.channels[name] = Channel(self.name, name, self.log, self.memory_limit, self.wall)
         channel.settings = self._settings_of(self.name, name)
         channel.generation = self.draw_generation(name) if generation is None else generation
+        if kept:
+            channel.absent = without([(kept[0][0], self.log.next_seq)], kept)
         # Messages that wait here are handed over below.
         waiting = self.backlog.lowest()
         given = within(kept or [], 0, EVERYTHING if waiting is None else waiting)

@@ -39,14 +39,16 @@ class StoredRanges:
         """All ranges, sorted and merged; *end* is where the log ends."""
         return merged([*self.closed, (self.first, end)])
 
-    def unused(self, start: int, end: int) -> Ranges:
-        """The part of ``start <= seq < end`` that no message of the log has or had.
+    def part_of(self, gap: Gap, seq: int) -> Gap:
+        """The part of a compacted *gap* from *seq* on: numbers that no message of the log had are unused.
 
-        What is no longer remembered counts as had.
+        Of numbers that are no longer remembered it is not known.
         """
-        if len(self.closed) >= MAX_REMEMBERED_RANGES:
-            start = max(start, self.closed[0][0])
-        return without([(start, end)], self.ranges(max(end, self.first))) if start < end else []
+        known_from = self.closed[0][0] if len(self.closed) >= MAX_REMEMBERED_RANGES else 0
+        numbers = [(max(seq, known_from), gap.end)]
+        for start, end in without(numbers, self.ranges(max(gap.end, self.first))):
+            return Gap(seq, start, gap.why) if seq < start else Gap(seq, end, Why.UNUSED)
+        return Gap(seq, gap.end, gap.why)
 
     def go_on_at(self, end: int, first: int) -> None:
         """The log ended at *end*, and goes on with *first*: anything it had between them is lost."""
@@ -298,7 +300,11 @@ class MessageLog:
         if self.keep_all:
             return Gap(seq, self.resident_from, Why.COMPACTED)
         found = self.source.read(seq, end)
-        return found if found is not None else Gap(seq, self.resident_from, Why.UNUSED)
+        if found is None:
+            return Gap(seq, self.resident_from, Why.UNUSED)
+        if isinstance(found, Gap) and found.why is Why.COMPACTED:
+            return self.stored_ranges.part_of(found, seq)
+        return found
 
     def frames(self, seqs: list[int], room: int, *, extended: bool) -> list[Piece]:
         """The frames of *seqs*, which are sorted, in order until *room* bytes are full.
