@@ -25,7 +25,7 @@ class ReplicaTopic(Topic):
         name: str,
         origin: str,
         ids: MessageIds,
-        store: Storage | None,
+        store: Storage,
         wall: Wall | None = None,
         settings_of: SettingsOf = no_policies,
     ) -> None:
