@@ -17,7 +17,7 @@ from nsqd.engine.settings import NOTHING, SettingsOf, no_policies
 from nsqd.engine.timers import Timers
 from nsqd.engine.topic import Draining, Topic
 from nsqd.log.ids import MessageIds
-from nsqd.log.ranges import Ranges, holes, within
+from nsqd.log.ranges import Ranges, within
 from nsqd.log.tail import Storage
 
 # How long a channel pauses that cannot read its messages.
@@ -157,7 +157,6 @@ class Broker:
         if channel is None:
             kept = topic.exclusive.without_others(name, kept or [])
             channel = topic.add_channel(name, kept, generation)
-            channel.absent = holes([*kept, (topic.log.next_seq, topic.log.next_seq)]) if kept else []
             self._bind(topic)
             pending = {"pending": kept} if kept else {}
             self._note(topic, notes.CREATE, name, generation=channel.generation, **pending)

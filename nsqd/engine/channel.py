@@ -102,7 +102,8 @@ class Channel:
         self.consumers: dict[Consumer, None] = {}
         # Consumers with credit, in the order in which they are served.
         self.ready: OrderedDict[Consumer, None] = OrderedDict()
-        self.backlog = Backlog(memory_limit if self.ephemeral or log.keep_all else UNLIMITED, self.ready)
+        in_memory = self.ephemeral or log.source is None
+        self.backlog = Backlog(memory_limit if in_memory else UNLIMITED, self.ready)
         self.paused = False
         self.deleted = False
         # What policies say of this channel; its topic keeps it up to date.

@@ -23,7 +23,7 @@ from nsqd.engine.notes import (
 )
 from nsqd.engine.numbering import BEFORE, drawn_generation
 from nsqd.engine.topic import Topic
-from nsqd.log.ranges import Ranges, holes, ranges_of
+from nsqd.log.ranges import Ranges, ranges_of
 
 
 def apply(topic: Topic, content: bytes) -> None:
@@ -36,10 +36,7 @@ def apply(topic: Topic, content: bytes) -> None:
         elif what == CREATE:
             if name not in topic.channels:
                 pending = _ranges(note.get("pending", ()))
-                channel = topic.add_channel(name, pending, drawn_generation(note.get("generation", BEFORE)))
-                channel.absent = (
-                    holes([*pending, (topic.log.next_seq, topic.log.next_seq)]) if pending else []
-                )
+                topic.add_channel(name, pending, drawn_generation(note.get("generation", BEFORE)))
         elif what == ONLY:
             topic.exclusive.add(note["first"], note["end"], name)
         elif name in topic.channels:

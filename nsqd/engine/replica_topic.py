@@ -25,7 +25,7 @@ class ReplicaTopic(Topic):
         name: str,
         origin: str,
         ids: MessageIds,
-        store: Storage | None,
+        store: Storage,
         wall: Wall | None = None,
         settings_of: SettingsOf = no_policies,
     ) -> None:
@@ -46,6 +46,8 @@ class ReplicaTopic(Topic):
     def add_channel(self, name: str, kept: Ranges | None = None, generation: int | None = None) -> Channel:
         channel = super().add_channel(name, kept, generation)
         channel.ids = self.ids
+        # What it lacks was finished elsewhere, perhaps after the channel was made there.
+        channel.absent = []
         if self.suspended:
             channel.backlog.suspend(self.suspended)
         return channel

@@ -22,8 +22,8 @@ from nsqd.log.encoder import Batch
 from nsqd.log.frames import FRAME_OVERHEAD
 from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ids import MessageIds
-from nsqd.log.ranges import Ranges, merged, within
-from nsqd.log.tail import MessageLog, NoSource, Storage
+from nsqd.log.ranges import Ranges, merged, within, without
+from nsqd.log.tail import MessageLog, Storage
 
 # A log in memory is trimmed at twice its size after the last trimming, but not below twice this size.
 _TRIM_BYTES: Final = 1 << 20
@@ -93,9 +93,7 @@ class Topic(Staging):
         self.settings = settings_of(name, "")
         self.store = store
         self.memory_limit = memory_limit
-        self.log = MessageLog(
-            NoSource() if store is None else store.segments, next_seq, memory_limit, keep_all=self.ephemeral
-        )
+        self.log = MessageLog(None if store is None else store.segments, next_seq, memory_limit)
         self.channels: dict[str, Channel] = {}
         # Promoted copies of other logs, each as a topic of its own: see `promoted`.
         self.promoted: list[Topic] = []
@@ -187,7 +185,7 @@ class Topic(Staging):
         if self.published is not None:
             self.published.stored()
         self.changed = True
-        if self.log.keep_all and self.log.resident_bytes > 2 * max(self._kept_bytes, _TRIM_BYTES):
+        if self.log.source is None and self.log.resident_bytes > 2 * max(self._kept_bytes, _TRIM_BYTES):
             self.trim()
 
     def add_stored(self, first: int, end: int, due_ns: int = 0) -> None:
@@ -289,6 +287,8 @@ class Topic(Staging):
         channel = self.channels[name] = Channel(self.name, name, self.log, self.memory_limit, self.wall)
         channel.settings = self._settings_of(self.name, name)
         channel.generation = self.draw_generation(name) if generation is None else generation
+        if kept:
+            channel.absent = without([(kept[0][0], self.log.next_seq)], kept)
         # Messages that wait here are handed over below.
         waiting = self.backlog.lowest()
         given = within(kept or [], 0, EVERYTHING if waiting is None else waiting)
@@ -398,7 +398,7 @@ class Topic(Staging):
 
     def trim(self) -> bool:
         """Drop some of the messages in memory that no channel must deliver; False when none are left."""
-        if not self.log.keep_all:
+        if self.log.source is not None:
             return self.log.release(self.low_water())
         self.log.keep_only(self.wanted(0, self.log.next_seq))
         self._kept_bytes = self.log.resident_bytes

@@ -130,7 +130,7 @@ class Appender:
         header = FileHeader(first, segments.end, new_salt(self.log_id), self._origin, segments.notes)
         segment = Segment(segments.folder, self.next_number, header)
         self._open_files.make_room()
-        self._writer = SegmentWriter(segments.disk, segment, keep=segments.cache.keep_starts)
+        self._writer = SegmentWriter(segments.disk, segment, keep=segments.cache.starts.put)
         self.next_number += 1
         segments.add(segment)
         self._syncing.new_names = True

@@ -6,10 +6,8 @@ entries make room for new ones. All entries of a file are removed together with 
 
 from bisect import bisect_right
 from collections import OrderedDict
-from contextlib import suppress
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
-from nsqd.log.disk import Disk
 from nsqd.log.frames import Block
 from nsqd.log.gaps import Gap
 from nsqd.log.segment import Segment
@@ -19,30 +17,37 @@ from nsqd.log.starts import Starts
 STRETCHES_BYTES: Final = 48 << 20
 # For the starts of appends in recently written or read pages: enough for some gigabytes of log.
 STARTS_BYTES: Final = 16 << 20
-# Files from which single messages were read are kept open: only a few, because clients need descriptors.
-_FILES: Final = 16
 # Rough overhead of an entry in bytes, without its content.
-_ENTRY_BYTES: Final = 400
+ENTRY_BYTES: Final = 400
 
-_T = TypeVar("_T")
-# A segment, and an offset in its file.
-_Key = tuple[Segment, int]
+
+class _Entry(Protocol):
+    """Something of a file, up to the offset *end*; it takes *size* bytes of memory."""
+
+    end: int
+
+    @property
+    def size(self) -> int: ...
+
+
+_T = TypeVar("_T", bound=_Entry)
 
 
 class Stretch:
     """Consecutive blocks and gaps that together cover one range of bytes of a file."""
 
-    __slots__ = ("_firsts", "end", "found", "weight")
+    __slots__ = ("_firsts", "end", "found")
 
     def __init__(self, found: list[Block | Gap], end: int) -> None:
         """*end* is the offset in the file at which these bytes end."""
         self.found = found
         self.end = end
         self._firsts = [one.first if isinstance(one, Block) else one.start for one in found]
-        self.weight = _ENTRY_BYTES * (1 + len(found))
-        for one in found:
-            if isinstance(one, Block):
-                self.weight += one.weight
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory, roughly."""
+        return sum([ENTRY_BYTES + (one.weight if isinstance(one, Block) else 0) for one in self.found])
 
     def at(self, seq: int) -> Block | Gap | None:
         """The block that holds *seq* or the gap in which it lies."""
@@ -54,130 +59,65 @@ class Stretch:
         return found if seq < end else None
 
 
-class _Recent(Generic[_T]):
-    """A cache that discards its least recently used entries when it is full."""
+class Recent(Generic[_T]):
+    """Entries by segment and offset; the least recently used ones are discarded beyond *max_bytes*."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._entries: OrderedDict[_Key, tuple[_T, int]] = OrderedDict()
-        self._of: dict[Segment, set[_Key]] = {}
+    def __init__(self, max_bytes: int) -> None:
         self.size = 0
-        # The last lookup and its result, because a reader in the order of the file asks for the same again.
-        self._segment: Segment | None = None
-        self._offset = 0
-        self._found: _T | None = None
+        self._max_bytes = max_bytes
+        # Each entry with the bytes that it is counted as.
+        self._entries: OrderedDict[tuple[Segment, int], tuple[_T, int]] = OrderedDict()
+        self._offsets: dict[Segment, set[int]] = {}
 
-    def get(self, segment: Segment, offset: int) -> _T | None:
-        if segment is self._segment and offset == self._offset:
-            return self._found
-        key = (segment, offset)
-        entry = self._entries.get(key)
-        found = None
-        if entry is not None:
-            self._entries.move_to_end(key)
-            found = entry[0]
-        self._segment, self._offset, self._found = segment, offset, found
-        return found
-
-    def put(self, key: _Key, thing: _T, size: int) -> list[_T]:
-        """Keep *thing*; returns the things that were discarded to make room."""
-        self._take(key)
-        self._entries[key] = (thing, size)
-        self._of.setdefault(key[0], set()).add(key)
-        self.size += size
-        gone = []
-        while self.size > self._most and len(self._entries) > 1:
-            gone.append(self._take(next(iter(self._entries))))
-        return [one for one in gone if one is not None]
-
-    def forget(self, segment: Segment) -> list[_T]:
-        if self._segment is segment:
-            self._segment = self._found = None
-        gone = [self._take(key) for key in list(self._of.get(segment, ()))]
-        return [one for one in gone if one is not None]
-
-    def _take(self, key: _Key) -> _T | None:
-        self._segment = self._found = None
-        entry = self._entries.pop(key, None)
-        if entry is None:
+    def get(self, segment: Segment, offset: int, end: int) -> _T | None:
+        """What is kept of the bytes from *offset* to *end* of the segment's file."""
+        found = self._entries.get((segment, offset))
+        # The last page of a segment grows, so an entry that was made earlier may be too short.
+        if found is None or found[0].end != end:
             return None
-        self.size -= entry[1]
-        keys = self._of[key[0]]
-        keys.discard(key)
-        if not keys:
-            del self._of[key[0]]
-        return entry[0]
+        self._entries.move_to_end((segment, offset))
+        return found[0]
+
+    def put(self, segment: Segment, offset: int, entry: _T) -> None:
+        self._discard(segment, offset)
+        size = ENTRY_BYTES + entry.size
+        self._entries[segment, offset] = (entry, size)
+        self._offsets.setdefault(segment, set()).add(offset)
+        self.size += size
+        while self.size > self._max_bytes and len(self._entries) > 1:
+            self._discard(*next(iter(self._entries)))
+
+    def forget(self, segment: Segment) -> None:
+        for offset in list(self._offsets.get(segment, ())):
+            self._discard(segment, offset)
+
+    def _discard(self, segment: Segment, offset: int) -> None:
+        found = self._entries.pop((segment, offset), None)
+        if found is not None:
+            self.size -= found[1]
+            offsets = self._offsets[segment]
+            offsets.discard(offset)
+            if not offsets:
+                del self._offsets[segment]
 
 
 class Cache:
     """See the module. Not thread-safe."""
 
-    def __init__(
-        self, disk: Disk, stretches_bytes: int = STRETCHES_BYTES, starts_bytes: int = STARTS_BYTES
-    ) -> None:
+    def __init__(self) -> None:
         # How many reads of the disk there were, in the event loop.
         self.reads = 0
-        self._disk = disk
-        self._stretches: _Recent[Stretch] = _Recent(stretches_bytes)
-        self._starts: _Recent[Starts] = _Recent(starts_bytes)
-        self._files: _Recent[int] = _Recent(_FILES)
+        # Pages, and long appends.
+        self.stretches: Recent[Stretch] = Recent(STRETCHES_BYTES)
+        # Where the appends of a page start.
+        self.starts: Recent[Starts] = Recent(STARTS_BYTES)
 
     @property
     def size(self) -> int:
         """Bytes that are kept."""
-        return self._stretches.size + self._starts.size
-
-    def stretch(self, segment: Segment, offset: int, end: int) -> Stretch | None:
-        """What was read from *offset* to *end* of the segment's file; None when it is not cached."""
-        found = self._stretches.get(segment, offset)
-        # The last page of a segment grows, so a stretch that was cached earlier may be too short.
-        return found if found is not None and found.end == end else None
-
-    def keep_stretch(self, segment: Segment, offset: int, stretch: Stretch) -> None:
-        self._stretches.put((segment, offset), stretch, stretch.weight)
-
-    def starts(self, segment: Segment, offset: int, end: int) -> Starts | None:
-        """Where appends start in the page from *offset* to *end*; None when that is not cached."""
-        found = self._starts.get(segment, offset)
-        return found if found is not None and found.end == end else None
-
-    def keep_starts(self, segment: Segment, offset: int, starts: Starts) -> None:
-        self._starts.put((segment, offset), starts, _ENTRY_BYTES + starts.size)
-
-    def read(self, segment: Segment, size: int, offset: int) -> bytes:
-        """*size* bytes of the file from *offset* on; the file stays open for a while. Raises OSError."""
-        fd = self._opened(segment)
-        self.reads += 1
-        try:
-            return self._disk.read(fd, size, offset)
-        except OSError:
-            self._close(self._files.forget(segment))
-            raise
-
-    def read_ahead(self, segment: Segment, parts: list[tuple[int, int]]) -> None:
-        """Let the system read parts of the file, each from an offset to another, all at the same time."""
-        fd = self._opened(segment)
-        # It only saves time, and not every file system does it.
-        with suppress(OSError):
-            for start, end in parts:
-                self._disk.read_ahead(fd, end - start, start)
-
-    def _opened(self, segment: Segment) -> int:
-        """The descriptor of the segment's file. Raises OSError."""
-        fd = self._files.get(segment, 0)
-        if fd is None:
-            fd = self._disk.open_read(segment.path)
-            self._close(self._files.put((segment, 0), fd, 1))
-        return fd
+        return self.stretches.size + self.starts.size
 
     def forget(self, segment: Segment) -> None:
-        """Discard all entries of *segment*, and close its file."""
-        self._stretches.forget(segment)
-        self._starts.forget(segment)
-        self._close(self._files.forget(segment))
-
-    def _close(self, files: list[int]) -> None:
-        for fd in files:
-            # The file was only read, and the descriptor is closed even when this raises.
-            with suppress(OSError):
-                self._disk.close(fd)
+        """Discard all entries of *segment*."""
+        self.stretches.forget(segment)
+        self.starts.forget(segment)

@@ -203,7 +203,7 @@ def only_frame(data: bytes, at: int, end: int, seq: int, salt: int, flags: int) 
     Only for a reader that knows which append it expects: then the checksum of the data vouches for the
     header. An append with other *flags* does not count.
     """
-    if end - at < APPEND_HEADER_BYTES:
+    if end - at < APPEND_HEADER_BYTES or end > len(data):
         return None
     magic, its_flags, header_bytes, count, size, first, _, check = _APPEND.unpack_from(data, at)
     start = at + header_bytes

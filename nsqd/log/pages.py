@@ -9,6 +9,7 @@ small read; messages that lie near one another share a read.
 
 import errno
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 from nsqd.log.cache import Cache, Stretch
@@ -69,36 +70,41 @@ def read(disk: Disk, cache: Cache, segment: Segment, page: int, seq: int, end: i
     first, last = segment.page_firsts[page], segment.page_end(page)
     offset = segment.page_offsets[page]
     stop = offset + segment.page_size(page)
-    stretch = cache.stretch(segment, offset, stop)
+    stretch = cache.stretches.get(segment, offset, stop)
     if stretch is None and (min(end, last) - seq) * _MANY < last - first:
-        starts = starts_of(cache, segment, offset, stop, first)
+        starts = _starts_of(disk, cache, segment, page)
         if starts is not None:
-            block = _read_few(cache, segment, starts, seq, min(end, last), last)
+            block = _read_few(disk, cache, segment, starts, seq, min(end, last), last)
             if block is not None:
                 return block
     if stretch is None:
         cache.reads += 1
         stretch = Stretch(read_page(disk, segment, page), stop)
-        cache.keep_stretch(segment, offset, stretch)
+        cache.stretches.put(segment, offset, stretch)
     return stretch.at(seq)
 
 
-def starts_of(cache: Cache, segment: Segment, offset: int, stop: int, first: int) -> Starts | None:
-    """Where appends start in the page from *offset* to *stop*; None if that is not clear. Raises OSError."""
-    starts = cache.starts(segment, offset, stop)
+def _starts_of(disk: Disk, cache: Cache, segment: Segment, page: int) -> Starts | None:
+    """Where appends start in a page; None if that is not clear. Raises OSError."""
+    offset = segment.page_offsets[page]
+    stop = offset + segment.page_size(page)
+    starts = cache.starts.get(segment, offset, stop)
     if starts is None:
+        cache.reads += 1
         try:
-            data = cache.read(segment, stop - offset, offset)
+            data = read_bytes(disk, segment, stop - offset, offset)
         except FileNotFoundError:
             return None
-        starts = find_starts(data, offset, first)
+        starts = find_starts(data, offset, segment.page_firsts[page])
         if starts is None or starts.end != stop:
             return None
-        cache.keep_starts(segment, offset, starts)
+        cache.starts.put(segment, offset, starts)
     return starts
 
 
-def _read_few(cache: Cache, segment: Segment, starts: Starts, seq: int, end: int, last: int) -> Block | None:
+def _read_few(
+    disk: Disk, cache: Cache, segment: Segment, starts: Starts, seq: int, end: int, last: int
+) -> Block | None:
     """A block with *seq* and perhaps some messages behind it; None when the page up to *last* is to be read.
 
     Raises OSError.
@@ -107,7 +113,7 @@ def _read_few(cache: Cache, segment: Segment, starts: Starts, seq: int, end: int
     start, until = starts.offset(place), starts.offset(place + 1)
     long = until - start >= _LONG_BYTES
     if long:
-        stretch = cache.stretch(segment, start, until)
+        stretch = cache.stretches.get(segment, start, until)
         if stretch is not None:
             found = stretch.at(seq)
             return found if isinstance(found, Block) else None
@@ -121,13 +127,14 @@ def _read_few(cache: Cache, segment: Segment, starts: Starts, seq: int, end: int
             return None
         if end - seq > 1:
             until = max(until, min(starts.offset(starts.place(end - 1) + 1), start + _AT_ONCE_BYTES))
+    cache.reads += 1
     try:
-        data = cache.read(segment, until - start, start)
+        data = read_bytes(disk, segment, until - start, start)
     except FileNotFoundError:
         return None
     block = _block_at(data, start, segment.header.salt, seq, end)
     if long and block is not None:
-        cache.keep_stretch(segment, start, Stretch([block], until))
+        cache.stretches.put(segment, start, Stretch([block], until))
     return block
 
 
@@ -265,17 +272,15 @@ def frames(
     a few more, and before a message that cannot be had in this way: reading that message by itself tells why.
     Raises OSError.
     """
-    first, last = segment.page_firsts[page], segment.page_end(page)
-    offset = segment.page_offsets[page]
-    stop = offset + segment.page_size(page)
+    last, offset = segment.page_end(page), segment.page_offsets[page]
     found: list[Piece] = []
     end_reads = cache.reads + reads
-    if cache.stretch(segment, offset, stop) is None:
-        starts = starts_of(cache, segment, offset, stop, first)
+    if cache.stretches.get(segment, offset, offset + segment.page_size(page)) is None:
+        starts = _starts_of(disk, cache, segment, page)
         if starts is not None and starts.one_each(last) and not starts.worth_the_page(last):
             flags = MESSAGE_HEADERS if extended else 0
             end_reads = cache.reads + reads
-            found = _one_each(cache, segment, starts, seqs, room, reads, flags)
+            found = _one_each(disk, cache, segment, starts, seqs, room, reads, flags)
             starts.reads += len(found)
     room -= sum(map(len, found))
     block: Block | None = None
@@ -295,24 +300,36 @@ def frames(
 
 
 def _one_each(
-    cache: Cache, segment: Segment, starts: Starts, seqs: list[int], room: int, reads: int, flags: int
+    disk: Disk,
+    cache: Cache,
+    segment: Segment,
+    starts: Starts,
+    seqs: list[int],
+    room: int,
+    reads: int,
+    flags: int,
 ) -> list[Piece]:
     """Frames of a page whose appends have one message each, up to one with other *flags*. Raises OSError."""
     salt = segment.header.salt
     parts = _parts(starts, seqs, room, reads)
-    if len(parts) > 1:
-        cache.read_ahead(segment, [(places[0][0], places[-1][1]) for places in parts])
     found: list[Piece] = []
-    for places in parts:
-        begin, end = places[0][0], places[-1][1]
-        data = cache.read(segment, end - begin, begin)
-        if len(data) < end - begin:
-            break
-        for start, behind in places:
-            frame = only_frame(data, start - begin, behind - begin, seqs[len(found)], salt, flags)
-            if frame is None:
-                return found
-            found.append(frame)
+    fd = disk.open_read(segment.path)
+    try:
+        # It only saves time, and not every file system does it.
+        with suppress(OSError):
+            for places in parts[1:]:
+                disk.read_ahead(fd, places[-1][1] - places[0][0], places[0][0])
+        for places in parts:
+            cache.reads += 1
+            begin, end = places[0][0], places[-1][1]
+            data = disk.read(fd, end - begin, begin)
+            for start, behind in places:
+                frame = only_frame(data, start - begin, behind - begin, seqs[len(found)], salt, flags)
+                if frame is None:
+                    return found
+                found.append(frame)
+    finally:
+        disk.close(fd)
     return found
 
 

@@ -46,11 +46,6 @@ def without(ranges: Ranges, others: Ranges) -> Ranges:
     return found
 
 
-def holes(ranges: Ranges) -> Ranges:
-    """The positions between *ranges*, which are in order."""
-    return without([(ranges[0][0], ranges[-1][1])], ranges) if ranges else []
-
-
 def size_of(ranges: Ranges) -> int:
     """How many positions lie in ranges."""
     return sum(end - start for start, end in ranges)

@@ -155,12 +155,15 @@ class Segments:
             missing = self._before_first(log_start)
             if missing is not None and missing.is_loss:
                 found.append(missing)
-        for before, after in zip(self._segments, self._segments[1:], strict=False):
-            if max(before.next, log_start or 0) < after.header.follows:
-                found.append(Gap(before.next, after.header.follows, Why.REMOVED))
-        if self._segments and self._segments[-1].next < self.end:
-            found.append(Gap(self._segments[-1].next, self.end, Why.REMOVED))
-        return found
+        behind = [self._behind(index) for index in range(len(self._segments))]
+        return found + [gap for gap in behind if gap is not None and gap.end > (log_start or 0)]
+
+    def _behind(self, index: int) -> Gap | None:
+        """The messages that were stored behind a segment and before the next one, and are missing."""
+        start = self._segments[index].next
+        is_last = index + 1 == len(self._segments)
+        end = self.end if is_last else self._segments[index + 1].header.follows
+        return Gap(start, end, Why.REMOVED) if start < end else None
 
     def origins(self) -> set[int]:
         """The ids of the nodes that wrote the segments."""
@@ -242,12 +245,10 @@ class Segments:
         segment = self._segments[at]
         if seq < segment.next:
             return self._read_in(segment, seq, end)
-        if at + 1 == len(self._segments):
-            return self._lost(Gap(segment.next, self.end, Why.REMOVED)) if seq < self.end else None
-        following = self._segments[at + 1]
-        if seq < following.header.follows:
-            return self._lost(Gap(segment.next, following.header.follows, Why.REMOVED))
-        return Gap(seq, following.first, Why.UNUSED)
+        missing = self._behind(at)
+        if missing is not None and seq < missing.end:
+            return self._lost(missing)
+        return Gap(seq, self._firsts[at + 1], Why.UNUSED) if at + 1 < len(self._firsts) else None
 
     @property
     def reads(self) -> int:

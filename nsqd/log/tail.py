@@ -39,14 +39,16 @@ class StoredRanges:
         """All ranges, sorted and merged; *end* is where the log ends."""
         return merged([*self.closed, (self.first, end)])
 
-    def unused(self, start: int, end: int) -> Ranges:
-        """The part of ``start <= seq < end`` that no message of the log has or had.
+    def part_of(self, gap: Gap, seq: int) -> Gap:
+        """The part of a compacted *gap* from *seq* on: numbers that no message of the log had are unused.
 
-        What is no longer remembered counts as had.
+        Of numbers that are no longer remembered it is not known.
         """
-        if len(self.closed) >= MAX_REMEMBERED_RANGES:
-            start = max(start, self.closed[0][0])
-        return without([(start, end)], self.ranges(max(end, self.first))) if start < end else []
+        known_from = self.closed[0][0] if len(self.closed) >= MAX_REMEMBERED_RANGES else 0
+        numbers = [(max(seq, known_from), gap.end)]
+        for start, end in without(numbers, self.ranges(max(gap.end, self.first))):
+            return Gap(seq, start, gap.why) if seq < start else Gap(seq, end, Why.UNUSED)
+        return Gap(seq, gap.end, gap.why)
 
     def go_on_at(self, end: int, first: int) -> None:
         """The log ended at *end*, and goes on with *first*: anything it had between them is lost."""
@@ -89,7 +91,7 @@ READS_AT_ONCE: Final = 32
 
 
 class BlockSource(Protocol):
-    """Where blocks are read from that are no longer in memory: the disk, or nothing."""
+    """Where blocks are read from that are no longer in memory: the segments on disk."""
 
     @property
     def reads(self) -> int:
@@ -130,29 +132,6 @@ class Storage(Protocol):
         """Where the blocks of the topic are read from."""
 
 
-class NoSource:
-    """The source of a log that lives in memory only."""
-
-    @property
-    def reads(self) -> int:
-        return 0
-
-    def read(self, seq: int, end: int) -> Block | Gap | None:  # noqa: ARG002 - the same for all
-        return None
-
-    def frames(self, seqs: list[int], room: int, *, extended: bool) -> list[Piece]:  # noqa: ARG002 - the same for all
-        return []
-
-    def seek(self, time_ns: int) -> int:  # noqa: ARG002 - the same for all
-        return 0
-
-    def page_start(self, seq: int) -> int:  # noqa: ARG002 - the same for all
-        return 0
-
-    def weigh(self, start: int, end: int, count: Callable[[int, int], int]) -> int:  # noqa: ARG002 - the same for all
-        return 0
-
-
 class MessageLog:
     """Blocks in order of sequence, the newest of them in memory."""
 
@@ -163,7 +142,6 @@ class MessageLog:
         "_head",
         "_hint",
         "_resident",
-        "keep_all",
         "limit",
         "log_start",
         "next_seq",
@@ -171,8 +149,11 @@ class MessageLog:
         "stored_ranges",
     )
 
-    def __init__(self, source: BlockSource, next_seq: int, limit: int, *, keep_all: bool = False) -> None:
-        """*limit* is how many messages stay in memory; with *keep_all* only :meth:`keep_only` drops any."""
+    def __init__(self, source: BlockSource | None, next_seq: int, limit: int) -> None:
+        """*limit* is how many messages stay in memory.
+
+        Without *source* the log lives in memory only, and only :meth:`keep_only` drops messages.
+        """
         self.source = source
         self.next_seq = next_seq
         # Which messages it has or once had, up to its end.
@@ -180,7 +161,6 @@ class MessageLog:
         # Nothing that was stored at or after this sequence has been removed.
         self.log_start = next_seq
         self.limit = limit
-        self.keep_all = keep_all
         self._blocks: list[Block] = []
         # An array, because removing thousands of its entries frees no objects.
         self._firsts = array("Q")
@@ -197,11 +177,7 @@ class MessageLog:
     @property
     def reads(self) -> int:
         """How many reads of the disk there were so far, of all topics."""
-        return self.source.reads
-
-    @property
-    def resident_count(self) -> int:
-        return self._resident
+        return 0 if self.source is None else self.source.reads
 
     @property
     def resident_bytes(self) -> int:
@@ -213,7 +189,7 @@ class MessageLog:
         self.next_seq = block.next
         self._resident += block.next - block.first
         self._bytes += len(block.data)
-        if not self.keep_all:
+        if self.source is not None:
             while self._bytes > RESIDENT_BYTES or (
                 self._resident > self.limit and self._bytes > RESIDENT_AT_LEAST_BYTES
             ):
@@ -294,11 +270,15 @@ class MessageLog:
                 return blocks[i]
             end = self._firsts[i + 1] if i + 1 < len(blocks) else self.next_seq
             # A log that lives in memory only has dropped what no channel must deliver.
-            return Gap(seq, end, Why.COMPACTED if self.keep_all else Why.UNUSED)
-        if self.keep_all:
+            return Gap(seq, end, Why.COMPACTED if self.source is None else Why.UNUSED)
+        if self.source is None:
             return Gap(seq, self.resident_from, Why.COMPACTED)
         found = self.source.read(seq, end)
-        return found if found is not None else Gap(seq, self.resident_from, Why.UNUSED)
+        if found is None:
+            return Gap(seq, self.resident_from, Why.UNUSED)
+        if isinstance(found, Gap) and found.why is Why.COMPACTED:
+            return self.stored_ranges.part_of(found, seq)
+        return found
 
     def frames(self, seqs: list[int], room: int, *, extended: bool) -> list[Piece]:
         """The frames of *seqs*, which are sorted, in order until *room* bytes are full.
@@ -308,7 +288,7 @@ class MessageLog:
         this way: :meth:`read` has it, or says why not.
         """
         resident_from = self.resident_from
-        if seqs[0] < resident_from and not self.keep_all:
+        if seqs[0] < resident_from and self.source is not None:
             return self.source.frames(seqs[: bisect_left(seqs, resident_from)], room, extended=extended)
         found: list[Piece] = []
         for seq in seqs:
@@ -322,7 +302,7 @@ class MessageLog:
 
     def seek(self, time_ns: int) -> int:
         """A sequence somewhat before the first message published at *time_ns* or later."""
-        return self.resident_from if self.keep_all else self.source.seek(time_ns)
+        return self.resident_from if self.source is None else self.source.seek(time_ns)
 
     def page_start(self, seq: int) -> int:
         """The first sequence that is read together with *seq*; at or before it."""
@@ -330,14 +310,14 @@ class MessageLog:
         if self._head < len(blocks) and seq >= firsts[self._head]:
             i = bisect_right(firsts, seq, lo=self._head) - 1
             return blocks[i].first if seq < blocks[i].next else blocks[i].next
-        return 0 if self.keep_all else self.source.page_start(seq)
+        return 0 if self.source is None else self.source.page_start(seq)
 
     def weigh(self, start: int, end: int, count: Callable[[int, int], int]) -> int:
         """About how many bytes some messages of ``start <= seq < end`` take.
 
         *count* says how many of a part of them are meant.
         """
-        if not self.keep_all:
+        if self.source is not None:
             return self.source.weigh(start, end, count)
         weight = 0
         at = max(self._head, bisect_right(self._firsts, start, lo=self._head) - 1)

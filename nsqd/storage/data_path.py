@@ -86,7 +86,7 @@ class DataPath:
         # Stores that were being filled from the original's files, or whose files still have their old names.
         self._adopting: list[TopicLog] = []
         # What was read of the files of all topics.
-        self.cache = Cache(self.disk)
+        self.cache = Cache()
         self.open_files = OpenFiles(options.open_files)
         self._options = options
         self.warn = warn

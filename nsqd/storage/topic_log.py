@@ -53,7 +53,7 @@ class TopicLog:
 
         *cache* and *open_files* are those of the node.
         """
-        self.segments = Segments(disk, folder, warn, cache or Cache(disk), read_only=read_only)
+        self.segments = Segments(disk, folder, warn, cache or Cache(), read_only=read_only)
         files = OpenFiles() if open_files is None else open_files
         self.appender = Appender(self.segments, max_segment_bytes, files, origin)
         self.cleaner = Cleaner(self.segments, self.appender, max_segment_bytes)

@@ -81,7 +81,7 @@ def test_a_message_read_alone_is_what_a_scan_has_of_it(plan, segment, data):
             content[bit // 8] ^= 1 << bit % 8
             segment_hit.path.write_bytes(bytes(content))
         for one in store.segments:
-            store.segments.cache._stretches.forget(one)
+            store.segments.cache.stretches.forget(one)
         few = {seq: alone(store, seq, seq + 1) for seq in range(FIRST, store.segments.end)}
         forget(store)
         bodies, gaps = read_all(store.segments.read, FIRST, store.segments.end)

@@ -3,6 +3,7 @@
 import struct
 
 from nsqclient.wire.frames import FrameParser
+from nsqclient.wire.names import is_ephemeral
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel, Consumer
 from nsqd.engine.limits import Limits
@@ -41,12 +42,41 @@ def bodies(outlet: Outlet) -> list[bytes]:
     return [body for _, _, body in outlet.taken()]
 
 
+class NoDisk:
+    """The log on disk of a topic whose messages are all in memory."""
+
+    reads = 0
+
+    @property
+    def segments(self) -> "NoDisk":
+        return self
+
+    def read(self, _seq: int, _end: int) -> None:
+        return None
+
+    def frames(self, _seqs: list[int], _room: int, *, extended: bool) -> list[bytes]:
+        return []
+
+    def seek(self, _number: int) -> int:
+        return 0
+
+    page_start = seek
+
+    def weigh(self, *_range: object) -> int:
+        return 0
+
+
+def no_disk(topic_name: str) -> NoDisk | None:
+    """Make the log of a topic."""
+    return None if is_ephemeral(topic_name) else NoDisk()
+
+
 class Node:
     """A broker in memory, with the steps of the server at the end of a turn."""
 
     def __init__(self, **limits: int) -> None:
         self.now_ns = 1_700_000_000 * SECOND
-        self.broker = Broker(MessageIds(NODE_ID), Limits(**limits), lambda _name: None)
+        self.broker = Broker(MessageIds(NODE_ID), Limits(**limits), no_disk)
 
     def advance(self, seconds: float) -> None:
         """Let time pass and run what became due."""

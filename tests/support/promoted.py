@@ -6,10 +6,10 @@ from nsqd.engine.topic import Topic
 from nsqd.log.gaps import Gap, Why
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import Ranges
-from nsqd.log.tail import MessageLog, NoSource
+from nsqd.log.tail import MessageLog
 from nsqd.log.tail_records import CheckpointPosition
 from nsqd.storage import checkpoint, restoring
-from tests.support.engine import NODE_ID, Node
+from tests.support.engine import NODE_ID, Node, NoDisk
 
 OWNER_ID = NODE_ID + 1
 
@@ -33,16 +33,11 @@ def copy_of(topic: Topic, node: Node, *, node_id: int = NODE_ID) -> ReplicaTopic
     return copy
 
 
-class _Damaged:
-    """A source that can no longer be read; it inherits nothing, because our classes may be compiled."""
+class _Damaged(NoDisk):
+    """A source that can no longer be read."""
 
     def __init__(self, until: int) -> None:
         self._until = until
-        nothing = NoSource()
-        self.frames, self.seek = nothing.frames, nothing.seek
-        self.page_start, self.weigh = nothing.page_start, nothing.weigh
-
-    reads = 0
 
     def read(self, seq: int, _end: int) -> Gap:
         return Gap(seq, self._until, Why.DAMAGED)

@@ -119,7 +119,7 @@ class LogApi:
                     room -= len(piece)
                 else:
                     start = stop
-                    gaps += _named(topic, first, stop, found.why, channel)
+                    gaps += _named(first, stop, found.why, channel)
                 if start < stop or room <= 0 or len(gaps) >= _MAX_GAPS:
                     break
         except CannotRead as error:
@@ -178,7 +178,6 @@ class LogApi:
         return [
             {"start": start, "end": end, "why": gap.why.value}
             for gap in losses
-            if gap.end > topic.log.log_start
             for start, end in _seen(topic, channel_name, [(gap.start, gap.end)])
         ]
 
@@ -205,22 +204,17 @@ def _scan(topic: Topic, channel_name: str, start: int, end: int) -> Iterator[tup
         yield start, end, Gap(start, end, Why.UNUSED)
 
 
-def _named(topic: Topic, start: int, end: int, why: Why, channel: Channel | None) -> list[str]:
+def _named(start: int, end: int, why: Why, channel: Channel | None) -> list[str]:
     """The parts of a gap as the header names them.
 
-    A compacted gap includes numbers that no message had. Compaction keeps every message that a channel must
-    deliver. So messages of a compacted gap that *channel* must deliver, or that were absent when it was
-    created at a place or set to one, were removed before that.
+    Compaction keeps every message that a channel must deliver. So messages of a compacted gap that *channel*
+    must deliver, or that were absent when it was created at a place or set to one, were removed before that.
     """
-    if why is not Why.COMPACTED:
+    if why is not Why.COMPACTED or channel is None:
         return [f"{start}-{end} {why.value}"]
-    unused = topic.log.stored_ranges.unused(start, end)
-    earlier: Ranges = []
-    if channel is not None:
-        earlier = merged([*channel.backlog.unfinished(start, end), *within(channel.absent, start, end)])
-        earlier = without(earlier, unused)
-    parts = [(*one, Why.UNUSED.value) for one in unused] + [(*one, EARLIER) for one in earlier]
-    parts += [(*one, why.value) for one in without([(start, end)], merged(unused + earlier))]
+    earlier = merged([*channel.backlog.unfinished(start, end), *within(channel.absent, start, end)])
+    parts = [(*one, EARLIER) for one in earlier]
+    parts += [(*one, why.value) for one in without([(start, end)], earlier)]
     return [f"{first}-{stop} {reason}" for first, stop, reason in sorted(parts)]
 
 

@@ -6,11 +6,12 @@ from nsqd.engine import notes
 from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.settings import Settings
 from nsqd.log.ids import MessageIds
+from tests.support.engine import NoDisk
 
 
 @pytest.fixture
 def topic():
-    return ReplicaTopic("t", "origin", MessageIds(3), None)
+    return ReplicaTopic("t", "origin", MessageIds(3), NoDisk())
 
 
 def test_channels_have_the_origins_ids(topic):
@@ -42,4 +43,4 @@ def test_no_message_ids_are_remembered():
     def settings_of(_topic, _channel):
         return Settings(dedup_window_ns=10**9)
 
-    assert ReplicaTopic("t", "origin", MessageIds(3), None, None, settings_of).published is None
+    assert ReplicaTopic("t", "origin", MessageIds(3), NoDisk(), None, settings_of).published is None

@@ -4,17 +4,17 @@ import pytest
 
 from nsqd.engine.channel import NEVER, Channel
 from nsqd.engine.timers import Timers
-from nsqd.log.tail import MessageLog, NoSource
+from nsqd.log.tail import MessageLog
 
 
 @pytest.fixture
 def channel():
-    return Channel("t", "c", MessageLog(NoSource(), 1, 10), 10)
+    return Channel("t", "c", MessageLog(None, 1, 10), 10)
 
 
 @pytest.fixture
 def other():
-    return Channel("t", "other", MessageLog(NoSource(), 1, 10), 10)
+    return Channel("t", "other", MessageLog(None, 1, 10), 10)
 
 
 def test_the_earliest_of_several_times_counts_and_the_others_mean_nothing(channel):

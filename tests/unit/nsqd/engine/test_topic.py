@@ -1,5 +1,6 @@
 from nsqd.log.encoder import Batch
 from nsqd.log.gaps import Gap, Why
+from nsqd.log.ranges import size_of
 from tests.support.engine import SECOND, Node
 
 
@@ -199,7 +200,7 @@ def test_an_ephemeral_topic_drops_what_exceeds_its_memory_and_forgets_what_nobod
 
     topic.trim()
 
-    assert topic.log.resident_count == 0
+    assert size_of(topic.log.extents()) == 0
 
 
 def test_the_last_channel_of_an_ephemeral_topic_takes_it_along(node):

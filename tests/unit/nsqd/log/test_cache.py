@@ -1,181 +1,102 @@
 import pytest
 
-from nsqd.log.cache import Cache, Stretch
-from nsqd.log.disk import Disk
+from nsqd.log.cache import ENTRY_BYTES, Cache, Recent, Stretch
 from nsqd.log.frames import parse_block
 from nsqd.log.gaps import Gap, Why
 from nsqd.log.layout import FileHeader
 from nsqd.log.segment import Segment
 from nsqd.log.starts import Starts
-from tests.support.descriptors import open_below
-from tests.support.disks import FaultyDisk
 from tests.support.stores import Shop
 
 FIRST = 1000
+BLOCK = parse_block(FIRST, b"\0\0\0\x1e" + bytes(30))
+GAP = Gap(FIRST + 1, FIRST + 9, Why.DAMAGED)
 
 
 @pytest.fixture
 def segment_of(tmp_path):
-    def make(number):
-        segment = Segment(tmp_path, number, FileHeader(FIRST, FIRST, 1, 1))
-        segment.path.write_bytes(b"%08d" % number * 100)
-        return segment
-
-    return make
+    return lambda number: Segment(tmp_path, number, FileHeader(FIRST, FIRST, 1, 1))
 
 
-def starts():
+def starts(appends=1):
     found = Starts(FIRST, 0)
-    found.add(FIRST, 500)
+    for number in range(appends):
+        found.add(FIRST + number, 500)
     return found
 
 
-def stretch(size, end=500):
-    return Stretch(
-        [parse_block(FIRST, b"\0\0\0\x1e" + bytes(30))] + [Gap(FIRST + 1, FIRST + 9, Why.DAMAGED)] * size, end
-    )
+def test_stretch_has_what_lies_at_a_sequence():
+    found = Stretch([BLOCK, GAP], 500)
+
+    assert [found.at(FIRST + n) for n in (-1, 0, 1, 8, 9)] == [None, BLOCK, GAP, GAP, None]
+    assert found.size == 2 * ENTRY_BYTES + BLOCK.weight
 
 
-def test_a_stretch_says_what_is_at_a_sequence_and_that_beyond_it_there_is_nothing_of_it():
-    block, gap = parse_block(FIRST, b"\0\0\0\x1e" + bytes(30)), Gap(FIRST + 1, FIRST + 9, Why.DAMAGED)
-    found = Stretch([block, gap], 500)
-
-    assert [found.at(seq) for seq in (FIRST - 1, FIRST, FIRST + 1, FIRST + 8, FIRST + 9)] == [
-        None,
-        block,
-        gap,
-        gap,
-        None,
-    ]
-
-
-def test_what_was_used_longest_ago_makes_room(segment_of):
+def test_least_recently_used_entry_makes_room(segment_of):
     segment = segment_of(1)
-    cache = Cache(Disk(), stretches_bytes=3 * stretch(0).weight)
+    recent = Recent(3 * (ENTRY_BYTES + starts().size))
     for offset in (0, 1, 2):
-        cache.keep_stretch(segment, offset, stretch(0))
-    cache.stretch(segment, 0, 500)
+        recent.put(segment, offset, starts())
+    recent.get(segment, 0, 500)
 
-    cache.keep_stretch(segment, 3, stretch(0))
+    recent.put(segment, 3, starts())
 
-    assert [cache.stretch(segment, offset, 500) is not None for offset in range(4)] == [
-        True,
-        False,
-        True,
-        True,
-    ]
-    assert cache.size == 3 * stretch(0).weight
+    assert [recent.get(segment, offset, 500) is not None for offset in range(4)] == [True, False, True, True]
+    assert recent.size == 3 * (ENTRY_BYTES + starts().size)
 
 
-def test_the_budget_is_one_for_all_segments_and_a_thing_that_is_larger_is_kept_alone(segment_of):
-    cache = Cache(Disk(), stretches_bytes=1000)
-    cache.keep_stretch(segment_of(1), 0, stretch(0))
-    cache.keep_stretch(segment_of(2), 0, stretch(100))
+def test_entry_larger_than_the_budget_of_all_segments_is_kept_alone(segment_of):
+    recent = Recent(1000)
+    recent.put(segment_of(1), 0, starts())
+    recent.put(segment_of(2), 0, starts(1000))
 
-    assert cache.size == stretch(100).weight
+    assert recent.size == ENTRY_BYTES + starts(1000).size
 
 
-def test_of_a_segment_that_is_gone_nothing_is_kept(segment_of, tmp_path):
-    cache, segment, other = Cache(Disk()), segment_of(1), segment_of(2)
-    before = len(open_below(tmp_path))
+def test_entries_of_a_forgotten_segment_are_discarded(segment_of):
+    cache, segment, other = Cache(), segment_of(1), segment_of(2)
     for one in (segment, other):
-        cache.keep_stretch(one, 0, stretch(0))
-        cache.keep_starts(one, 0, starts())
-        cache.read(one, 8, 0)
+        cache.stretches.put(one, 0, Stretch([BLOCK, GAP], 500))
+        cache.starts.put(one, 0, starts())
 
     cache.forget(segment)
 
-    assert cache.stretch(segment, 0, 500) is None
-    assert cache.starts(segment, 0, 500) is None
-    assert cache.stretch(other, 0, 500) is not None
-    assert len(open_below(tmp_path)) == before + 1
+    assert cache.stretches.get(segment, 0, 500) is cache.starts.get(segment, 0, 500) is None
+    assert cache.stretches.get(other, 0, 500) is not None
     cache.forget(other)
-    assert (cache.size, len(open_below(tmp_path))) == (0, before)
+    assert cache.size == 0
 
 
-def test_what_was_read_of_a_page_that_has_grown_since_does_not_count(segment_of):
-    cache, segment = Cache(Disk()), segment_of(1)
-    cache.keep_stretch(segment, 0, stretch(0, end=500))
-    cache.keep_starts(segment, 0, starts())
+def test_entry_of_a_page_that_has_grown_is_not_used(segment_of):
+    recent, segment = Recent(1000), segment_of(1)
+    recent.put(segment, 0, starts())
 
-    assert cache.stretch(segment, 0, 600) is None
-    assert cache.starts(segment, 0, 600) is None
+    assert recent.get(segment, 0, 600) is None
 
 
-def test_few_files_are_kept_open(segment_of, tmp_path):
-    cache = Cache(Disk())
-    before = len(open_below(tmp_path))
-    segments = [segment_of(number) for number in range(1, 41)]
-    for segment in segments:
-        assert cache.read(segment, 8, 8) == b"%08d" % segment.number
-
-    assert len(open_below(tmp_path)) - before == 16
-    for segment in segments:
-        cache.forget(segment)
-    assert len(open_below(tmp_path)) == before
-
-
-def test_a_file_that_cannot_be_read_is_opened_again(segment_of):
-    disk = FaultyDisk()
-    cache, segment = Cache(disk), segment_of(1)
-    cache.read(segment, 8, 0)
-    disk.faults["read"] = 5
-    with pytest.raises(OSError, match="error"):
-        cache.read(segment, 8, 0)
-    disk.faults.clear()
-    disk.calls.clear()
-
-    assert cache.read(segment, 8, 0) == b"00000001"
-    assert disk.calls == ["open_read", "read"]
-    cache.forget(segment)
-
-
-class UnclosingDisk(FaultyDisk):
-    """Closes a file, and then reports that this failed."""
-
-    def close(self, fd):
-        super().close(fd)
-        raise OSError(5, "Input/output error")
-
-
-def test_a_file_is_let_go_of_though_closing_it_fails(segment_of):
-    disk = UnclosingDisk()
-    cache, segment = Cache(disk), segment_of(1)
-    cache.read(segment, 8, 0)
-    cache.forget(segment)
-    disk.calls.clear()
-
-    cache.read(segment, 8, 0)
-
-    assert disk.calls == ["open_read", "read"]
-    cache.forget(segment)
-
-
-def test_a_topic_whose_backlog_was_consumed_keeps_nothing_of_it_in_memory(tmp_path):
+def filled(tmp_path):
     shop = Shop(tmp_path)
     store = shop.new()
     for _ in range(40):
         shop.publish(*[b"x" * 200] * 200)
     shop.bodies()
     store.segments.read(FIRST, FIRST + 1)
-    shop.sync()
+    assert shop.sync() is None
     assert store.segments.cache.size > 1_000_000
+    return shop
 
-    store.appender.seal()
+
+def test_consumed_backlog_leaves_nothing_in_the_cache(tmp_path):
+    shop = filled(tmp_path)
+    shop.store.appender.seal()
     shop.sync()
-    store.cleaner.drop_below(store.segments.end, store.segments.notes)
+    shop.store.cleaner.drop_below(shop.store.segments.end, shop.store.segments.notes)
 
-    assert store.segments.cache.size == 0
+    assert shop.store.segments.cache.size == 0
 
 
-def test_a_topic_that_is_deleted_leaves_nothing_in_memory(tmp_path):
-    shop = Shop(tmp_path)
-    store = shop.new()
-    for _ in range(40):
-        shop.publish(*[b"x" * 200] * 200)
-    shop.sync()
-    assert store.segments.cache.size > 0
-
+def test_deleted_topic_leaves_nothing_in_the_cache(tmp_path):
+    store = filled(tmp_path).store
     store.appender.move_away("gone")
 
     assert store.segments.cache.size == 0

@@ -7,7 +7,7 @@ from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import RangeSet, size_of_range
-from nsqd.log.tail import RESIDENT_AT_LEAST_BYTES, MessageLog, NoSource
+from nsqd.log.tail import RESIDENT_AT_LEAST_BYTES, MessageLog
 from tests.support.stores import FIRST, Shop, zero
 
 
@@ -125,7 +125,7 @@ def test_a_time_is_found_far_into_the_log_without_reading_all_of_it(tmp_path):
 
 
 def test_in_a_log_that_lives_in_memory_a_time_is_found_among_what_is_kept():
-    log = MessageLog(NoSource(), FIRST, limit=100, keep_all=True)
+    log = MessageLog(None, FIRST, limit=100)
     encoder = Encoder(MessageIds(1), FIRST)
     for n in (10, 20, 30):
         log.append(encoder.batch(Batch([b"x"]), n))

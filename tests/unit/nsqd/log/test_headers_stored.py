@@ -10,7 +10,7 @@ from nsqd.log.encoder import Batch
 from nsqd.log.frames import Block
 from nsqd.log.headers import join, message
 from nsqd.log.ids import MessageIds
-from nsqd.log.tail import MessageLog, NoSource
+from nsqd.log.tail import MessageLog
 from tests.support.stores import FIRST, Shop, wanting
 
 SOME = {"a": "b"}
@@ -100,7 +100,7 @@ def test_headers_outlive_a_restart_and_a_compaction(shop):
 
 
 def test_what_is_cut_out_of_a_block_in_memory_keeps_its_headers():
-    log = MessageLog(NoSource(), 0, 0, keep_all=True)
+    log = MessageLog(None, 0, 0)
     topic = Topic("t#ephemeral", MessageIds(1), None, 10, 100)
     topic.stage(b"1", 1, extension=join(SOME, b""))
     topic.stage(b"2", 1)

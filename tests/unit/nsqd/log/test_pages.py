@@ -36,10 +36,8 @@ def disk():
 
 
 @pytest.fixture
-def cache(disk, written):
-    cache = Cache(disk)
-    yield cache
-    cache.forget(written)
+def cache():
+    return Cache()
 
 
 def at(segment, disk, cache, seq, end=None):
@@ -66,7 +64,7 @@ def test_one_message_costs_one_small_read_once_it_is_known_where_appends_begin(w
 def test_who_wrote_a_page_knows_where_its_appends_start(tmp_path, disk, cache):
     encoder = Encoder(MessageIds(1), FIRST)
     segment = Segment(tmp_path, 2, FileHeader(FIRST, FIRST, 5, 1))
-    writer = SegmentWriter(disk, segment, keep=cache.keep_starts)
+    writer = SegmentWriter(disk, segment, keep=cache.starts.put)
     for n in range(COUNT):
         writer.append([deferred(encoder, b"%04d" % n * 50)], [(n + 1, b"note")] if n % 100 == 7 else [])
 
@@ -75,7 +73,6 @@ def test_who_wrote_a_page_knows_where_its_appends_start(tmp_path, disk, cache):
     for seq in order:
         assert body(at(segment, disk, cache, seq), seq) == b"%04d" % (seq - FIRST) * 50
     assert max(disk.sizes) == ONE
-    cache.forget(segment)
     disk.close(writer.fd)
 
 
@@ -107,7 +104,7 @@ def test_a_long_append_is_read_alone_and_kept_like_a_page(tmp_path, disk):
     encoder = Encoder(MessageIds(1), FIRST)
     writer = SegmentWriter(disk, Segment(tmp_path, 1, FileHeader(FIRST, FIRST, 5, 1)))
     writer.append([encoder.batch(Batch([b"x" * 200] * 50), 1) for _ in range(40)], [])
-    segment, cache = writer.segment, Cache(disk)
+    segment, cache = writer.segment, Cache()
     at(segment, disk, cache, FIRST + 60)
     disk.sizes.clear()
 
@@ -117,7 +114,6 @@ def test_a_long_append_is_read_alone_and_kept_like_a_page(tmp_path, disk):
     assert again is block
     assert (block.first, block.next) == (FIRST + 250, FIRST + 300)
     assert disk.sizes == [pytest.approx(50 * 234 + 48)]
-    cache.forget(segment)
     disk.close(writer.fd)
 
 
@@ -143,7 +139,7 @@ def test_a_file_that_is_gone_is_a_gap_also_for_one_message(written, disk, cache)
 @pytest.mark.parametrize("call", ["open_read", "read"])
 def test_what_cannot_be_read_just_now_is_an_error_also_for_one_message(written, call):
     faulty = FaultyDisk()
-    cache = Cache(faulty)
+    cache = Cache()
     at(written, faulty, cache, FIRST)
     cache.forget(written)
     faulty.faults[call] = 24
@@ -152,7 +148,6 @@ def test_what_cannot_be_read_just_now_is_an_error_also_for_one_message(written, 
         at(written, faulty, cache, FIRST)
     faulty.faults.clear()
     assert body(at(written, faulty, cache, FIRST), FIRST) == b"0000" * 50
-    cache.forget(written)
 
 
 def test_every_message_of_a_page_is_found_alone(written, disk, cache):

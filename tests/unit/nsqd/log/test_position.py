@@ -3,7 +3,7 @@ import pytest
 from nsqd.log.cursor import BadPosition, LogPosition, Where, parse_position, parse_time
 from nsqd.log.encoder import Batch, Encoder
 from nsqd.log.ids import SEQUENCE_MASK, MessageIds
-from nsqd.log.tail import MessageLog, NoSource
+from nsqd.log.tail import MessageLog
 
 NOW_NS = 1_700_000_000_000_000_000
 SECOND = 1_000_000_000
@@ -13,7 +13,7 @@ IDS = MessageIds(5)
 @pytest.fixture
 def log():
     """Messages 10 to 13, published at 100, 200, 300 and 400 ns."""
-    log = MessageLog(NoSource(), 10, 100, keep_all=True)
+    log = MessageLog(None, 10, 100)
     encoder = Encoder(IDS, 10)
     for time_ns in (100, 200, 300, 400):
         log.append(encoder.batch(Batch([b"body"]), time_ns))

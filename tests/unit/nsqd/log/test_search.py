@@ -6,7 +6,7 @@ from nsqd.log.encoder import Batch, Encoder
 from nsqd.log.headers import join
 from nsqd.log.ids import MessageIds
 from nsqd.log.search import Contains, Matches, Search, parts_in_memory, parts_on_disk
-from nsqd.log.tail import MessageLog, NoSource
+from nsqd.log.tail import MessageLog
 from tests.support.stores import FIRST, Shop
 
 FILL = b"." * 30_000
@@ -116,7 +116,7 @@ def test_a_file_that_is_gone_is_an_error_at_its_part(log):
 
 
 def test_a_log_without_a_disk_is_looked_through_as_well():
-    log = MessageLog(NoSource(), FIRST, 100, keep_all=True)
+    log = MessageLog(None, FIRST, 100)
     encoder = Encoder(MessageIds(1), FIRST)
     for n in range(6):
         log.append(encoder.batch(Batch([b"a%d" % n, b"b%d" % n]), 1))
@@ -137,7 +137,7 @@ def test_a_search_pauses_for_what_it_has_read(log):
 
 
 def test_headers_are_no_part_of_the_body():
-    log = MessageLog(NoSource(), FIRST, 100, keep_all=True)
+    log = MessageLog(None, FIRST, 100)
     batch = Batch([join({"needle": "1"}, b"hay"), join({}, b"needle")], has_headers=True)
     log.append(Encoder(MessageIds(1), FIRST).batch(batch, 1))
 

@@ -1,5 +1,8 @@
 """The messages that a log has, or had."""
 
+import pytest
+
+from nsqd.log.gaps import Gap, Why
 from nsqd.log.tail import MAX_REMEMBERED_RANGES, StoredRanges
 
 
@@ -19,21 +22,14 @@ def test_numbers_that_were_passed_over_were_never_had():
     assert stored_ranges.ranges(41) == [(10, 20), (30, 35), (40, 41)]
 
 
-def test_numbers_without_a_message_are_unused():
-    stored_ranges = StoredRanges(10)
-    stored_ranges.go_on_at(20, 30)
-    stored_ranges.go_on_at(35, 40)
-
-    assert stored_ranges.unused(0, 50) == [(0, 10), (20, 30), (35, 40)]
-    assert stored_ranges.unused(12, 18) == stored_ranges.unused(30, 33) == stored_ranges.unused(45, 45) == []
-
-
 def test_numbers_below_the_remembered_ranges_are_not_called_unused():
     stored_ranges = StoredRanges(0)
     for number in range(MAX_REMEMBERED_RANGES + 1):
         stored_ranges.go_on_at(10 * number + 5, 10 * number + 10)
 
-    assert stored_ranges.unused(0, 30) == [(15, 20), (25, 30)]
+    gap = Gap(0, 30, Why.COMPACTED)
+    assert stored_ranges.part_of(gap, 0) == Gap(0, 15, Why.COMPACTED)
+    assert stored_ranges.part_of(gap, 15) == Gap(15, 20, Why.UNUSED)
 
 
 def test_numbers_passed_over_twice_before_anything_is_stored_leave_one_hole():
@@ -87,3 +83,20 @@ def test_of_very_many_ranges_the_newest_are_remembered():
         (2 * MAX_REMEMBERED_RANGES - 1) * 10,
         (2 * MAX_REMEMBERED_RANGES - 1) * 10 + 5,
     )
+
+
+@pytest.mark.parametrize(
+    ("seq", "part"),
+    [
+        (0, Gap(0, 10, Why.UNUSED)),
+        (4, Gap(4, 10, Why.UNUSED)),
+        (12, Gap(12, 20, Why.COMPACTED)),
+        (33, Gap(33, 35, Why.COMPACTED)),
+        (40, Gap(40, 48, Why.COMPACTED)),
+    ],
+)
+def test_compacted_gap_is_unused_where_no_message_was_stored(seq, part):
+    stored_ranges = StoredRanges(40)
+    stored_ranges.begin([(10, 20), (30, 35)], 40)
+
+    assert stored_ranges.part_of(Gap(0, 48, Why.COMPACTED), seq) == part

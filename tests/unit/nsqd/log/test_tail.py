@@ -4,8 +4,9 @@ from nsqd.log.encoder import Batch, Encoder
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.ids import MessageIds
-from nsqd.log.tail import RESIDENT_AT_LEAST_BYTES, MessageLog, NoSource
-from tests.support.engine import SECOND, Node
+from nsqd.log.ranges import size_of
+from nsqd.log.tail import RESIDENT_AT_LEAST_BYTES, MessageLog
+from tests.support.engine import SECOND, Node, NoDisk
 
 NOW = 1
 
@@ -39,7 +40,7 @@ def blocks(*counts, first=100, size=200_000):
 
 
 def test_every_message_is_found_in_its_block():
-    log = MessageLog(NoSource(), 100, limit=1000)
+    log = MessageLog(NoDisk(), 100, limit=1000)
     made = blocks(3, 1, 5)
     for block in made:
         log.append(block)
@@ -51,7 +52,7 @@ def test_every_message_is_found_in_its_block():
 
 
 def test_messages_are_found_in_any_order():
-    log = MessageLog(NoSource(), 100, limit=1000)
+    log = MessageLog(NoDisk(), 100, limit=1000)
     made = blocks(3, 1, 5)
     for block in made:
         log.append(block)
@@ -86,7 +87,7 @@ def test_with_a_limit_of_nothing_the_newest_page_still_stays():
 
 
 def test_numbers_that_were_never_used_are_a_gap_up_to_the_next_block():
-    log = MessageLog(NoSource(), 100, limit=1000)
+    log = MessageLog(NoDisk(), 100, limit=1000)
     before, refused, after = blocks(2, 2, 2)
     log.append(before)
     log.append(after)
@@ -96,7 +97,7 @@ def test_numbers_that_were_never_used_are_a_gap_up_to_the_next_block():
 
 
 def test_numbers_skipped_behind_the_last_block_are_a_gap_up_to_the_end():
-    log = MessageLog(NoSource(), 100, limit=1000)
+    log = MessageLog(NoDisk(), 100, limit=1000)
     log.append(blocks(2)[0])
     log.next_seq = 200
 
@@ -114,7 +115,7 @@ def test_a_gap_of_the_source_is_passed_on():
 
 
 def test_what_the_source_does_not_know_leads_to_what_is_in_memory():
-    log = MessageLog(NoSource(), 100, limit=2)
+    log = MessageLog(NoDisk(), 100, limit=2)
     for block in blocks(2, 2):
         log.append(block)
 
@@ -132,10 +133,10 @@ def test_what_cannot_be_read_just_now_is_no_gap():
 
 
 def test_a_log_that_keeps_all_drops_only_what_is_not_wanted():
-    log = MessageLog(NoSource(), 100, limit=2, keep_all=True)
+    log = MessageLog(None, 100, limit=2)
     for block in blocks(2, 2, 2):
         log.append(block)
-    assert log.resident_count == 6
+    assert size_of(log.extents()) == 6
 
     log.keep_only([(102, 106)])
 
@@ -144,38 +145,38 @@ def test_a_log_that_keeps_all_drops_only_what_is_not_wanted():
 
 
 def test_thousands_of_blocks_are_released_a_few_at_a_time():
-    log = MessageLog(NoSource(), 100, limit=10_000)
+    log = MessageLog(NoDisk(), 100, limit=10_000)
     made = blocks(*[1] * 5000, size=200)
     for block in made:
         log.append(block)
 
     left = []
     while log.release(4100):
-        left.append(log.resident_count)
+        left.append(size_of(log.extents()))
 
     assert all(before - after < 1000 for before, after in zip([5000, *left], left, strict=False))
-    assert (log.resident_from, log.resident_count) == (4100, 1000)
+    assert (log.resident_from, size_of(log.extents())) == (4100, 1000)
     assert log.resident_bytes == sum(len(block.data) for block in made[4000:])
     assert [log.read(seq) for seq in range(4100, 5100)] == made[4000:]
 
 
 def test_a_block_that_is_half_done_is_not_released():
-    log = MessageLog(NoSource(), 100, limit=10)
+    log = MessageLog(NoDisk(), 100, limit=10)
     for block in blocks(2, 2):
         log.append(block)
 
     assert not log.release(103)
-    assert (log.resident_from, log.resident_count) == (102, 2)
+    assert (log.resident_from, size_of(log.extents())) == (102, 2)
 
 
 def test_thousands_of_small_blocks_come_and_go():
-    log = MessageLog(NoSource(), 100, limit=10)
+    log = MessageLog(NoDisk(), 100, limit=10)
     for block in blocks(*[1] * 5000):
         log.append(block)
 
     assert log.resident_from == 5090
     assert log.read(5095).first == 5095
-    assert log.resident_count == 10
+    assert size_of(log.extents()) == 10
 
 
 # --- a log in memory only
@@ -186,7 +187,7 @@ def kept(log, first=100, end=200):
 
 
 def test_a_log_in_memory_keeps_only_what_it_is_told_to():
-    log = MessageLog(NoSource(), 100, limit=0, keep_all=True)
+    log = MessageLog(None, 100, limit=0)
     for block in blocks(3, 3, 3):
         log.append(block)
     size = log.resident_bytes
@@ -194,7 +195,7 @@ def test_a_log_in_memory_keeps_only_what_it_is_told_to():
     log.keep_only([(101, 102), (103, 106), (108, 109)])
 
     assert kept(log) == [101, 103, 104, 105, 108]
-    assert log.resident_count == 5
+    assert size_of(log.extents()) == 5
     assert size / 2 < log.resident_bytes < size * 6 / 9
     assert log.read(100) == Gap(100, 101, Why.COMPACTED)
     assert log.read(107) == Gap(107, 108, Why.COMPACTED)
@@ -202,7 +203,7 @@ def test_a_log_in_memory_keeps_only_what_it_is_told_to():
 
 
 def test_a_block_that_is_wanted_whole_is_not_copied():
-    log = MessageLog(NoSource(), 100, limit=0, keep_all=True)
+    log = MessageLog(None, 100, limit=0)
     made = blocks(3, 3)
     for block in made:
         log.append(block)
@@ -213,11 +214,11 @@ def test_a_block_that_is_wanted_whole_is_not_copied():
 
 
 def test_a_log_of_which_nothing_is_wanted_is_empty_and_goes_on():
-    log = MessageLog(NoSource(), 100, limit=0, keep_all=True)
+    log = MessageLog(None, 100, limit=0)
     first, second = blocks(3, 3)
     log.append(first)
     log.keep_only([])
-    assert (log.resident_count, log.resident_bytes, log.resident_from) == (0, 0, 103)
+    assert (size_of(log.extents()), log.resident_bytes, log.resident_from) == (0, 0, 103)
 
     log.append(second)
 
@@ -227,7 +228,7 @@ def test_a_log_of_which_nothing_is_wanted_is_empty_and_goes_on():
 def test_the_messages_that_are_kept_are_the_same_bytes():
     encoder = Encoder(MessageIds(1), 100)
     block = encoder.batch(Batch([b"a", b"bb", b"ccc", b"dddd"]), NOW)
-    log = MessageLog(NoSource(), 100, limit=0, keep_all=True)
+    log = MessageLog(None, 100, limit=0)
     log.append(block)
     wanted = [block.frames(seq, seq + 1) for seq in (101, 103)]
 
@@ -250,14 +251,14 @@ def test_one_deferred_message_of_an_ephemeral_topic_holds_no_more_than_itself_in
             node.finish(consumer, message_id)
         topic.trim()
 
-    assert topic.log.resident_count == 1
+    assert size_of(topic.log.extents()) == 1
     node.advance(3601)
     assert [body for _, _, body in outlet.taken()] == [b"later"]
 
 
 def test_a_log_in_memory_says_where_its_messages_are():
     encoder = Encoder(MessageIds(1), 1000)
-    log = MessageLog(NoSource(), 1000, 10, keep_all=True)
+    log = MessageLog(None, 1000, 10)
     for _ in range(3):
         log.append(encoder.batch(Batch([b"a", b"b", b"c"]), 1))
     assert log.extents() == [(1000, 1009)]

@@ -12,6 +12,7 @@ from nsqd.engine.broker import Broker, Change, Event
 from nsqd.engine.limits import Limits
 from nsqd.log.disk import Disk
 from nsqd.log.ids import MessageIds
+from nsqd.log.ranges import size_of
 from nsqd.server.health import Health
 from nsqd.server.lookup.peer import LookupPeerState
 from nsqd.server.topology_events import TopologyEvents
@@ -172,12 +173,12 @@ async def test_what_a_deleted_topic_has_in_memory_is_freed_a_little_at_a_time(tm
         publisher.says(b"PUB t\n" + sized(b"%d" % number))
         bench.write_batch.run()
     topic = bench.broker.topics["t"]
-    awaiting_registration = [topic.log.resident_count]
+    awaiting_registration = [size_of(topic.log.extents())]
 
     bench.broker.delete_topic("t")
     changes.happened(Event(Change.TOPIC_DELETED, topic))
-    while topic.log.resident_count:
-        awaiting_registration.append(topic.log.resident_count)
+    while size_of(topic.log.extents()):
+        awaiting_registration.append(size_of(topic.log.extents()))
         await asyncio.sleep(0)
     await changes.settle()
 
