@@ -400,7 +400,6 @@ class Broker:
             topic = self.topics.get(channel.topic_name)
             if topic is not None:
                 topic.changed = True
-                topic.deferred.take_due(now_ns)
             self.reschedule(channel)
 
     def forget(self, channel: Channel) -> None:

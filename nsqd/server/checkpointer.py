@@ -17,7 +17,7 @@ from nsqd.engine.broker import Broker
 from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import words_of
-from nsqd.server.clock import keep_true
+from nsqd.server.clock import keep_true, now_ns
 from nsqd.server.compactor import Compactor
 from nsqd.server.health import Health, checkpoint_of
 from nsqd.storage.data_path import DataPath
@@ -103,6 +103,7 @@ class Checkpointer:
             for copy in topic.promoted:
                 self._look_at_copy(copy, now, changed)
             self._broker.sequences.note_used(topic.sequence_end)
+            topic.forget_due(now_ns())
             if topic.settings.retains:
                 keep(topic, time.time_ns())
             if not topic.take_changed():

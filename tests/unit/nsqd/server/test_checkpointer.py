@@ -16,6 +16,7 @@ from nsqd.engine.topic import Topic
 from nsqd.log.disk import Disk
 from nsqd.replication.local_copy import open_topic
 from nsqd.replication.records import CopyRecord
+from nsqd.server.clock import now_ns
 from nsqd.storage.metadata import Metadata
 from nsqd.storage.topic_log import store_of
 from tests.support.machine import Machine
@@ -552,3 +553,16 @@ async def test_after_the_clock_was_set_the_checkpoints_are_written_again_once(tm
     assert after != before
     await checkpoints._round(time.monotonic())
     assert written() == after
+
+
+async def test_due_times_that_have_passed_are_forgotten_without_a_channel(tmp_path):
+    bench = Bench(tmp_path)
+    checkpoints = bench.checkpoints()
+    bench.connect().says(b"DPUB t 1\n" + sized(b"soon") + b"DPUB t 60000\n" + sized(b"later"))
+    await bench.rest()
+    deferred = bench.broker.topics["t"].deferred
+    await eventually(lambda: deferred.first_due_ns() < now_ns(), "the due time")
+
+    await checkpoints._round(time.monotonic())
+
+    assert deferred.count == 1
