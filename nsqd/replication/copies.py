@@ -9,7 +9,6 @@ Every method says which threads may call it; a crash between any two steps leave
 
 import re
 from collections import deque
-from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -19,7 +18,8 @@ from nsqd.log.disk import Disk, make_folders, remove_folders, sync_file, words_o
 from nsqd.replication.copy_file import settle
 from nsqd.replication.copy_folder import CopyFolder, OpenFile
 from nsqd.replication.fields import is_copied_name
-from nsqd.replication.records import COPY_FILE_NAME, CopyRecord, DamagedRecord, decode_copy, encode_copy
+from nsqd.replication.local_copy import LocalCopy
+from nsqd.replication.records import COPY_FILE_NAME, DamagedRecord, decode_copy, encode_copy
 from nsqd.storage.topic_log import DELETED_SUFFIX, FOLDER_SUFFIX, topic_folder
 
 REPLICAS: Final = "replicas"
@@ -49,16 +49,16 @@ class Copies:
 
     # --- what there is ---
 
-    def scan(self) -> list[CopyRecord]:
+    def scan(self) -> list[LocalCopy]:
         """The copies on disk; `problems` has those that cannot be used. At the start only. Raises OSError."""
-        found: list[CopyRecord] = []
+        found: list[LocalCopy] = []
         replicas = self.data_path / REPLICAS
         for owner in self._names(replicas):
             if _OWNER.fullmatch(owner):
                 found += self._scan(replicas / owner, _REPLICA, promoted=False)
         return found + self._scan(self.data_path / OWNED, _PROMOTED, promoted=True)
 
-    def _scan(self, folder: Path, pattern: re.Pattern[str], *, promoted: bool) -> list[CopyRecord]:
+    def _scan(self, folder: Path, pattern: re.Pattern[str], *, promoted: bool) -> list[LocalCopy]:
         found = []
         for name in self._names(folder):
             match = pattern.fullmatch(name) or _DROPPED.fullmatch(name)
@@ -68,13 +68,13 @@ class Copies:
             if match.re is _DROPPED:
                 self._remove_later(folder / name)
                 continue
-            record = self._read(folder / name, promoted=promoted)
-            if record is not None:
-                found.append(record)
-                self._find_deleted(record)
+            copy = self._read(folder / name, promoted=promoted)
+            if copy is not None:
+                found.append(copy)
+                self._find_deleted(copy)
         return found
 
-    def _read(self, path: Path, *, promoted: bool) -> CopyRecord | None:
+    def _read(self, path: Path, *, promoted: bool) -> LocalCopy | None:
         try:
             return decode_copy(self.disk.read_file(path / COPY_FILE_NAME), path, promoted=promoted)
         except FileNotFoundError:
@@ -89,27 +89,27 @@ class Copies:
             self.problems[path] = f"{COPY_FILE_NAME} cannot be read: {words_of(error)}"
         return None
 
-    def _find_deleted(self, record: CopyRecord) -> None:
-        for name in self._names(record.path):
+    def _find_deleted(self, copy: LocalCopy) -> None:
+        for name in self._names(copy.path):
             if name.endswith(DELETED_SUFFIX):
-                self._remove_later(record.path / name)
+                self._remove_later(copy.path / name)
 
-    def topics(self, record: CopyRecord) -> list[str]:
+    def topics(self, copy: LocalCopy) -> list[str]:
         """The topics of a copy. For any thread. Raises OSError."""
         found = []
-        for name in self._names(record.path):
+        for name in self._names(copy.path):
             topic = name.removesuffix(FOLDER_SUFFIX)
             if topic != name and is_valid_name(topic) and not is_ephemeral(topic):
                 found.append(topic)
         return found
 
-    def folder(self, record: CopyRecord, topic: str) -> CopyFolder:
+    def folder(self, copy: LocalCopy, topic: str) -> CopyFolder:
         """The folder of one topic of a copy, as the last stream has left it."""
-        return self._folders.get((record.number, topic)) or self.new_folder(record, topic)
+        return self._folders.get((copy.number, topic)) or self.new_folder(copy, topic)
 
-    def new_folder(self, record: CopyRecord, topic: str) -> CopyFolder:
+    def new_folder(self, copy: LocalCopy, topic: str) -> CopyFolder:
         """The folder of a topic that is new in a copy: nothing is known of one that had its name."""
-        found = self._folders[record.number, topic] = CopyFolder(self.disk, record, topic, self._opened)
+        found = self._folders[copy.number, topic] = CopyFolder(self.disk, copy, topic, self._opened)
         return found
 
     # --- new copies ---
@@ -119,128 +119,126 @@ class Copies:
         number, self._next_number = self._next_number, self._next_number + 1
         return number
 
-    def new(self, origin: bytes, owner: bytes, *, origin_node_id: int = 0) -> CopyRecord:
-        """The record of a new replica, which :meth:`create` writes."""
+    def new(self, origin: bytes, owner: bytes, *, origin_node_id: int = 0) -> LocalCopy:
+        """A new replica, which :meth:`create` writes."""
         number = self.next_number()
         path = self.data_path / REPLICAS / owner.hex() / f"{origin.hex()}.{number}"
-        return CopyRecord(origin, owner, number, path, origin_node_id)
+        return LocalCopy(origin, owner, number, path, origin_node_id)
 
-    def create(self, record: CopyRecord) -> None:
+    def create(self, copy: LocalCopy) -> None:
         """Make the folder of a new replica, durably. For any thread. Raises OSError."""
         with self._writing:
-            make_folders(self.disk, record.path.parent)
+            make_folders(self.disk, copy.path.parent)
             try:
-                self.disk.make_folder(record.path)
+                self.disk.make_folder(copy.path)
             except FileExistsError:
                 # An attempt that failed in part.
-                self.problems.pop(record.path, None)
-            self._write(record.path, encode_copy(record))
-            self.disk.sync_folder(record.path.parent)
-            record.is_stored = True
+                self.problems.pop(copy.path, None)
+            self._write(copy.path, encode_copy(copy))
+            self.disk.sync_folder(copy.path.parent)
+            copy.is_stored = True
 
     # --- changes ---
 
-    def save(self, record: CopyRecord) -> None:
+    def save(self, copy: LocalCopy) -> None:
         """Write the record of a copy, durably; :meth:`create` does for a new one. For any thread.
 
         Raises OSError.
         """
         with self._writing:
-            if record.is_stored and not record.is_dropped:
-                self._write(record.path, encode_copy(record))
+            if copy.is_stored and not copy.is_dropped:
+                self._write(copy.path, encode_copy(copy))
 
-    def enter(self, record: CopyRecord) -> None:
-        """The owner in *record* streams into a replica: write it, and move the folder. For any thread.
+    def enter(self, copy: LocalCopy) -> None:
+        """The owner of *copy* streams into it: write its record, and move the folder. For any thread.
 
         Raises OSError.
         """
         with self._writing:
-            self._write(record.path, encode_copy(record))
-            path = self.data_path / REPLICAS / record.owner.hex() / record.path.name
-            self._move(record, path)
+            self._write(copy.path, encode_copy(copy))
+            path = self.data_path / REPLICAS / copy.owner.hex() / copy.path.name
+            self._move(copy, path)
 
-    def promote(self, record: CopyRecord, epoch: int) -> None:
+    def promote(self, copy: LocalCopy, epoch: int) -> None:
         """Let a replica become a promoted copy under this epoch, or raise the epoch of a promoted copy.
 
         Before the folder is renamed it is a replica. For any thread, while nothing is written to the copy;
         after an error it may be called again. Raises OSError.
         """
         with self._writing:
-            was = record.epoch
-            after = replace(record, epoch=epoch, seen=max(record.seen, epoch))
-            if not record.promoted:
-                self._sync(record)
-            self._write(record.path, encode_copy(after, promoted_from=None if record.promoted else was))
-            if not record.promoted:
-                path = self.data_path / OWNED / f"{record.origin.hex()}.{epoch}.{record.number}"
+            if not copy.promoted:
+                self._sync(copy)
+            self._write(copy.path, encode_copy(copy, epoch))
+            if not copy.promoted:
+                path = self.data_path / OWNED / f"{copy.origin.hex()}.{epoch}.{copy.number}"
                 # A call that failed may have renamed it already.
-                self._move(record, record.path if record.path.parent == path.parent else path)
-            record.epoch, record.seen, record.promoted = epoch, after.seen, True
+                self._move(copy, copy.path if copy.path.parent == path.parent else path)
+            copy.epoch, copy.seen, copy.promoted = epoch, max(copy.seen, epoch), True
 
-    def settle(self, record: CopyRecord) -> None:
+    def settle(self, copy: LocalCopy) -> None:
         """Give complete files their names, and remove incomplete ones: before topics are recovered.
 
         For any thread, while nothing is written to the copy. Raises OSError.
         """
-        for topic in self.topics(record):
-            settle(self.disk, topic_folder(record.path, topic), topic)
+        for topic in self.topics(copy):
+            settle(self.disk, topic_folder(copy.path, topic), topic)
 
-    def _sync(self, record: CopyRecord) -> None:
+    def _sync(self, copy: LocalCopy) -> None:
         """Make all files of a copy durable."""
-        for topic in self.topics(record):
-            path = topic_folder(record.path, topic)
+        for topic in self.topics(copy):
+            path = topic_folder(copy.path, topic)
             for name in settle(self.disk, path, topic) or ():
                 if is_copied_name(name):
                     sync_file(self.disk, path / name)
             self.disk.sync_folder(path)
-        self.disk.sync_folder(record.path)
+        self.disk.sync_folder(copy.path)
 
     def _write(self, path: Path, content: bytes) -> None:
         self.disk.replace(path / COPY_FILE_NAME, content, durable=True)
         self.disk.sync_folder(path)
 
-    def _move(self, record: CopyRecord, path: Path) -> None:
+    def _move(self, copy: LocalCopy, path: Path) -> None:
         """Rename the folder of a copy, durably."""
-        before = record.path
+        before = copy.path
         if path != before:
             make_folders(self.disk, path.parent)
             self.disk.rename(before, path)
-            record.path = path
+            copy.path = path
             self.disk.sync_folder(before.parent)
         self.disk.sync_folder(path.parent)
 
     # --- removal ---
 
-    def drop(self, record: CopyRecord) -> None:
+    def drop(self, copy: LocalCopy) -> None:
         """Rename a copy, so that it is not found again. For any thread, while no file is open.
 
         After an error it may be called again. Raises OSError.
         """
         with self._writing:
-            if record.is_dropped or self._exists(record.path):
-                if not record.is_dropped:
-                    self._put_aside(record.path)
-                self.disk.sync_folder(record.path.parent)
+            if copy.is_dropped or self._exists(copy.path):
+                if not copy.is_dropped:
+                    self._put_aside(copy.path)
+                self.disk.sync_folder(copy.path.parent)
             # The folder of a new copy is missing if the connection ended before it was made.
-            record.is_dropped = True
-        for key in [key for key in list(self._folders) if key[0] == record.number]:
+            copy.is_dropped = True
+        for key in [key for key in list(self._folders) if key[0] == copy.number]:
             self._folders.pop(key, None)
 
-    def delete_topic(self, record: CopyRecord, topic: str, below: int | None = None) -> None:
+    def delete_topic(self, copy: LocalCopy, topic: str, below: int | None = None) -> None:
         """Rename the folder of a deleted topic, if there is one. For any thread. Raises OSError.
 
         With *below*, a folder with messages from that position on stays: it is that of a later topic.
         """
-        folder = self.folder(record, topic)
+        folder = self.folder(copy, topic)
         if below is not None:
             folder.close()
             folder.load()
             if folder.next_position > below:
                 return
-        self._folders.pop((record.number, topic), None)
+        self._folders.pop((copy.number, topic), None)
         if self._exists(folder.path):
             self._put_aside(folder.path)
-            self.disk.sync_folder(record.path)
+            self.disk.sync_folder(copy.path)
 
     def remove_deleted(self) -> None:
         """Remove dropped copies and deleted topics, which takes long. For any thread, one at a time.

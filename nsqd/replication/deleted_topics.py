@@ -29,7 +29,7 @@ class DeletedTopics:
     def deleted(self, name: str, below: int) -> None:
         """Messages of an own topic were deleted: every holder learns it, now or when it connects."""
         self._logs[self._node.identity].topic_removed(self._node.own_copy, name)
-        holders = {one.identity for one in self._holders.record.holders}
+        holders = self._node.own_copy.holders
         if not holders:
             return
         self._holders.change(self._holders.record.with_deletion(name, below))
@@ -45,7 +45,7 @@ class DeletedTopics:
 
     def acknowledged(self, peer: bytes, frame: DeleteTopic) -> None:
         """A holder has removed a deleted topic."""
-        self._holders.change(self._holders.record.with_acknowledged(frame.name, frame.below, peer))
+        self._holders.change(self._holders.record.with_acknowledged(peer, frame.name, frame.below))
 
     # --- copies here ---
 
@@ -67,9 +67,8 @@ class DeletedTopics:
                 del copy.topics[frame.name]
                 self._jobs.close_topic(topic)
                 self._logs[copy.origin].topic_removed(copy, frame.name)
-            if copy.record is not None:
-                link.unacknowledged.append(position)
-                self._waiting.append((copy, frame, link, position))
+            link.unacknowledged.append(position)
+            self._waiting.append((copy, frame, link, position))
 
     def begin_jobs(self) -> None:
         """Begin the jobs that rename folders of deleted topics, one at a time of each copy.
@@ -79,10 +78,10 @@ class DeletedTopics:
         waiting, self._waiting = self._waiting, []
         for one in waiting:
             copy, frame, link, position = one
-            if copy.record is None or copy.is_gone or copy.is_streamed:
+            if copy.is_gone or copy.is_streamed:
                 # The stream deletes it.
                 link.unacknowledged.remove(position)
-            elif copy.is_busy or copy.is_negotiating or copy.record.running_jobs:
+            elif copy.is_busy or copy.is_negotiating or copy.running_jobs:
                 self._waiting.append(one)
             else:
                 self._jobs.delete_topic(self._logs[copy.origin], copy, frame, link, position)

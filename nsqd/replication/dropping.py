@@ -49,7 +49,7 @@ def _needed_by(log: LogState, copy: LocalCopy, now_ns: int) -> str:
         if left:
             return _reason(log, copy, left, now_ns)
     else:
-        for peer, address in log.holders.of(copy).items():
+        for peer, address in copy.holders.items():
             if not _has_state(log, peer, copy):
                 return f"{address or peer.hex()} to store the channel state"
     return ""
@@ -57,7 +57,7 @@ def _needed_by(log: LogState, copy: LocalCopy, now_ns: int) -> str:
 
 def _reason(log: LogState, copy: LocalCopy, left: Pending, now_ns: int) -> str:
     """Why messages of a copy are still needed here."""
-    owners = [one for one in log.owners(now_ns) if not copy.is_owner or one.claim > copy.claim]
+    owners = [one for one in log.owners(now_ns) if not copy.is_owner or one.claim > log.claim(copy)]
     missing = subtract(left, [one.pending for one in owners])
     messages = f"{count(missing)} message{'s' * (count(missing) != 1)}"
     if missing:
@@ -76,7 +76,7 @@ def _may_rely_on(log: LogState, copy: LocalCopy, known: KnownCopy) -> bool:
         return False
     if not (known.fully_replicated or (log.node.is_decommissioning and log.node.fewer_copies)):
         return False
-    if copy.is_owner and known.claim < copy.claim:
+    if copy.is_owner and known.claim < log.claim(copy):
         return False
     if not copy.is_owner and known.received_ns <= copy.detached_ns:
         return False
@@ -89,7 +89,7 @@ def _may_rely_on_local(log: LogState, copy: LocalCopy, other: LocalCopy, now_ns:
     """Rule 11, for an owner on this node."""
     if other is copy or not other.is_owner or other.is_busy:
         return False
-    if copy.is_owner and other.claim < copy.claim:
+    if copy.is_owner and log.claim(other) < log.claim(copy):
         return False
     if is_unstored(other, copy.topics):
         return False

@@ -196,12 +196,11 @@ class Exchange:
     def _head(self, copy: LocalCopy, now_ns: int) -> Status:
         """The status of a copy, without serials."""
         counted = self._log.counted(copy, self.opened_ns, now_ns)
-        holders = self._log.holders.of(copy)
         return Status(
-            *(copy.origin, copy.number, copy.kind, copy.epoch, copy.seen, copy.owner or copy.node),
+            *(copy.origin, copy.number, copy.kind, copy.epoch, copy.seen, copy.owner),
             fully_replicated=counted is not None,
             counted=counted or (),
-            holders=tuple(Holder(identity, address) for identity, address in sorted(holders.items())),
+            holders=tuple(Holder(identity, address) for identity, address in sorted(copy.holders.items())),
         )
 
     def _peer_takes_states(self) -> bool:

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from threading import Lock
 from typing import Final
 
+from nsqd.log.disk import Disk
 from nsqd.replication.frames import Holder
 from nsqd.replication.link import PeerLink
 from nsqd.replication.local_copy import LocalCopy
@@ -23,14 +25,16 @@ class Holders:
         self.record = file.record
         self._node = node
         self._file = file
-        self._is_saving = False
-        self._save_again = False
-        # Why the record is not saved; one warning is given for each reason.
-        self._problem = ""
+        # The file is written by one thread at a time.
+        self._saving = Lock()
         # Copies whose records have changed.
         self._to_save: dict[LocalCopy, None] = {}
         # When each holder was last heard, or first known, in unix seconds.
         self._heard_s: dict[bytes, int] = {}
+        own = node.own_copy
+        own.epoch = file.record.epoch
+        own.seen = max(own.epoch, file.record.highest_epoch)
+        own.holders = {one.identity: one.address for one in file.record.holders}
 
     # --- records ---
 
@@ -38,45 +42,45 @@ class Holders:
         """Let this be the node record, and save it soon."""
         if record != self.record:
             self.record = record
-            self._save_again = True
+            self._to_save[self._node.own_copy] = None
+
+    def _changed(self, copy: LocalCopy) -> None:
+        """Save the holders and the highest epoch of a copy soon."""
+        if copy.is_origin:
+            holders = tuple(Holder(*one) for one in copy.holders.items())
+            self.change(replace(self.record, holders=holders, highest_epoch=copy.seen))
+        else:
+            self._to_save[copy] = None
+
+    def save(self, copy: LocalCopy) -> None:
+        """Write the record of a copy; for any thread. Raises OSError."""
+        if copy.is_origin:
+            with self._saving:
+                self._file.save(self.record)
+        else:
+            self._node.copies.save(copy)
 
     def take_jobs(self) -> list[NodeJob]:
         """All jobs to be run now, in any thread."""
-        node = self._node
-        if self._save_again and not self._is_saving:
-            self._save_again, self._is_saving = False, True
-            record = self.record
-            node.start(
-                lambda _disk: self._file.save(record), lambda error, _now_ns: self._saved(record, error)
-            )
-        for copy in self._to_save:
-            self._save(copy)
-        self._to_save.clear()
-        jobs, node.waiting_jobs = node.waiting_jobs, []
+        to_save, self._to_save = self._to_save, {}
+        for copy in to_save:
+            self._start_saving(copy)
+        jobs, self._node.waiting_jobs = self._node.waiting_jobs, []
         return jobs
 
-    def _save(self, copy: LocalCopy) -> None:
+    def _start_saving(self, copy: LocalCopy) -> None:
+        def run(_disk: Disk) -> None:
+            self.save(copy)
+
         def ended(error: Exception | None, now_ns: int) -> None:
             if error is None:
                 copy.problems.pop("", None)
-            else:
-                self._node.job_failed(copy, error, now_ns)
+                return
+            self._node.job_failed(copy, error, now_ns)
+            if copy.is_origin:
+                self._to_save[copy] = None
 
-        self._node.start(lambda _disk: self._node.copies.save(copy.stored), ended)
-
-    def _saved(self, record: NodeRecord, error: Exception | None) -> None:
-        """The node record was saved, or not; an epoch that was raised counts now."""
-        self._is_saving = False
-        own = self._node.own_copy
-        problem = "" if error is None else str(error) or type(error).__name__
-        if problem and problem != self._problem:
-            self._node.warn(f"REPLICATION: failed to save replication.json, will try again - {problem}")
-        self._problem = problem
-        if problem:
-            self._save_again = True
-        elif record.epoch > own.own_epoch:
-            own.own_epoch, own.is_busy = record.epoch, False
-            own.own_seen = max(own.own_seen, own.own_epoch)
+        self._node.start(run, ended)
 
     @property
     def is_transferred(self) -> bool:
@@ -85,28 +89,19 @@ class Holders:
 
     # --- holders ---
 
-    def of(self, copy: LocalCopy) -> dict[bytes, str]:
-        """The other holders of a log, as a copy here knows them."""
-        if copy.record is not None:
-            return copy.record.holders
-        return {one.identity: one.address for one in self.record.holders}
-
     def set_replicas(self, replicas: tuple[Holder, ...]) -> None:
         """These nodes are the replicas from now on, the best first."""
         self._node.replicas = [one.identity for one in replicas if one.identity]
-        record = replace(self.record, replicas=replicas)
-        for one in replicas:
-            if one.identity:
-                record = record.with_holder(one.identity, one.address)
-        self.change(record)
+        own = self._node.own_copy
+        own.holders |= {one.identity: one.address for one in replicas if one.identity}
+        self.change(replace(self.record, replicas=replicas))
+        self._changed(own)
 
     def add_replica(self, copy: LocalCopy, link: PeerLink) -> None:
         """A stream of this copy is about to begin over a connection."""
-        if copy.record is None:
-            self.change(self.record.with_holder(link.peer, link.address))
-        elif copy.record.holders.get(link.peer) != link.address:
-            copy.record.holders[link.peer] = link.address
-            self._to_save[copy] = None
+        if copy.holders.get(link.peer) != link.address:
+            copy.holders[link.peer] = link.address
+            self._changed(copy)
 
     def learn(
         self, copies: Iterable[LocalCopy], without_copy: set[bytes], peer: Holder, others: Iterable[Holder]
@@ -114,7 +109,7 @@ class Holders:
         """Remember who holds copies of a log: a *peer*, whose address is right, and others that it knows."""
         found = {one.identity: one.address for one in (*others, peer)}
         for copy in copies:
-            holders = self.of(copy)
+            holders = copy.holders
             news = {
                 who: address
                 for who, address in found.items()
@@ -124,25 +119,19 @@ class Holders:
                     or (address != holders[who] and (who == peer.identity or not holders[who]))
                 )
             }
-            if not news:
-                continue
-            if copy.record is None:
-                record = self.record
-                for who, address in news.items():
-                    record = record.with_holder(who, address)
-                self.change(record)
-            else:
-                copy.record.holders |= news
-                self._to_save[copy] = None
+            if news:
+                holders |= news
+                self._changed(copy)
 
     def forget(self, copies: Iterable[LocalCopy], peer: bytes) -> None:
         """A node has no copy of a log."""
         for copy in copies:
-            if copy.record is None:
-                if peer not in self._node.replicas:
-                    self.change(self.record.without_holder(peer))
-            elif copy.record.holders.pop(peer, None) is not None:
-                self._to_save[copy] = None
+            if copy.is_origin and peer in self._node.replicas:
+                continue
+            if copy.is_origin:
+                self.change(self.record.without_holder(peer))
+            if copy.holders.pop(peer, None) is not None:
+                self._changed(copy)
 
     def silent(self, peers: Iterable[bytes], wanted: Iterable[bytes]) -> list[bytes]:
         """Those of the peers that were not heard for a week, although a connection to them is wanted."""
@@ -162,11 +151,6 @@ class Holders:
     def see_epoch(self, copies: Iterable[LocalCopy], epoch: int) -> None:
         """Remember the highest epoch."""
         for copy in copies:
-            if epoch <= copy.seen:
-                continue
-            if copy.record is None:
-                copy.own_seen = epoch
-                self.change(replace(self.record, highest_epoch=epoch))
-            else:
-                copy.record.seen = epoch
-                self._to_save[copy] = None
+            if epoch > copy.seen:
+                copy.seen = epoch
+                self._changed(copy)

@@ -29,7 +29,7 @@ from nsqd.replication.frames import (
     Topic,
 )
 from nsqd.replication.framing import MAX_APPEND, MAX_FRAME
-from nsqd.replication.records import CopyRecord
+from nsqd.replication.local_copy import LocalCopy
 
 # A primary disconnects a replica that leaves so much unacknowledged; a frame more may be under way.
 MAX_WAITING_BYTES: Final = 2 * MAX_APPEND + MAX_FRAME
@@ -61,7 +61,7 @@ class ReplicaJob:
     """Work on the files of a copy: :meth:`run` in any thread, then :meth:`end`."""
 
     kind: JobKind
-    record: CopyRecord
+    copy: LocalCopy
     # Raises OSError.
     run: Callable[[Disk], None]
     # Called when it has ended well, while the stream lasts.
@@ -97,7 +97,7 @@ class IncomingLog:
         log: Log,
         owner: bytes,
         copies: Copies,
-        candidate: CopyRecord | None,
+        candidate: LocalCopy | None,
         origin_node_id: int = 0,
         deletions: Iterable[DeleteTopic] = (),
     ) -> None:
@@ -112,7 +112,7 @@ class IncomingLog:
         # Another node, or this one, has numbered the checkpoints of the earlier copy.
         self._restart_serials = candidate is not None and (candidate.opened or candidate.owner != owner)
         # The copy into which the log is streamed, once `Snapshot` has come.
-        self.record: CopyRecord | None = None
+        self.copy: LocalCopy | None = None
         # Frames for the primary.
         self.out: list[AnyFrame] = []
         self._copies = copies
@@ -158,7 +158,7 @@ class IncomingLog:
         """The connection is gone, or the log is streamed no more."""
         self.state = IncomingState.CLOSED
         self._unwritten.clear()
-        if self.record is not None:
+        if self.copy is not None:
             for topic in self._topics.values():
                 if topic.folder is not None:
                     topic.folder.close()
@@ -197,7 +197,7 @@ class IncomingLog:
             raise BadFrame("all topics were named already")
         topic = IncomingTopic(frame.topic, frame.name)
         self._topics[topic.number] = self._names[topic.name] = topic
-        if self.record is not None:
+        if self.copy is not None:
             self._to_make[topic] = None
 
     def _take_snapshot(self, frame: Snapshot, position: int) -> None:
@@ -208,18 +208,18 @@ class IncomingLog:
             # Topics that were deleted since are in no new copy.
             self._deleted.clear()
             self._unwritten.clear()
-            record = self._copies.new(self.log.origin, self.owner, origin_node_id=self._origin_node_id)
+            copy = self._copies.new(self.log.origin, self.owner, origin_node_id=self._origin_node_id)
         elif self.candidate is None:
             raise BadFrame("there is no earlier copy")
         else:
-            record = self.candidate
-            record.owner, record.opened = self.owner, False
-        self.record = record
-        record.epoch, record.index = self.log.epoch, self.log.index
-        record.seen = max(record.seen, self.log.epoch)
-        record.holders |= {one.identity: one.address for one in self.log.holders}
+            copy = self.candidate
+            copy.owner, copy.opened = self.owner, False
+        self.copy = copy
+        copy.epoch, copy.index = self.log.epoch, self.log.index
+        copy.seen = max(copy.seen, self.log.epoch)
+        copy.holders |= {one.identity: one.address for one in self.log.holders}
         self.state = IncomingState.BEGINNING
-        self._unwritten[record] = self._unsynced_from = position
+        self._unwritten[copy] = self._unsynced_from = position
         for topic in self._topics.values():
             if not frame.resume or topic.folder is None or not topic.folder.is_made:
                 topic.folder = None
@@ -229,7 +229,7 @@ class IncomingLog:
         topic = self._topics.get(frame.topic)
         if topic is None:
             raise BadFrame(f"there is no topic {frame.topic}")
-        if self.record is None:
+        if self.copy is None:
             raise BadFrame(f"{type(frame).__name__} came before the stream")
         if self._unsynced_from is None:
             self._unsynced_from = position
@@ -255,9 +255,9 @@ class IncomingLog:
                 topic.folder.is_gone = True
                 self._changed.pop(topic.folder, None)
                 self._to_index.pop(topic.folder, None)
-                if self.record is not None:
+                if self.copy is not None:
                     topic.folder.close()
-        if self.record is None and self.candidate is None:
+        if self.copy is None and self.candidate is None:
             return
         self._deleted[name, position] = None
         self._unwritten[name, position] = position
@@ -277,37 +277,37 @@ class IncomingLog:
     def jobs(self) -> list[ReplicaJob]:
         """Jobs that are to be run now, in any thread."""
         before = len(self._running)
-        record = self.record or self.candidate
-        if self.state is IncomingState.CLOSED or record is None:
+        copy = self.copy or self.candidate
+        if self.state is IncomingState.CLOSED or copy is None:
             return []
-        if not self._running and record.running_jobs:
+        if not self._running and copy.running_jobs:
             # Those of the connection before have not ended.
             return []
         if any(kind < JobKind.MAKE for kind in self._running):
             return []
         if self.state is IncomingState.STREAMING and not self._deleted:
-            self._make_folders(record)
-            self._sync_changed(record)
-            self._write_index(record)
+            self._make_folders(copy)
+            self._sync_changed(copy)
+            self._write_index(copy)
         elif self._running:
             # What is to come runs alone.
             return []
         elif self.state is IncomingState.STREAMING:
-            self._delete(record)
+            self._delete(copy)
         elif self.state is IncomingState.BEGINNING:
-            self._begin(record)
+            self._begin(copy)
         elif self._is_asked and not self._is_ready:
-            self._negotiate(record)
+            self._negotiate(copy)
         return list(self._running.values())[before:]
 
     def _start(self, job: ReplicaJob) -> None:
         self._running[job.kind] = job
-        job.record.running_jobs += 1
+        job.copy.running_jobs += 1
         job.ended = self._ended
 
     def _ended(self, job: ReplicaJob, error: OSError | None) -> None:
         del self._running[job.kind]
-        job.record.running_jobs -= 1
+        job.copy.running_jobs -= 1
         job.note(error)
         if self.state is IncomingState.CLOSED:
             return
@@ -315,7 +315,7 @@ class IncomingLog:
             raise error
         job.then()
 
-    def _negotiate(self, candidate: CopyRecord) -> None:
+    def _negotiate(self, candidate: LocalCopy) -> None:
         """Find the files of the earlier copy."""
         topics: list[str] = []
         folders: dict[IncomingTopic, CopyFolder] = {}
@@ -340,53 +340,53 @@ class IncomingLog:
 
         self._start(ReplicaJob(JobKind.NEGOTIATE, candidate, run, then))
 
-    def _begin(self, record: CopyRecord) -> None:
+    def _begin(self, copy: LocalCopy) -> None:
         """Make the new copy, or enter the earlier one."""
         resumed = [one.folder for one in self._topics.values() if one.folder is not None]
 
         def run(_disk: Disk) -> None:
             if self._restart_serials:
-                # Before the record says that the owner has numbered them.
+                # Before the copy says that the owner has numbered them.
                 for folder in resumed:
                     folder.restart_serials()
-            if record.is_stored:
-                self._copies.enter(record)
+            if copy.is_stored:
+                self._copies.enter(copy)
             else:
-                self._copies.create(record)
+                self._copies.create(copy)
             for folder in resumed:
                 folder.cut_damage()
 
         def then() -> None:
             self.state = IncomingState.STREAMING
-            self._unwritten.pop(record, None)
+            self._unwritten.pop(copy, None)
             for topic in list(self._topics.values()):
                 if topic.folder is not None and topic.folder in resumed:
                     topic.folder.entered()
                     self._changed[topic.folder] = None
                     self._set_ready(topic)
 
-        self._start(ReplicaJob(JobKind.BEGIN, record, run, then))
+        self._start(ReplicaJob(JobKind.BEGIN, copy, run, then))
 
-    def _delete(self, record: CopyRecord) -> None:
+    def _delete(self, copy: LocalCopy) -> None:
         """Rename the folders of deleted topics, before a later topic of the same name gets one."""
         deleted, self._deleted = self._deleted, {}
 
         def run(_disk: Disk) -> None:
             for name, _ in deleted:
-                self._copies.delete_topic(record, name)
+                self._copies.delete_topic(copy, name)
 
         def then() -> None:
             for key in deleted:
                 self._unwritten.pop(key, None)
 
-        self._start(ReplicaJob(JobKind.DELETE, record, run, then))
+        self._start(ReplicaJob(JobKind.DELETE, copy, run, then))
 
-    def _make_folders(self, record: CopyRecord) -> None:
+    def _make_folders(self, copy: LocalCopy) -> None:
         """Make the folders of topics that are new in the copy, with one sync of the folder above."""
         if not self._to_make or JobKind.MAKE in self._running:
             return
         topics, self._to_make = list(self._to_make), {}
-        folders = {topic: self._copies.new_folder(record, topic.name) for topic in topics}
+        folders = {topic: self._copies.new_folder(copy, topic.name) for topic in topics}
         occupied: list[str] = []
 
         def run(disk: Disk) -> None:
@@ -396,7 +396,7 @@ class IncomingLog:
                 except FileExistsError:
                     if disk.names(folder.path):
                         occupied.append(folder.topic)
-            disk.sync_folder(record.path)
+            disk.sync_folder(copy.path)
 
         def then() -> None:
             for topic, folder in folders.items():
@@ -409,7 +409,7 @@ class IncomingLog:
                 folder.is_made = folder.is_loaded = True
                 self._set_ready(topic)
 
-        self._start(ReplicaJob(JobKind.MAKE, record, run, then))
+        self._start(ReplicaJob(JobKind.MAKE, copy, run, then))
 
     def _set_ready(self, topic: IncomingTopic) -> None:
         """The folder of a topic exists: apply the frames that wait for it."""
@@ -424,7 +424,7 @@ class IncomingLog:
             folder.apply(frame)
         self._unwritten.pop(topic, None)
 
-    def _sync_changed(self, record: CopyRecord) -> None:
+    def _sync_changed(self, copy: LocalCopy) -> None:
         """Make durable everything that was written until now."""
         if not self._sync_wanted or JobKind.SYNC in self._running:
             return
@@ -451,9 +451,9 @@ class IncomingLog:
                 if folder.unindexed:
                     self._to_index[folder] = None
 
-        self._start(ReplicaJob(JobKind.SYNC, record, run, then, note))
+        self._start(ReplicaJob(JobKind.SYNC, copy, run, then, note))
 
-    def _write_index(self, record: CopyRecord) -> None:
+    def _write_index(self, copy: LocalCopy) -> None:
         """Write the index of one complete file."""
         folder = next(iter(self._to_index), None)
         if folder is None or JobKind.INDEX in self._running:
@@ -464,9 +464,9 @@ class IncomingLog:
             del self._to_index[folder]
         if files:
             del folder.unindexed[files[0]]
-            self._start(self._index_job(record, folder, files[0]))
+            self._start(self._index_job(copy, folder, files[0]))
 
-    def _index_job(self, record: CopyRecord, folder: CopyFolder, file: CopyFile) -> ReplicaJob:
+    def _index_job(self, copy: LocalCopy, folder: CopyFolder, file: CopyFile) -> ReplicaJob:
         found: list[Segment] = []
 
         def run(disk: Disk) -> None:
@@ -485,7 +485,7 @@ class IncomingLog:
             elif found:
                 self._copies.disk.remove(found[0].index_path)
 
-        return ReplicaJob(JobKind.INDEX, record, run, then)
+        return ReplicaJob(JobKind.INDEX, copy, run, then)
 
 
 def _size_of(frame: FileFrame) -> int:

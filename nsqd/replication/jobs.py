@@ -67,23 +67,23 @@ class Jobs:
 
     def open(self, log: LogState, copy: LocalCopy) -> None:
         """Recover the topics of a copy that are not open yet. A topic that cannot be read delays no other."""
-        node, record = self._node, copy.stored
+        node = self._node
         found: dict[str, ReplicaTopic] = {}
         failed: dict[str, str] = {}
 
         def run(_disk: Disk) -> None:
-            node.copies.settle(record)
-            for name in node.copies.topics(record):
+            node.copies.settle(copy)
+            for name in node.copies.topics(copy):
                 if name in copy.topics:
                     continue
-                folder = node.copies.folder(record, name).path
+                folder = node.copies.folder(copy, name).path
                 try:
-                    found[name] = open_topic(node.data, node.broker, folder, name, record)
+                    found[name] = open_topic(node.data, node.broker, folder, name, copy)
                 except Exception as error:  # noqa: BLE001 - whatever is wrong with one topic
                     failed[name] = str(error) or type(error).__name__
-            if not record.promoted and not record.opened:
-                record.opened = True
-                node.copies.save(record)
+            if not copy.promoted and not copy.opened:
+                copy.opened = True
+                node.copies.save(copy)
 
         self._start(log, copy, run, lambda now_ns: self._opened(log, copy, found, failed, now_ns))
 
@@ -119,14 +119,14 @@ class Jobs:
         self.failovers += failover
 
         def run(_disk: Disk) -> None:
-            self._node.copies.promote(copy.stored, epoch)
+            self._node.copies.promote(copy, epoch)
 
         def then(now_ns: int) -> None:
             copy.take_over_epoch = 0
             for name, topic in copy.topics.items():
                 store = store_of(topic)
                 if store is not None and store.segments.read_only:
-                    store.move_to(self._node.copies.folder(copy.stored, name).path)
+                    store.move_to(self._node.copies.folder(copy, name).path)
             log.state_changed(copy)
             topics = "1 topic" if len(copy.topics) == 1 else f"{len(copy.topics)} topics"
             self._node.info(f"REPLICATION: took over {copy.origin.hex()[:8]}, epoch {epoch}, {topics}")
@@ -136,11 +136,19 @@ class Jobs:
 
     def raise_epoch(self, log: LogState, copy: LocalCopy, epoch: int) -> None:
         """Let an owner claim what a silent owner with a higher claim has delivered."""
-        if copy.record is None:
-            copy.is_busy = True
-            self._holders.change(replace(self._holders.record, epoch=epoch, highest_epoch=epoch))
-        else:
-            self._start(log, copy, lambda _disk: self._node.copies.promote(copy.stored, epoch))
+        if copy.is_origin:
+            self._holders.change(replace(self._holders.record, epoch=epoch))
+
+        def run(_disk: Disk) -> None:
+            if copy.is_origin:
+                self._holders.save(copy)
+            else:
+                self._node.copies.promote(copy, epoch)
+
+        def then(_now_ns: int) -> None:
+            copy.epoch, copy.seen = epoch, max(copy.seen, epoch)
+
+        self._start(log, copy, run, then)
 
     def _deliver(
         self,
@@ -208,7 +216,7 @@ class Jobs:
                 store = store_of(topic)
                 if store is not None:
                     store.appender.close()
-            self._node.copies.drop(copy.stored)
+            self._node.copies.drop(copy)
 
         def then(_now_ns: int) -> None:
             log.remove(copy)
@@ -225,7 +233,7 @@ class Jobs:
         """
 
         def run(_disk: Disk) -> None:
-            self._node.copies.delete_topic(copy.stored, frame.name, frame.below)
+            self._node.copies.delete_topic(copy, frame.name, frame.below)
 
         def then(_now_ns: int) -> None:
             link.unacknowledged.remove(position)

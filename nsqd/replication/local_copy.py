@@ -1,4 +1,4 @@
-"""The copies of one log on this node. The origin's own copy has the topics of the broker."""
+"""A copy of a log on this node: its record, and what the node knows of it now."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -13,9 +13,8 @@ from nsqd.log.ids import MessageIds
 from nsqd.log.layout import FILE_HEADER_BYTES, NewerVersion, NotALog, decode_file_header
 from nsqd.log.ranges import Ranges
 from nsqd.log.tail_records import CheckpointPosition
-from nsqd.replication.claims import Claim, Pending
+from nsqd.replication.claims import Pending
 from nsqd.replication.frames import CopyKind
-from nsqd.replication.records import CopyRecord
 from nsqd.storage import restoring
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.topic_log import TopicLog
@@ -23,20 +22,35 @@ from nsqd.storage.topic_log import TopicLog
 
 @dataclass(slots=True, eq=False)
 class LocalCopy:
-    """One copy of a log on this node; *record* is None for the origin's own."""
+    """One copy of a log on this node; *path* is its folder.
+
+    *number* is never that of another copy here; the origin's own copy has 0, and the topics of the broker.
+    *owner* is the node that streams into it, or did last. *epoch* is that of the claim: of the owner that
+    streamed it or, once *promoted*, of this node. *seen* is the highest epoch that is known. *index* is the
+    index in the owner's list of replicas. *opened* is set when the topics were recovered here and may have
+    checkpoints of this node. *holders* are the other nodes with copies, and where they were last found.
+    """
 
     origin: bytes
-    node: bytes
-    record: CopyRecord | None = None
-    # Of the origin's own copy: its claim's epoch, and the highest epoch seen.
-    own_epoch: int = 0
-    own_seen: int = 0
+    owner: bytes
+    number: int
+    path: Path
+    origin_node_id: int = 0
+    epoch: int = 0
+    seen: int = 0
+    index: int = 0
+    holders: dict[bytes, str] = field(default_factory=dict)
+    promoted: bool = False
+    opened: bool = False
+    # It is on disk: a new one is not before `Copies.create`.
+    is_stored: bool = False
+    is_dropped: bool = False
+    # Jobs of streams that use its files now.
+    running_jobs: int = 0
     # An owner streams into it.
     is_streamed: bool = False
     # An owner negotiates whether its stream may enter: the copy stays as it is.
     is_negotiating: bool = False
-    # The identity of that owner, or of the last one.
-    owner: bytes = b""
     # Its topics are recovered. `problems` has those that cannot be, with the reason.
     # The empty name stands for the last job.
     is_open: bool = False
@@ -67,20 +81,16 @@ class LocalCopy:
     # Why it is not dropped, in words.
     waits_for: str = ""
 
-    @property
-    def stored(self) -> CopyRecord:
-        """The record of a copy that is not the origin's own."""
-        if self.record is None:
-            raise AssertionError("the origin's own copy has no record")
-        return self.record
+    def __repr__(self) -> str:
+        return f"<LocalCopy {self.path.name} epoch {self.epoch}>"
 
     @property
     def is_origin(self) -> bool:
-        return self.record is None
+        return not self.number
 
     @property
     def is_owner(self) -> bool:
-        return self.record is None or self.record.promoted
+        return self.is_origin or self.promoted
 
     @property
     def unreadable(self) -> list[str]:
@@ -88,26 +98,10 @@ class LocalCopy:
         return [name for name in self.problems if name]
 
     @property
-    def number(self) -> int:
-        return 0 if self.record is None else self.record.number
-
-    @property
-    def epoch(self) -> int:
-        return self.own_epoch if self.record is None else self.record.epoch
-
-    @property
-    def seen(self) -> int:
-        return self.own_seen if self.record is None else self.record.seen
-
-    @property
-    def index(self) -> int:
-        return 0 if self.record is None else self.record.index
-
-    @property
     def kind(self) -> int:
-        if self.record is None:
+        if self.is_origin:
             return CopyKind.ORIGIN
-        if self.record.promoted:
+        if self.promoted:
             return CopyKind.PROMOTED
         if self.is_streamed:
             return CopyKind.STREAMED
@@ -129,15 +123,11 @@ class LocalCopy:
         end = self.old_ends.get(topic, 0)
         return [(0, end)] if end else []
 
-    @property
-    def claim(self) -> Claim:
-        return Claim(self.epoch, self.is_origin, self.node, self.number)
-
     def durable_topics(self) -> Iterable[Topic]:
         return (topic for topic in self.topics.values() if not topic.ephemeral)
 
 
-def open_topic(data: DataPath, broker: Broker, folder: Path, name: str, record: CopyRecord) -> ReplicaTopic:
+def open_topic(data: DataPath, broker: Broker, folder: Path, name: str, copy: LocalCopy) -> ReplicaTopic:
     """The topic in *folder*, a part of a copy, as its owner would find it after a crash.
 
     No other object may write into the folder. Raises OSError and NewerVersion.
@@ -148,10 +138,10 @@ def open_topic(data: DataPath, broker: Broker, folder: Path, name: str, record: 
     state = store.checkpoints.load(data.warn, name)
     unusable = state is None and store.checkpoints.damaged
     found = store.recover(None if unusable else state.mark if state else CheckpointPosition())
-    ids = MessageIds(node_id_of(data.disk, folder) or record.origin_node_id)
+    ids = MessageIds(node_id_of(data.disk, folder) or copy.origin_node_id)
     for origin in store.segments.origins():
         ids.recognise(origin)
-    topic = ReplicaTopic(name, record.origin.hex(), ids, store, broker.wall, broker.settings_of)
+    topic = ReplicaTopic(name, copy.origin.hex(), ids, store, broker.wall, broker.settings_of)
     topic.log.log_start = store.segments.end if store.segments.first_seq is None else store.segments.first_seq
     if state is not None:
         topic.log.log_start = state.log_start

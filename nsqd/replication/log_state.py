@@ -158,12 +158,16 @@ class LogState:
         """The nodes that hold copies of this log, as any copy here knows them."""
         found: dict[bytes, str] = {}
         for copy in self.copies:
-            found |= self.holders.of(copy)
+            found |= copy.holders
         return found
 
     def changed(self) -> None:
         """Compute again who delivers what."""
         self.has_changed = True
+
+    def claim(self, copy: LocalCopy) -> Claim:
+        """The claim of an owner here."""
+        return Claim(copy.epoch, copy.is_origin, self.node.identity, copy.number)
 
     # --- pending messages ---
 

@@ -19,7 +19,6 @@ from nsqd.replication.local_copy import LocalCopy
 from nsqd.replication.log_state import Logs
 from nsqd.replication.node_state import NodeJob, NodeState
 from nsqd.replication.primary import Primary
-from nsqd.replication.records import CopyRecord
 from nsqd.replication.rules import apply_rules, next_check_ns
 from nsqd.replication.shown import shown_decommission, shown_node
 from nsqd.replication.streams import Streams
@@ -55,8 +54,7 @@ class ReplicationNode:
 
         Raises OSError.
         """
-        own, record, broker = self.state.own_copy, self.holders.record, self.state.broker
-        own.own_epoch, own.own_seen = record.epoch, record.highest_epoch
+        own, broker = self.state.own_copy, self.state.broker
         own.topics = broker.topics
         own.is_open = True
         self._own_log.add(own)
@@ -68,12 +66,11 @@ class ReplicationNode:
         ask(self._own_log, own, now_ns)
         self._ticked_ns = now_ns
 
-    def _found(self, record: CopyRecord, now_ns: int) -> None:
-        copy = LocalCopy(record.origin, self.identity, record, owner=record.owner)
+    def _found(self, copy: LocalCopy, now_ns: int) -> None:
         copy.since_ns = copy.detached_ns = now_ns
-        log = self.logs[record.origin]
+        log = self.logs[copy.origin]
         log.add(copy)
-        if record.promoted:
+        if copy.promoted:
             copy.asks_until_ns = now_ns
             self.jobs.open(log, copy)
 
@@ -124,7 +121,7 @@ class ReplicationNode:
         for log in self.logs.values():
             for copy in log.copies:
                 if not copy.is_streamed:
-                    wanted = self.holders.of(copy) | wanted
+                    wanted = copy.holders | wanted
         wanted.pop(self.identity, None)
         return wanted
 
@@ -153,8 +150,8 @@ class ReplicationNode:
             return
         for log in self.logs.values():
             for copy in log.copies:
-                if copy.record is not None and copy.record.origin_node_id:
-                    node_ids.setdefault(log.origin, copy.record.origin_node_id)
+                if copy.origin_node_id:
+                    node_ids.setdefault(log.origin, copy.origin_node_id)
         node_ids[link.peer] = hello.node_id
         replaced = {one for one, node_id in node_ids.items() if node_id == hello.node_id} - {link.peer}
         for log in self.logs.values():

@@ -59,7 +59,7 @@ class NodeState:
         self.info = info
         self.warn = warn
         # This node's own log.
-        self.own_copy = LocalCopy(identity, identity)
+        self.own_copy = LocalCopy(identity, identity, 0, data.path)
         self.incarnations = Incarnations()
         self.links: list[PeerLink] = []
         # The identities of this node's replicas, the best first.
@@ -100,7 +100,10 @@ class NodeState:
         copy.retry_ns = now_ns + _RETRY_NS
         if copy.problems.get("") != reason:
             copy.problems[""] = reason
-            self.warn(f"REPLICATION: the copy {copy.number} of {copy.origin.hex()[:8]} failed - {reason}")
+            what = f"the copy {copy.number} of {copy.origin.hex()[:8]} failed"
+            self.warn(
+                f"REPLICATION: {'failed to save replication.json' if copy.is_origin else what} - {reason}"
+            )
         return reason
 
     # --- connections ---

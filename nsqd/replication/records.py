@@ -7,7 +7,7 @@ the node's record. So nothing is sent to other nodes that a power cut could take
 import dataclasses
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast, get_args, get_origin, get_type_hints
 
@@ -16,6 +16,7 @@ from xxhash import xxh3_64_hexdigest
 from nsqd.log.disk import Disk
 from nsqd.replication.fields import IDENTITY_BYTES
 from nsqd.replication.frames import Holder
+from nsqd.replication.local_copy import LocalCopy
 
 FILE_NAME: Final = "replication.json"
 COPY_FILE_NAME: Final = "copy.json"
@@ -57,47 +58,30 @@ class NodeRecord:
     # All logs were transferred to other nodes: the next start delivers none of the messages here.
     is_transferred: bool = False
 
-    # --- holders ---
-
-    def with_holder(self, identity: bytes, address: str) -> "NodeRecord":
-        """The record after a holder was connected."""
-        others = tuple(one for one in self.holders if one.identity != identity)
-        return replace(self, holders=(*others, Holder(identity, address)))
-
-    def without_holder(self, identity: bytes) -> "NodeRecord":
-        """The record after a holder dropped its copy, or was forgotten."""
-        deletions = (replace(one, unacknowledged=one.unacknowledged - {identity}) for one in self.deletions)
-        return replace(
-            self,
-            holders=tuple(one for one in self.holders if one.identity != identity),
-            deletions=_with_unacknowledged(deletions),
-        )
-
-    # --- deletions ---
-
     def with_deletion(self, topic: str, below: int) -> "NodeRecord":
         """The record after messages of a topic were deleted: each holder has to acknowledge that."""
-        holders = frozenset(one.identity for one in self.holders)
+        new = Deletion(topic, below, frozenset(one.identity for one in self.holders))
         others = tuple(one for one in self.deletions if one.topic != topic)
-        return replace(self, deletions=_with_unacknowledged((*others, Deletion(topic, below, holders))))
+        return replace(self, deletions=(*others, new) if self.holders else others)
 
-    def with_acknowledged(self, topic: str, below: int, identity: bytes) -> "NodeRecord":
-        """The record after a holder acknowledged the deletion of the messages below a position."""
+    def with_acknowledged(self, identity: bytes, topic: str = "", below: int = 0) -> "NodeRecord":
+        """The record after a holder acknowledged that messages below a position, or all, were deleted."""
         deletions = (
             replace(one, unacknowledged=one.unacknowledged - {identity})
-            if one.topic == topic and one.below <= below
+            if not topic or (one.topic == topic and one.below <= below)
             else one
             for one in self.deletions
         )
-        return replace(self, deletions=_with_unacknowledged(deletions))
+        return replace(self, deletions=tuple(one for one in deletions if one.unacknowledged))
 
-
-def _with_unacknowledged(deletions: Iterable[Deletion]) -> tuple[Deletion, ...]:
-    return tuple(one for one in deletions if one.unacknowledged)
+    def without_holder(self, identity: bytes) -> "NodeRecord":
+        """The record after a holder dropped its copy, or was forgotten."""
+        holders = tuple(one for one in self.holders if one.identity != identity)
+        return replace(self.with_acknowledged(identity), holders=holders)
 
 
 class NodeRecordFile:
-    """The file of one data path, and the record in it. No two threads may save at the same time."""
+    """The file of one data path, and the record in it."""
 
     def __init__(self, disk: Disk, data_path: Path, record: NodeRecord) -> None:
         """Use `load`."""
@@ -148,37 +132,6 @@ class NodeRecordFile:
 # --- a copy ---
 
 
-@dataclass(slots=True, eq=False)
-class CopyRecord:
-    """A copy of a log on this node; *path* is its folder.
-
-    *number* is never that of another copy here. *epoch* is that of the claim: of the owner that streamed it
-    or, once *promoted*, of this node. *seen* is the highest epoch that is known. *index* is the index in the
-    owner's list of replicas. *opened* is set when the topics were recovered here and may have checkpoints of
-    this node. *holders* are the other nodes with copies, and where they were last found.
-    """
-
-    origin: bytes
-    owner: bytes
-    number: int
-    path: Path
-    origin_node_id: int = 0
-    epoch: int = 0
-    seen: int = 0
-    index: int = 0
-    holders: dict[bytes, str] = field(default_factory=dict)
-    promoted: bool = False
-    opened: bool = False
-    # It is on disk: a new one is not before `Copies.create`.
-    is_stored: bool = False
-    is_dropped: bool = False
-    # Jobs of streams that use its files now.
-    running_jobs: int = 0
-
-    def __repr__(self) -> str:
-        return f"<CopyRecord {self.path.name} epoch {self.epoch}>"
-
-
 # What the file has; the folder says the rest. Before a promotion is complete, *replica_epoch* counts.
 _COPY_FIELDS: Final = (
     "origin",
@@ -193,24 +146,23 @@ _COPY_FIELDS: Final = (
 )
 
 
-def encode_copy(record: CopyRecord, *, promoted_from: int | None = None) -> bytes:
-    """The content of the file.
-
-    *promoted_from* is the epoch before a promotion, which counts until the folder is renamed.
-    """
-    fields = {name: _to_json(getattr(record, name)) for name in _COPY_FIELDS}
-    fields["replica_epoch"] = record.epoch if promoted_from is None else promoted_from
+def encode_copy(copy: LocalCopy, epoch: int | None = None) -> bytes:
+    """The content of the file of a copy; with the *epoch* of a promotion that is about to be completed."""
+    fields = {name: _to_json(getattr(copy, name)) for name in _COPY_FIELDS}
+    fields["replica_epoch"] = copy.epoch
+    if epoch is not None:
+        fields |= {"epoch": epoch, "seen": max(copy.seen, epoch)}
     return _encode(fields, _COPY_VERSION)
 
 
-def decode_copy(content: bytes, path: Path, *, promoted: bool) -> CopyRecord:
-    """The record in a file of the folder *path*. Raises DamagedRecord."""
-    found = _decode(COPY_FILE_NAME, content, _COPY_VERSION, CopyRecord, (*_COPY_FIELDS, "replica_epoch"))
+def decode_copy(content: bytes, path: Path, *, promoted: bool) -> LocalCopy:
+    """The copy whose record is in a file of the folder *path*. Raises DamagedRecord."""
+    found = _decode(COPY_FILE_NAME, content, _COPY_VERSION, LocalCopy, (*_COPY_FIELDS, "replica_epoch"))
     replica_epoch = found.pop("replica_epoch")
-    # A promotion that was not completed has used the epoch.
+    # Also a promotion that was not completed has used the epoch.
     found["seen"] = max(found["seen"], found["epoch"])
     found["epoch"] = found["epoch"] if promoted else replica_epoch
-    return CopyRecord(path=path, promoted=promoted, is_stored=True, **found)
+    return LocalCopy(path=path, promoted=promoted, is_stored=True, **found)
 
 
 # --- both ---

@@ -19,7 +19,7 @@ def apply_rules(log: LogState, jobs: Jobs, now_ns: int) -> None:
     """Apply the rules; called once a second, and after each status and job."""
     seen = (
         frozenset(key for key, known in log.known.items() if log.is_fresh(known, now_ns)),
-        tuple(copy.claim for copy in log.copies),
+        tuple(map(log.claim, log.copies)),
     )
     if seen != log.seen_before:
         log.seen_before = seen
@@ -53,7 +53,7 @@ def _apply(log: LogState, jobs: Jobs, copy: LocalCopy, now_ns: int) -> str:
         return "the owner that resumes its stream"
     if copy.is_streamed:
         return ""
-    if copy.record is not None and copy.record.running_jobs:
+    if copy.running_jobs:
         return "jobs of its last stream"
     if _open_again(copy, now_ns):
         jobs.open(log, copy)
@@ -95,9 +95,9 @@ def _open_again(copy: LocalCopy, now_ns: int) -> bool:
 def _raise_epoch(log: LogState, jobs: Jobs, copy: LocalCopy, now_ns: int) -> None:
     if copy.seen <= copy.epoch or copy.asks(now_ns):
         return
-    if any(one.claim > copy.claim for one in log.owners(now_ns)):
+    if any(one.claim > log.claim(copy) for one in log.owners(now_ns)):
         return
-    if any(other.is_owner and other.claim > copy.claim for other in log.copies):
+    if any(other.is_owner and log.claim(other) > log.claim(copy) for other in log.copies):
         return
     jobs.raise_epoch(log, copy, copy.seen + 1)
 
@@ -141,7 +141,7 @@ def _check_failover(log: LogState, jobs: Jobs, copy: LocalCopy, now_ns: int) -> 
     if not copy.is_open:
         # Later than the end of its stream: the answers to its questions are to be later too (rule 11).
         is_due = copy.detached_ns < now_ns >= copy.since_ns + open_after_ns(failover_ns)
-        if copy.take_over_epoch or is_due or copy.stored.opened:
+        if copy.take_over_epoch or is_due or copy.opened:
             jobs.open(log, copy)
         return
     if copy.take_over_epoch:

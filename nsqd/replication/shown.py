@@ -61,14 +61,14 @@ def _shown_copy(node: NodeState, log: LogState, copy: LocalCopy, now_ns: int) ->
         "state": "state_only" if copy.is_owner and copy.is_open and not pending else state,
         "epoch": copy.epoch,
         "owner": (node.identity if copy.is_owner else copy.owner).hex(),
-        "address": log.holders.of(copy).get(copy.owner, ""),
+        "address": copy.holders.get(copy.owner, ""),
         "connected": copy.is_streamed and link is not None,
         "topics": len(copy.topics),
         "pending": pending,
         "yielded": copy.yielded_count,
         "fully_replicated": log.counted(copy, 0, now_ns) is not None,
         "waits_for": copy.waits_for,
-        "holders": [identity.hex() for identity in log.holders.of(copy)],
+        "holders": [identity.hex() for identity in copy.holders],
         "problems": copy.problems,
     }
 

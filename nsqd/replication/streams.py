@@ -8,7 +8,6 @@ from nsqd.replication.link import PeerLink
 from nsqd.replication.local_copy import LocalCopy
 from nsqd.replication.log_state import Logs, LogState
 from nsqd.replication.node_state import NodeState
-from nsqd.replication.records import CopyRecord
 from nsqd.replication.rules import apply_rules
 
 _IS_READING = "the replica is reading its copy, try again"
@@ -41,7 +40,7 @@ class Streams:
                     self._holders.add_replica(copy, link)
                     log.exchange(link, now_ns).send(now_ns)
                     primary.epoch = copy.epoch
-                    holders = {**self._holders.of(copy), self._node.identity: self._node.address}
+                    holders = {**copy.holders, self._node.identity: self._node.address}
                     primary.holders = tuple(
                         Holder(*one) for one in sorted(holders.items()) if one[0] != link.peer
                     )
@@ -83,15 +82,14 @@ class Streams:
 
     # --- from primaries ---
 
-    def candidate_for(self, link: PeerLink, frame: Log) -> CopyRecord | None:
+    def candidate_for(self, link: PeerLink, frame: Log) -> LocalCopy | None:
         """The copy that a stream may resume; None for a new one. Refuses while a thread uses it."""
         log = self._logs[frame.origin]
         exchange = log.exchange(link, link.heard_ns)
         copies = [
             one
             for one in log.copies
-            if one.record is not None
-            and not (one.is_owner or one.is_streamed or one.is_negotiating or one.take_over_epoch)
+            if not (one.is_owner or one.is_streamed or one.is_negotiating or one.take_over_epoch)
             and one.epoch <= frame.epoch
         ]
         if not copies:
@@ -99,20 +97,19 @@ class Streams:
                 link.refuse(Refuse.DISK, "no replicas are accepted here: --accept-replicas=false")
             return None
         newest = max(copies, key=lambda one: one.number)
-        record = newest.record
         if newest.is_busy:
             link.refuse(Refuse.BUSY, _IS_READING)
-        elif record is not None and record.opened and not newest.is_open:
+        elif newest.opened and not newest.is_open:
             self._jobs.open(log, newest)
             link.refuse(Refuse.BUSY, _IS_READING)
         else:
             newest.is_negotiating = True
             exchange.send(link.heard_ns)
-        return record
+        return newest
 
     def before(self, one: IncomingLog, frame: Snapshot) -> None:
         """A stream is about to enter a copy: nothing here uses its files any more."""
-        copy = self._copy_with(one.candidate) if frame.resume else None
+        copy = one.candidate if frame.resume else None
         if copy is not None and copy.is_open:
             for topic in copy.topics.values():
                 self._jobs.close_topic(topic)
@@ -120,16 +117,14 @@ class Streams:
 
     def began(self, link: PeerLink, one: IncomingLog, now_ns: int) -> None:
         """A stream has entered a copy, which may be new."""
-        record = one.record
-        if record is None:
+        copy = one.copy
+        if copy is None:
             return
         self._end_negotiation(one)
-        log = self._logs[record.origin]
-        copy = self._copy_with(record)
-        if copy is None:
-            copy = LocalCopy(record.origin, self._node.identity, record)
+        log = self._logs[copy.origin]
+        if copy not in log.copies:
             log.add(copy)
-        copy.owner, copy.is_streamed = link.peer, True
+        copy.is_streamed = True
         copy.since_ns = copy.detached_ns = now_ns
         log.state_changed(copy)
         log.exchange(link, now_ns)
@@ -138,7 +133,7 @@ class Streams:
         """A connection is gone, and with it the streams into copies here."""
         for one in link.incoming.values():
             self._end_negotiation(one)
-            copy = self._copy_with(one.record)
+            copy = one.copy
             if copy is not None:
                 copy.is_streamed = False
                 # The failover timeout counts from the last sign of the owner.
@@ -147,7 +142,7 @@ class Streams:
 
     def take_over(self, link: PeerLink, one: IncomingLog, epoch: int, now_ns: int) -> None:
         """The owner transfers a log to this node: its copy is promoted now."""
-        copy = self._copy_with(one.record)
+        copy = one.copy
         if copy is not None:
             copy.take_over_epoch = epoch
             self._node.info(
@@ -157,12 +152,5 @@ class Streams:
             apply_rules(self._logs[copy.origin], self._jobs, now_ns)
 
     def _end_negotiation(self, one: IncomingLog) -> None:
-        copy = self._copy_with(one.candidate)
-        if copy is not None:
-            copy.is_negotiating = False
-
-    def _copy_with(self, record: CopyRecord | None) -> LocalCopy | None:
-        if record is None:
-            return None
-        log = self._logs.get(record.origin)
-        return None if log is None else next((one for one in log.copies if one.record is record), None)
+        if one.candidate is not None:
+            one.candidate.is_negotiating = False

@@ -18,10 +18,10 @@ ASK_NS: Final = 2_000_000_000
 def apply_yielding(log: LogState, now_ns: int) -> None:
     """Let each owner here yield what a higher owner delivers."""
     higher: list[tuple[Claim, Pending]] = [(one.claim, one.pending) for one in log.owners(now_ns)]
-    for copy in sorted(log.copies, key=lambda one: one.claim, reverse=True):
+    for copy in sorted(log.copies, key=log.claim, reverse=True):
         if not copy.is_owner or not copy.has_state:
             continue
-        claim = copy.claim
+        claim = log.claim(copy)
         others = [pending for other, pending in higher if other > claim]
         if not others and _is_stale(copy, now_ns):
             # No higher owner was heard for the failover timeout: first the epoch is raised, durably.
@@ -82,7 +82,7 @@ def ask(log: LogState, copy: LocalCopy, now_ns: int, *, failover: bool = False) 
 
     After a failover a holder that was not reached for the failover timeout is not waited for.
     """
-    peers = log.holders.of(copy).keys() - log.without_copy
+    peers = copy.holders.keys() - log.without_copy
     if failover:
         log.unreached |= peers - log.exchanges.keys()
     peers -= log.unreached
@@ -98,7 +98,7 @@ def end_asking(log: LogState, now_ns: int) -> None:
     for copy in log.copies:
         if not copy.old_ends:
             continue
-        missing = log.holders.of(copy).keys() - log.without_copy - {log.node.identity}
+        missing = copy.holders.keys() - log.without_copy - {log.node.identity}
         missing -= log.unreached
         missing -= {peer for peer, one in log.exchanges.items() if one.answered}
         if copy.asks_until_ns > now_ns and missing:

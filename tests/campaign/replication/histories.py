@@ -481,7 +481,7 @@ class History:
                 for copy in log.copies:
                     if copy.is_owner:
                         name = f"copy {copy.number} of node {node.number}"
-                        holders = {node.identity, *node.replication.holders.of(copy)}
+                        holders = {node.identity, *copy.holders}
                         owner = (node.identity, name, log.delivered(copy), holders)
                         found.setdefault(log.origin, []).append(owner)
         for origin, owners in found.items():

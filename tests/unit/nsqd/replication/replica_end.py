@@ -22,7 +22,7 @@ from nsqd.replication.frames import (
 )
 from nsqd.replication.framing import MAX_APPEND, MAX_FRAME, FrameReader, encode
 from nsqd.replication.incoming import IncomingLog
-from nsqd.replication.records import CopyRecord
+from nsqd.replication.local_copy import LocalCopy
 from tests.support.jobs import run_all
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.stores import Shop
@@ -77,10 +77,10 @@ class ReplicaEnd:
         else:
             assert self.log is not None
             self.log.take(frame, self._position)
-            if isinstance(frame, Snapshot) and self.log.record is not None:
-                known_records(self.copies)[self.log.record.number] = self.log.record
+            if isinstance(frame, Snapshot) and self.log.copy is not None:
+                known_records(self.copies)[self.log.copy.number] = self.log.copy
 
-    def candidate(self, origin: bytes) -> CopyRecord | None:
+    def candidate(self, origin: bytes) -> LocalCopy | None:
         """The newest replica of a log."""
         found = [one for one in records(self.copies) if one.origin == origin and not one.promoted]
         return max(found, key=lambda one: one.number, default=None)
@@ -127,13 +127,13 @@ class ReplicaEnd:
         return out
 
 
-def known_records(copies: Copies) -> dict[int, CopyRecord]:
+def known_records(copies: Copies) -> dict[int, LocalCopy]:
     """The records of copies by number, as objects that a node would keep."""
-    found: dict[int, CopyRecord] = copies.__dict__.setdefault("_of_test", {})
+    found: dict[int, LocalCopy] = copies.__dict__.setdefault("_of_test", {})
     return found
 
 
-def records(copies: Copies) -> list[CopyRecord]:
+def records(copies: Copies) -> list[LocalCopy]:
     """The copies on disk, each once as an object."""
     known = known_records(copies)
     for record in Copies(copies.disk, copies.data_path).scan():
@@ -184,9 +184,9 @@ class Shelf:
         return found + self.send(Snapshot(1, ready.has_copy if resume is None else resume))
 
     @property
-    def record(self) -> CopyRecord:
+    def record(self) -> LocalCopy:
         assert self.end.log is not None
-        record = self.end.log.record
+        record = self.end.log.copy
         assert record is not None
         return record
 

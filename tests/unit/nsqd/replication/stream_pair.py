@@ -16,9 +16,9 @@ from nsqd.log.tail_records import CheckpointPosition
 from nsqd.replication.copies import Copies
 from nsqd.replication.fields import is_copied_name
 from nsqd.replication.frames import Ack, DeleteTopic, Have, Ready
+from nsqd.replication.local_copy import LocalCopy
 from nsqd.replication.log_stream import LogStream
 from nsqd.replication.primary import Primary, ReplicaSettings
-from nsqd.replication.records import CopyRecord
 from nsqd.replication.sender import Sender
 from nsqd.storage.data_path import DataPath, StorageOptions, extents_of
 from nsqd.storage.metadata import Metadata
@@ -299,7 +299,7 @@ class StreamPair:
     def in_sync(self, name: str = "t") -> bool:
         return self.stream is not None and self.stream.in_sync(self.origin.store(name))
 
-    def record(self) -> CopyRecord:
+    def record(self) -> LocalCopy:
         """The newest copy."""
         return max(records(self.copies), key=lambda one: one.number)
 
@@ -318,7 +318,7 @@ class StreamPair:
             found |= read_all(store.segments.read, start, store.segments.end)[0].keys()
         return found
 
-    def copied(self, name: str = "t", record: CopyRecord | None = None) -> dict[str, bytes]:
+    def copied(self, name: str = "t", record: LocalCopy | None = None) -> dict[str, bytes]:
         return copied_files(self.disk, (record or self.record()).path / f"{name}.topic")
 
 

@@ -122,14 +122,14 @@ def test_what_a_peer_said_of_draining_is_kept_over_connections(site):
 def test_holder_is_forgotten_after_a_week(site):
     site.kill(2)
     site.advance(5)
-    gone = site.nodes[1].replication.state.own_copy
-    assert site.nodes[1].replication.holders.of(gone)
+    own = site.nodes[1].replication.state.own_copy
+    assert own.holders
 
     site.nodes[1].replication.state.replicas = []
     site.days = 8
     site.advance(3)
 
-    assert site.nodes[1].replication.holders.of(gone) == {}
+    assert own.holders == {}
 
 
 def test_holder_whose_data_path_was_replaced_is_forgotten(site):

@@ -213,13 +213,7 @@ def test_node_record_on_a_full_disk_stays_as_it_was(disk):
 # --- holders and deletions ---
 
 
-def test_node_record_keeps_the_last_address_of_a_holder():
-    record = NodeRecord(ME).with_holder(ALICE, "alice:1").with_holder(BOB, "bob:1")
-
-    assert record.with_holder(ALICE, "alice:2").holders == (
-        Holder(BOB, "bob:1"),
-        Holder(ALICE, "alice:2"),
-    )
+HOLDERS = (Holder(ALICE, ""), Holder(BOB, ""))
 
 
 def test_node_record_without_holders_keeps_no_deletion():
@@ -227,19 +221,25 @@ def test_node_record_without_holders_keeps_no_deletion():
 
 
 def test_node_record_keeps_a_deletion_until_each_holder_acknowledged_it():
-    record = NodeRecord(ME).with_holder(ALICE, "").with_holder(BOB, "")
+    record = NodeRecord(ME, holders=HOLDERS)
     record = record.with_deletion("orders", 9).with_deletion("bills", 5)
 
     # An acknowledgement of an earlier deletion does not count.
-    assert record.with_acknowledged("orders", 8, ALICE) == record
-    record = record.with_acknowledged("orders", 9, ALICE)
+    assert record.with_acknowledged(ALICE, "orders", 8) == record
+    record = record.with_acknowledged(ALICE, "orders", 9)
     assert record.deletions[0] == Deletion("orders", 9, frozenset((BOB,)))
-    record = record.with_acknowledged("orders", 9, BOB)
+    record = record.with_acknowledged(BOB, "orders", 9)
     assert [one.topic for one in record.deletions] == ["bills"]
 
 
+def test_node_record_keeps_no_deletion_for_a_forgotten_holder():
+    record = NodeRecord(ME, holders=HOLDERS[:1]).with_deletion("orders", 9)
+
+    assert record.without_holder(ALICE) == NodeRecord(ME)
+
+
 def test_node_record_keeps_the_last_deletion_of_a_topic():
-    record = NodeRecord(ME).with_holder(ALICE, "").with_deletion("orders", 9)
+    record = NodeRecord(ME, holders=HOLDERS[:1]).with_deletion("orders", 9)
 
     assert record.with_deletion("orders", 20).deletions == (Deletion("orders", 20, frozenset((ALICE,))),)
 

@@ -14,8 +14,7 @@ from nsqd.engine import promoted
 from nsqd.engine.channel import Channel
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import Disk
-from nsqd.replication.local_copy import open_topic
-from nsqd.replication.records import CopyRecord
+from nsqd.replication.local_copy import LocalCopy, open_topic
 from nsqd.server.clock import now_ns
 from nsqd.storage.metadata import Metadata
 from nsqd.storage.topic_log import store_of
@@ -296,7 +295,7 @@ def origin(tmp_path):
     return node
 
 
-RECORD = CopyRecord(b"o" * 16, b"o" * 16, 1, Path("copy"), origin_node_id=3)
+RECORD = LocalCopy(b"o" * 16, b"o" * 16, 1, Path("copy"), origin_node_id=3)
 
 
 def promote(bench, tmp_path):
