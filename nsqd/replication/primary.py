@@ -164,23 +164,23 @@ class Primary:
         """How many topics have fewer replicas in sync than are wanted."""
         return sum(have < wanted for have, wanted in map(self.replicas_of_topic, self._topics))
 
-    def wait(self, log: TopicLog) -> PendingAck | None:
-        """What the publisher of the message just appended waits for; None when it waits for no replica.
+    def wait(self, log: TopicLog, *, is_publish: bool = True) -> PendingAck | None:
+        """What a client waits for whose message or change was just appended; None if it waits for no replica.
 
-        Rule 1: the replicas in sync, at most as many as are wanted.
+        Rule 1: the replicas in sync, at most as many as are wanted. Only publishes are refused.
         """
         topic = self._topics.get(log)
         wanted = 0 if topic is None else self._replicas_of(topic.name)
         if not wanted:
             return None
         streams = self._in_sync(log)
-        refuse = self.settings.refuse
+        refuse = self.settings.refuse and is_publish
         if len(streams) < wanted and refuse:
             return PendingAck(wanted, 0, _too_few(len(streams), wanted))
         need = min(wanted, len(streams))
         if sum(stream.sender.has_all for stream in streams) >= need:
             return None
-        key = (wanted, need, *(part for one in streams for part in (id(one), one.sender.sent)))
+        key = (refuse, wanted, need, *(part for one in streams for part in (id(one), one.sender.sent)))
         found = self._pending.get(key)
         if found is None or not found.is_open:
             behind = sum(not stream.sender.has_all for stream in streams)

@@ -195,10 +195,10 @@ class WriteBatch:
             self._answer(failures.publishes)
         if self._publishes:
             publishes, self._publishes = self._publishes, []
-            self._settle(publishes, failures.publishes)
+            self._settle(publishes, failures.publishes, is_publish=True)
         if self._notes:
             notes, self._notes = self._notes, []
-            self._settle(notes, failures.notes)
+            self._settle(notes, failures.notes, is_publish=False)
         if broker.wake:
             self._serve(now_ns)
         if broker.stalled or self._unreadable:
@@ -266,7 +266,7 @@ class WriteBatch:
         if settle is None:
             return False
         for topic in topics:
-            self._when_kept(topic, partial(settle, topic), durable=False)
+            self._when_kept(topic, partial(settle, topic))
         return True
 
     def _waits_for(self, topic: Topic) -> bool:
@@ -276,10 +276,12 @@ class WriteBatch:
             return False
         return self._fsync.waits_for(store) or self._replication.wait(store) is not None
 
-    def _when_kept(self, topic: Topic, callback: Callback, *, durable: bool) -> None:
-        """Call *callback* when all that a publisher waits for is done; *durable*: an fsync in any mode."""
+    def _when_kept(
+        self, topic: Topic, callback: Callback, *, durable: bool = False, is_publish: bool = True
+    ) -> None:
+        """Call *callback* when all that a client waits for is done; *durable*: an fsync in any mode."""
         store = store_of(topic)
-        wait = None if store is None else self._replication.wait(store)
+        wait = None if store is None else self._replication.wait(store, is_publish=is_publish)
         if wait is None:
             self._when_durable(topic, callback)
         elif durable or self._fsync.waits_for(store):
@@ -296,12 +298,14 @@ class WriteBatch:
         else:
             self._fsync.when_durable(topic, store, callback)
 
-    def _settle(self, waiting: list[tuple[Topic, Callback, bool]], failed: dict[Topic, str]) -> None:
+    def _settle(
+        self, waiting: list[tuple[Topic, Callback, bool]], failed: dict[Topic, str], *, is_publish: bool
+    ) -> None:
         for topic, callback, durable in waiting:
             if topic in failed:
                 self._call(callback, failed[topic])
             elif durable or self._waits_for(topic):
-                self._when_kept(topic, callback, durable=durable)
+                self._when_kept(topic, callback, durable=durable, is_publish=is_publish)
             else:
                 self._call(callback, "")
 

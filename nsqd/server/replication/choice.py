@@ -37,7 +37,8 @@ class ReplicaChoice:
         self._candidates = candidates
         self._log = log
         self._health = ReplicaHealth(replace_after_ns)
-        self._next_ns = 0
+        # When candidates were asked for last.
+        self._asked_ns = -_COMPLETE_NS
         if self._named:
             self.replicas, found = named_replicas(self.replicas, self._named)
             self.replicas = choose_replicas(me, self.replicas, found, self._count, self._health, now_ns)
@@ -74,13 +75,11 @@ class ReplicaChoice:
                 continue
             if link is not None:
                 self._health.drains(holder, draining=link.peer_drains)
-                if link.peer_drains:
-                    self._next_ns = min(self._next_ns, now_ns + _MISSING_NS)
                 stream = link.stream_of(self._node.primary)
                 if stream is not None and stream.is_up:
                     self._health.accepts(holder, now_ns)
             elif connector.refused and self._health.refuses(holder, connector.refused, now_ns):
-                self._next_ns = 0
+                self._asked_ns = -_COMPLETE_NS
 
     async def choose(self, now_ns: int) -> None:
         """Ask for candidates if that is due, and replace replicas."""
@@ -89,14 +88,15 @@ class ReplicaChoice:
             self._health.is_replaceable(one, now_ns) for one in self.replicas
         )
         target = self._node.state.target
+        interval_ns = _MISSING_NS if missing else _COMPLETE_NS
         if target and all(one.address != target for one in self.replicas):
-            self._next_ns = 0
-        if now_ns < self._next_ns or (count == 0 and not self.replicas):
+            interval_ns = 0
+        elif not (self._named or target) and len(self.replicas) < count:
+            interval_ns = _UNKNOWN_NS
+        if now_ns < self._asked_ns + interval_ns or (count == 0 and not self.replicas):
             return
         before = self.replicas
-        self._next_ns = now_ns + (_MISSING_NS if missing else _COMPLETE_NS)
-        if not (self._named or target) and len(self.replicas) < count:
-            self._next_ns = now_ns + _UNKNOWN_NS
+        self._asked_ns = now_ns
         if self._named:
             self.replicas, found = named_replicas(
                 self.replicas, (*self._named, *([target] if target else []))

@@ -388,9 +388,9 @@ class Replication:
         """Why publishes to this log are refused; empty when they are not."""
         return "" if self.node is None else self.node.primary.lacks(store)
 
-    def wait(self, store: TopicLog) -> PendingAck | None:
-        """What publishers to this log wait for; None when they wait for no replica."""
-        return None if self.node is None else self.node.primary.wait(store)
+    def wait(self, store: TopicLog, *, is_publish: bool = True) -> PendingAck | None:
+        """What clients wait for after an append to this log; None when they wait for no replica."""
+        return None if self.node is None else self.node.primary.wait(store, is_publish=is_publish)
 
     def flush(self) -> None:
         """Send the collected frames, to each peer in one write."""

@@ -118,6 +118,8 @@ def test_without_enough_replicas_publishers_are_refused_with_a_sentence(cluster)
 
     assert took(owner)[0] == b"E_PUB_FAILED PUB failed 0 of 1 replicas are in sync"
     assert owner.request("POST", "/pub?topic=t", b"x")[0] == 503
+    for change in ("channel/create", "channel/pause", "channel/empty", "channel/delete", "topic/pause"):
+        assert owner.request("POST", f"/{change}?topic=t&channel=ch")[0] == 200, change
     assert owner.request("GET", "/ready") == (503, b"NOK - 0 of 1 replicas are in sync")
     assert metrics(owner)["nsqd_under_replicated_topics"] == 1
     other.start()

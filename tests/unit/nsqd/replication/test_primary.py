@@ -13,9 +13,9 @@ from tests.unit.nsqd.replication.stream_pair import StreamPair
 _S = 1_000_000_000
 
 
-def wait(pair, name="t"):
+def wait(pair, name="t", *, is_publish=True):
     results = []
-    pending = pair.origin.primary.wait(pair.origin.store(name))
+    pending = pair.origin.primary.wait(pair.origin.store(name), is_publish=is_publish)
     if pending is None:
         return None
     pending.add(results.append)
@@ -159,6 +159,19 @@ def test_publisher_is_answered_when_the_last_replica_is_lost(refuse, reason):
     assert results == [reason]
     assert pair.origin.primary.lacks(pair.origin.store()) == reason
     assert wait(pair) == (None if not refuse else [reason])
+
+
+def test_change_waits_for_the_replicas_that_are_left_and_is_never_refused(two):
+    one, other = two(refuse=True)
+    other.cut()
+    one.origin.publish(b"one")
+
+    assert wait(one) == ["1 of 2 replicas are in sync"]
+    results = wait(one, is_publish=False)
+    assert results == []
+    one.move()
+
+    assert results == [""]
 
 
 def test_topic_that_is_about_to_be_made_counts_the_connected_replicas():

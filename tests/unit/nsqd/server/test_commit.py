@@ -117,7 +117,7 @@ class OneReplica(Disk):
     def lacks(self, _store):
         return "" if self.in_sync else "0 of 1 replicas are in sync"
 
-    def wait(self, _store):
+    def wait(self, _store, **_more):
         return None
 
     def flush(self):

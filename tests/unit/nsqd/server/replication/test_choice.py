@@ -81,6 +81,17 @@ async def test_a_replica_without_a_lasting_problem_is_not_replaced_at_once():
     assert node.replicas == [TWO]
 
 
+async def test_lost_replica_is_replaced_within_seconds_after_its_time_is_over():
+    node = Node(ONE)
+    choice = choice_of(node, ONE, TWO)
+    await choice.choose(NOW)
+    choice.look([Connection(ONE)], NOW + 30 * _S)
+    for second in range(30, 337, 6):
+        await choice.choose(NOW + second * _S)
+
+    assert node.replicas == [TWO]
+
+
 @pytest.mark.parametrize("named", [(), ("one:4150",)])
 async def test_the_target_of_a_decommission_is_one_more_replica(named):
     node = Node(ONE)
