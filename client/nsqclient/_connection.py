@@ -122,6 +122,12 @@ class Connection(asyncio.Protocol):
             self._await(request)
         return answer
 
+    def submit(self, topic: str, body: bytes) -> Confirmation:
+        """Like :meth:`publish`, and return a future of the answer."""
+        answer: Confirmation = self._loop.create_future()
+        self.publish(topic, body, answer)
+        return answer
+
     def publish(self, topic: str, body: bytes, answer: Answer) -> None:
         """Queue a message; messages for the same topic in the same turn are sent together with it.
 

@@ -186,16 +186,28 @@ class Producer:
             raise ValueError("a message must not be empty")
         if self._passage is not None or headers:
             return await self._start(Publication(topic, [body], headers=dict(headers or {})))
-        answer: Confirmation = asyncio.get_running_loop().create_future()
-        if self._queue or not self._offer(topic, body, answer):
-            await self._dispatch.ready(len(body))
-            self._offer(topic, body, answer)
-        return answer
+        links = self._links
+        link = links.current
+        if (
+            link is None
+            or link.under_way.is_full
+            or link.is_closed
+            or self._backlog.messages
+            or self._queue
+            or self._dispatch.closed
+        ):
+            link = await self._dispatch.ready(len(body))
+            if link is None:
+                answer: Confirmation = asyncio.get_running_loop().create_future()
+                self._dispatch.put_off(Publish.of(topic, body, answer))
+                return answer
+        if links.spread and not links.turn_noted:
+            links.note_turn()
+        return link.submit(topic, body)
 
     def _offer(self, topic: str, body: bytes, answer: Answer) -> bool:
-        """Send one message, whose outcome will be in *answer*; False when there is no room yet."""
-        if self._dispatch.closed:
-            self._dispatch.check_open()
+        """Like :meth:`submit`, but sets *answer* instead of a new future; False when there is no room yet."""
+        self._dispatch.check_open()
         if self._passage is not None:
             if not self._passage.has_room:
                 return False
