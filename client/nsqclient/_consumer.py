@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self
 from nsqclient._backoff import Phase
 from nsqclient._config import DEFAULT_MAX_IN_FLIGHT, Config
 from nsqclient._connection import Connection
-from nsqclient._draining import LastWait
 from nsqclient._errors import ClosedError
 from nsqclient._handling import Handling
 from nsqclient._jobs import BatchHandler, Decode, Handler, Job
@@ -23,6 +22,7 @@ from nsqclient._retry import Retry
 from nsqclient._signals import watched
 from nsqclient._subscriptions import Subscriptions
 from nsqclient._tasks import end, spawn
+from nsqclient.wire import commands
 from nsqclient.wire.address import address_list
 from nsqclient.wire.durations import seconds_of
 from nsqclient.wire.errors import E_FIN_FAILED, E_REQ_FAILED, ProtocolError
@@ -34,6 +34,11 @@ log = logging.getLogger("nsqclient")
 
 # A consumer is starved when this share of its allowed messages is in flight: few more come before answers.
 STARVED_SHARE: Final = 0.85
+
+# How long even a hurried close waits for nsqd to confirm that it sends no more.
+FAREWELL_SECONDS: Final = 1.0
+# An nsqd that does not confirm it in this time does not answer at all.
+MAX_FAREWELL_SECONDS: Final = 5.0
 
 # Touches in one message timeout: enough that a delayed touch still comes before the timeout.
 _TOUCHES_PER_TIMEOUT: Final = 3
@@ -166,7 +171,8 @@ class Consumer(Generic[T]):
         self._closing = False
         self._closed = asyncio.Event()
         self._stop = asyncio.Event()
-        self._draining = LastWait(self._name)
+        self._hurried = False
+        self._last_wait: asyncio.Timeout | None = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -337,10 +343,11 @@ class Consumer(Generic[T]):
 
         A second signal ends the wait for the handlers. With no signals only :meth:`stop` ends it.
         """
-        hurried = asyncio.Event()
 
         def on_signal() -> None:
-            (hurried if self._stop.is_set() else self._stop).set()
+            if self._stop.is_set():
+                self._stop_waiting()
+            self._stop.set()
 
         with watched(signals, on_signal):
             try:
@@ -348,15 +355,7 @@ class Consumer(Generic[T]):
                     await self.start()
                 await self._stop.wait()
             finally:
-                closing = asyncio.create_task(self.close(drain_seconds))
-                giving_up = asyncio.create_task(hurried.wait())
-                try:
-                    await asyncio.wait([closing, giving_up], return_when=asyncio.FIRST_COMPLETED)
-                    if not closing.done():
-                        self._draining.hurry()
-                    await closing
-                finally:
-                    giving_up.cancel()
+                await self.close(drain_seconds)
 
     def stop(self) -> None:
         """End :meth:`run`; may be called in a handler."""
@@ -435,16 +434,32 @@ class Consumer(Generic[T]):
             self._closed.set()
 
     async def _drain(self, seconds: float) -> None:
+        """Let nsqd send no more, and the handlers finish for so many *seconds*."""
         if not self._handling.has_jobs:
             self._handling.give_back()  # nobody iterates any more
-        subscriptions = self._subscriptions
-        await self._draining.wait(
-            list(subscriptions.open.values()),
-            seconds,
-            leaving=subscriptions.leaving,
-            all_received=self._handling.expect_no_more,
-        )
+        deadline = self._now() + seconds
+        # CLS first, so that requeued messages are not sent here again. Its answer follows the last message.
+        # Connections that are being left have sent it, and nsqd accepts it once.
+        if farewells := [connection.request(commands.CLS) for connection in self._connections.values()]:
+            await asyncio.wait(farewells, timeout=min(max(seconds, FAREWELL_SECONDS), MAX_FAREWELL_SECONDS))
+        if self._now() < deadline:
+            self._handling.expect_no_more()
+        connections = self._subscriptions.all
+        try:
+            async with asyncio.timeout_at(-math.inf if self._hurried else deadline) as self._last_wait:
+                for connection in connections:
+                    await connection.idle.wait()
+        except TimeoutError:
+            if in_flight := sum(one.in_flight for one in connections if not one.is_closed):
+                messages = "message" if in_flight == 1 else "messages"
+                log.warning("%s: %d %s not handled in time", self._name, in_flight, messages)
         self._handling.give_back()
+
+    def _stop_waiting(self) -> None:
+        """Let close() wait for the handlers no longer."""
+        self._hurried = True
+        if self._last_wait is not None and not self._last_wait.expired():
+            self._last_wait.reschedule(self._now())
 
     # --- inside
 

@@ -41,7 +41,7 @@ class DeadLetterProducers:
         if producer is None:
             producer = self._producers[message.nsqd] = Producer(message.nsqd, config=self._config)
         work = self._publish(producer, message, reason)
-        return self._tasks.spawn_quietly(work, f"dead letter to {message.nsqd}")
+        return self._tasks.spawn(work, f"dead letter to {message.nsqd}", BaseException)
 
     async def _publish(self, producer: Producer, message: Message[Any], reason: str) -> None:
         added = {

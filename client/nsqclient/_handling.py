@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from nsqclient._jobs import Call, Decode, Job, is_awaitable
 from nsqclient._message import Message, Source
-from nsqclient._middleware import Middleware, around_batch, around_message
+from nsqclient._middleware import Middleware, around
 from nsqclient._retry import Retry
 from nsqclient._tasks import cancellations, is_stopping, spawn
 from nsqclient._thread_safe import works_for
@@ -99,7 +99,8 @@ class Handling:
             elif asyncio.get_running_loop().get_debug():
                 call = partial(_watched_call, self._name, call)
             if self._middlewares:
-                call = (around_batch if job.batch_size else around_message)(self._middlewares, call)
+                methods = (one.handle_batch if job.batch_size else one.handle for one in self._middlewares)
+                call = around(methods, call)
             for _ in range(job.concurrency):
                 if job.batch_size:
                     work = self._work_in_batches(job, call)

@@ -1,12 +1,14 @@
 """Middlewares run around every publish and every handler: to measure, trace, check or change it."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from nsqclient._message import Message
+
+Chained: TypeAlias = Callable[[Any], Awaitable[Any]]
 
 
 @dataclass(slots=True)
@@ -46,40 +48,17 @@ class Middleware:
         return await go_on(messages)
 
 
-def around_message(
-    middlewares: Sequence[Middleware], call: Callable[[Message[Any]], Awaitable[Any] | None]
-) -> Callable[[Message[Any]], Awaitable[Any]]:
-    """The handler with its middlewares around it."""
-    chained = _awaited(call)
-    for middleware in reversed(middlewares):
-        chained = partial(_swapped, middleware.handle, chained)
-    return chained
+def around(methods: Iterable[Callable[[Any, Any], Awaitable[Any]]], call: Callable[[Any], Any]) -> Chained:
+    """*call* with these methods of middlewares around it, the first outermost; it may return no awaitable."""
 
-
-def around_batch(
-    middlewares: Sequence[Middleware], call: Callable[[list[Message[Any]]], Awaitable[Any] | None]
-) -> Callable[[list[Message[Any]]], Awaitable[Any]]:
-    chained = _awaited(call)
-    for middleware in reversed(middlewares):
-        chained = partial(_swapped, middleware.handle_batch, chained)
-    return chained
-
-
-def around_publish(
-    middlewares: Sequence[Middleware], call: Callable[[Publication], Awaitable[None]]
-) -> Callable[[Publication], Awaitable[None]]:
-    chained: Callable[[Publication], Awaitable[None]] = call
-    for middleware in reversed(middlewares):
-        chained = partial(_swapped, middleware.publish, chained)
-    return chained
-
-
-def _awaited(call: Callable[[Any], Any]) -> Callable[[Any], Awaitable[Any]]:
     async def awaited(given: Any) -> Any:
         result = call(given)
         return await result if hasattr(result, "__await__") else result
 
-    return awaited
+    chained: Chained = awaited
+    for method in reversed(list(methods)):
+        chained = partial(_swapped, method, chained)
+    return chained
 
 
 def _swapped(method: Callable[[Any, Any], Awaitable[Any]], go_on: Any, given: Any) -> Awaitable[Any]:

@@ -7,7 +7,7 @@ from typing import Final
 
 from nsqclient._dispatch import Dispatch
 from nsqclient._errors import ClosedError
-from nsqclient._middleware import Middleware, Publication, around_publish
+from nsqclient._middleware import Middleware, Publication, around
 from nsqclient._requests import Confirmation
 from nsqclient.wire.frames import OK
 
@@ -47,7 +47,7 @@ class Passage:
         place = object()
         self._entering.add(place)
         entered = partial(self._entered, place)
-        task = self._dispatch.tasks.spawn_quietly(self._started(publication, entered), "publish")
+        task = self._dispatch.tasks.spawn(self._started(publication, entered), "publish", BaseException)
         self.under_way.add(task)
         task.add_done_callback(self.under_way.discard)
         task.add_done_callback(lambda _: entered())  # also when it was cancelled before it began
@@ -66,7 +66,7 @@ class Passage:
         self, publication: Publication, enter: Callable[[Publication], Awaitable[None]]
     ) -> None:
         publication.takes_headers = self._with_headers and not publication.delay
-        await around_publish(self._middlewares, enter)(publication)
+        await around((one.publish for one in self._middlewares), enter)(publication)
 
     async def _enter_in_time(self, limit: asyncio.Timeout, publication: Publication) -> None:
         try:

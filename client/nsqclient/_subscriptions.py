@@ -107,7 +107,7 @@ class Subscriptions:
         self._is_pausing = False  # late answers of nsqlookupd are used immediately
         self._timer: asyncio.TimerHandle | None = None
         self._warned = False
-        self._stop_starting = asyncio.Event()
+        self._starting: set[asyncio.Task[None]] = set()
         self.is_closing = False
 
     @property
@@ -131,22 +131,20 @@ class Subscriptions:
                 errors.append(error)
                 log.warning("%s (%s) not connected: %s", self._name, address, error)
 
-        closing = asyncio.create_task(until(self._stop_starting))
-        attempts = {asyncio.create_task(attempt(address)) for address in addresses}
-        waiting = set(attempts)
+        self._starting = waiting = {asyncio.create_task(attempt(address)) for address in addresses}
         try:
-            while waiting and not closing.done():
+            while waiting:
                 grace = START_GRACE_SECONDS if self.open else None
-                done, _ = await asyncio.wait(
-                    {*waiting, closing}, timeout=grace, return_when=asyncio.FIRST_COMPLETED
+                done, waiting = await asyncio.wait(
+                    waiting, timeout=grace, return_when=asyncio.FIRST_COMPLETED
                 )
-                waiting -= done
                 if not done:
                     break  # discovery tries those that are slow again
                 for task in done:
-                    task.result()
+                    if not task.cancelled():  # by begin_to_close()
+                        task.result()
         finally:
-            await end([*attempts, closing])
+            await end(self._starting)
         if errors and not self.open and not self.is_closing:
             raise errors[0]
 
@@ -290,7 +288,8 @@ class Subscriptions:
     def begin_to_close(self) -> None:
         """Make no more connections, and ask for no more messages."""
         self.is_closing = True
-        self._stop_starting.set()
+        for task in self._starting:
+            task.cancel()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -338,17 +337,12 @@ class Subscriptions:
         return asyncio.get_running_loop().time()
 
 
-async def until(event: asyncio.Event) -> None:
-    """Wait for an event; for use in a task."""
-    await event.wait()
-
-
 async def _any_idle(connections: list[Connection], seconds: float) -> None:
     """Wait until one of them has nothing in flight, but at most *seconds*."""
     if not connections:
         await asyncio.sleep(seconds)
         return
-    waiting = [asyncio.create_task(until(connection.idle)) for connection in connections]
+    waiting = [asyncio.create_task(connection.idle.wait()) for connection in connections]
     try:
         await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     finally:

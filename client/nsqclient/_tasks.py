@@ -3,13 +3,15 @@
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterable
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
 
 from nsqclient.wire.errors import ProtocolError
 
 log = logging.getLogger("nsqclient")
 
 R = TypeVar("R")
+Errors: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
 
 
 class Tasks:
@@ -18,15 +20,11 @@ class Tasks:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def spawn(self, work: Coroutine[Any, Any, R], name: str) -> asyncio.Task[R]:
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def spawn_quietly(self, work: Coroutine[Any, Any, R], name: str) -> asyncio.Task[R]:
-        """Like spawn(), but an error is not logged."""
-        task = asyncio.create_task(work, name=name)
+    def spawn(
+        self, work: Coroutine[Any, Any, R], name: str, expected: Errors = (OSError, ProtocolError)
+    ) -> asyncio.Task[R]:
+        """*expected* errors are not logged: that of a failed connection goes to those that wait for it."""
+        task = spawn(work, name, expected)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -35,23 +33,16 @@ class Tasks:
         """Cancel the tasks, and wait until they have ended."""
         await end(self._tasks)
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        # The error of a failed connection goes to those that wait for it.
-        if error is not None and not isinstance(error, OSError | ProtocolError):
-            log.critical("%s ended", task.get_name(), exc_info=error)
 
-
-def spawn(work: Coroutine[Any, Any, R], name: str) -> asyncio.Task[R]:
-    """A task that should run forever; its error is logged when it ends with one."""
+def spawn(work: Coroutine[Any, Any, R], name: str, expected: Errors = ()) -> asyncio.Task[R]:
+    """A task whose error is logged when it ends with one, unless it is *expected*."""
     task = asyncio.create_task(work, name=name)
-    task.add_done_callback(_report)
+    task.add_done_callback(partial(_report, expected))
     return task
 
 
-def _report(task: asyncio.Task[Any]) -> None:
-    if not task.cancelled() and (error := task.exception()):
+def _report(expected: Errors, task: asyncio.Task[Any]) -> None:
+    if not task.cancelled() and (error := task.exception()) and not isinstance(error, expected):
         log.critical("%s ended", task.get_name(), exc_info=error)
 
 

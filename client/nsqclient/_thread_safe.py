@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from nsqclient._message import Message, Outcome, RetryPolicy, Source
+from nsqclient._message import Message, Outcome, Source
 from nsqclient._threads import Mailbox
 
 # In the thread of a handler: the owner of that handler.
@@ -17,19 +17,9 @@ class ThreadSafe:
 
     def __init__(self, source: Source, mailbox: Mailbox) -> None:
         self.source = source
+        self.address, self.topic, self.channel = source.address, source.topic, source.channel
+        self.retry = source.retry
         self._post = mailbox.post
-
-    @property
-    def address(self) -> str:
-        return self.source.address
-
-    @property
-    def topic(self) -> str:
-        return self.source.topic
-
-    @property
-    def channel(self) -> str:
-        return self.source.channel
 
     @property
     def is_closed(self) -> bool:
@@ -40,10 +30,6 @@ class ThreadSafe:
 
     def touch(self, message_id: bytes) -> None:
         self._post(self.source.touch, message_id)
-
-    @property
-    def retry(self) -> RetryPolicy:
-        return self.source.retry
 
     def handling_failed(self, message: Message[Any], error: BaseException | None) -> None:
         self._post(self.source.handling_failed, message, error)

@@ -1,10 +1,13 @@
 """The programs of the client's pages pass two type checkers; those that need nothing else are run."""
 
+import json
+import os
 import re
 import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,14 +57,57 @@ def test_the_programs_of_the_pages_pass_pyright_strict(folder):
     assert checked.returncode == 0, checked.stdout
 
 
-def test_the_loop_of_the_recipes_prints_what_it_read(tmp_path):
-    [program] = [recipe for recipe in RECIPES if "async for" in recipe]
-    with MemoryNsqd() as nsqd:
-        nsqd.publish("orders", b"17")
-        ended = run("-W", "error", "-c", program.replace("127.0.0.1:4150", nsqd.address), cwd=tmp_path)
+def recipe_with(text: str, nsqd: MemoryNsqd) -> str:
+    [program] = [recipe for recipe in RECIPES if text in recipe]
+    return program.replace("127.0.0.1:4150", nsqd.address).replace("127.0.0.1:4161", nsqd.lookupd_address)
 
-        assert (ended.stdout, ended.stderr) == ("17\n", "")
-        assert nsqd.finished("orders", "audit") == [b"17"]
+
+@pytest.mark.parametrize("channel", ["audit", "nightly"])
+def test_loop_of_the_recipes_prints_what_it_read(tmp_path, memory_nsqd, channel):
+    memory_nsqd.publish("orders", b"17")
+    ended = run("-W", "error", "-c", recipe_with(f'"{channel}"', memory_nsqd), cwd=tmp_path)
+
+    assert (ended.stdout, ended.stderr) == ("17\n", "")
+    assert memory_nsqd.finished("orders", channel) == [b"17"]
+
+
+@pytest.mark.parametrize(
+    ("text", "call", "topic"), [("SlowHandlers", "", "orders"), ("post_fork", "post_fork(None)", "workers")]
+)
+def test_publisher_of_the_recipes_publishes(tmp_path, memory_nsqd, text, call, topic):
+    ended = run("-W", "error", "-c", recipe_with(text, memory_nsqd) + call, cwd=tmp_path)
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert len(memory_nsqd.published(topic)) == 1
+
+
+async def test_web_service_of_the_recipes_publishes_and_reports_its_health():
+    with MemoryNsqd() as nsqd:
+        names: dict[str, Any] = {}
+        exec(recipe_with("FastAPI", nsqd), names)
+        app = names["app"]
+        async with app.router.lifespan_context(app):
+            answers = [await answer(app, *request) for request in (("POST", "/orders"), ("GET", "/healthz"))]
+            nsqd.refuse("E_BAD_MESSAGE")
+            answers.append(await answer(app, "POST", "/orders"))
+
+        assert answers == [(200, None), (200, [nsqd.address]), (503, {"detail": "try again later"})]
+        assert nsqd.published("orders") == [b"17"]
+
+
+async def answer(app: Any, method: str, path: str) -> tuple[int, Any]:
+    """The status and the JSON of one request with ``number=17`` to an ASGI program."""
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b""}
+
+    async def send(event: dict[str, Any]) -> None:
+        sent.append(event)
+
+    scope = {"type": "http", "method": method, "path": path, "query_string": b"number=17", "headers": []}
+    await app(scope, receive, send)
+    return sent[0]["status"], json.loads(b"".join(event.get("body", b"") for event in sent[1:]))
 
 
 def test_the_tests_of_the_recipes_pass(tmp_path):
@@ -83,17 +129,26 @@ def test_the_programs_of_the_frameworks_run(tmp_path, program):
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("channel", ["billing", "typed", "threads", "warehouse"])
-def test_a_worker_of_the_recipes_does_its_work_and_ends_on_sigterm(tmp_path, channel):
-    program = next(recipe for recipe in RECIPES if f'"{channel}"' in recipe and "NSQLOOKUPD" not in recipe)
+@pytest.mark.parametrize(
+    ("channel", "text"),
+    [
+        ("billing", "Retry(5"),
+        ("billing", "NSQLOOKUPD"),
+        ("typed", '"typed"'),
+        ("threads", '"threads"'),
+        ("warehouse", '"warehouse"'),
+    ],
+)
+def test_worker_of_the_recipes_does_its_work_and_ends_on_sigterm(tmp_path, channel, text):
     if channel == "warehouse":
         with sqlite3.connect(tmp_path / "orders.db") as database:
             database.execute("CREATE TABLE orders (body)")
     with MemoryNsqd() as nsqd:
         nsqd.publish("orders", b'{"number": 17}')
         process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", program.replace("127.0.0.1:4150", nsqd.address)],
+            [sys.executable, "-W", "error", "-c", recipe_with(text, nsqd)],
             cwd=tmp_path,
+            env={**os.environ, "NSQLOOKUPD": nsqd.lookupd_address},
             stdout=subprocess.PIPE,
             text=True,
         )
