@@ -53,7 +53,10 @@ class Adder:
         ]
         added = {address: look for look, _, address in looks}
         registered = self._membership.registered_topics
-        began_ns, now_s = time.monotonic_ns(), time.time()
+        now = instant()
+        began_ns, now_s = now
+        # Judged before the thread works: a newer answer of a node belongs to the next round, as its sums do.
+        of_nodes = self._node_concerns(now)
 
         def work() -> tuple[ClusterSum, float]:
             began = time.thread_time()
@@ -71,8 +74,7 @@ class Adder:
             return total, time.thread_time() - began
 
         total, self.cost_s = await self._work.in_thread(work)
-        now = instant()
-        found = limited(total.topics.values(), [*self._node_concerns(now), *total.concerns], self._limits)
+        found = limited(total.topics.values(), [*of_nodes, *total.concerns], self._limits)
         self.troubles = tuple(worst_first(self._book.note(found, now, unjudged=self._unjudged())))
         total.show(self.troubles)
         for member in self._membership.members.values():
