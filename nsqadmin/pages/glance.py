@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 from heapq import nlargest
 from typing import Final
 
+from nsqadmin.figures.activity import LastConsumers
 from nsqadmin.figures.attention import Concern, Level, messages_away
 from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.incidents import incidents
-from nsqadmin.figures.present import duration, per_second, plural
+from nsqadmin.figures.present import clock, duration, per_second, plural
 from nsqadmin.figures.sums import ChannelSum
 from nsqadmin.pages.rows import NodeRow
 
@@ -70,12 +71,21 @@ def incident(concerns: Sequence[Concern], waiting: int, now_s: float, oldest_ns:
     lines = [f"{verdict(concerns, waiting, now_s, oldest_ns).text} (as of {at})"]
     for card in incidents(concerns):
         since = f", since {_since(card.since_s, now_s)}" if card.since_s else ""
-        lines.append(f"- {card.title}{since}. {card.impact}")
+        lines.append(
+            f"- {card.title}{since}. {card.impact}{_left(card.only.consumers if card.only else None)}"
+        )
         parts = card.parts if card.only is None else []
-        lines += [f"  - {part.name}: {plural(part.messages, 'message')}" for part in parts[:_MOST_PARTS]]
+        lines += [
+            f"  - {part.name}: {plural(part.messages, 'message')}{_left(part.consumers)}"
+            for part in parts[:_MOST_PARTS]
+        ]
         if len(parts) > _MOST_PARTS:
             lines.append(f"  - and {len(parts) - _MOST_PARTS} more")
     return "\n".join(lines) + "\n"
+
+
+def _left(last: LastConsumers | None) -> str:
+    return f" (last seen with consumers at {clock(last.at_s)}: {last.names})" if last else ""
 
 
 def _since(at_s: float, now_s: float) -> str:

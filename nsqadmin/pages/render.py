@@ -172,7 +172,7 @@ class Renderer:
             frame_of=graphs.frame_of,
             frames=graphs.FRAMES if options.current.graphite_url else (),
             plural=present.plural,
-            is_number=lambda value: isinstance(value, WrittenNumber),
+            is_number=lambda value: isinstance(value, (WrittenNumber, int, float)),
             version=f"{NSQ_VERSION} (nsq-cluster {VERSION})",
             has_static=static.has,
             static=lambda name: f"{prefix}/static/{name}?v={static.version}",
