@@ -51,7 +51,7 @@ ALERT_S: Final = 60.0
 # The marks of concerns about reaching a node: one of them takes the place of another.
 REACH: Final = frozenset({"unreachable", "no statistics", "down", "not registered"})
 # The marks of concerns that are never trouble.
-MILD: Final = frozenset({"paused", "timing out", "no channel", "draining", "returned"})
+MILD: Final = frozenset({"paused", "timing out", "no channel", "draining", "returned", "no nodes"})
 
 
 class Level(IntEnum):
@@ -422,7 +422,7 @@ def of_returned(address: str, depths: Sequence[int]) -> Concern:
 
 def of_no_nodes() -> Concern:
     """Judge a cluster without any nsqd."""
-    return Concern(Level.WATCH, "no nodes", "No nsqd is registered: nothing can be published or consumed")
+    return Concern(Level.WATCH, "no nodes", "Nothing can be published or consumed until an nsqd registers")
 
 
 def messages_away(concerns: Iterable[Concern]) -> int:

@@ -150,8 +150,14 @@ def incidents(concerns: Iterable[Concern]) -> list[Incident]:
     Up to three nodes with one problem have a card each.
     """
     by_mark: dict[str, list[Concern]] = {}
-    for one in worst_first(concerns):
-        by_mark.setdefault(one.mark, []).append(one)
+    ordered = worst_first(concerns)
+    # The letters of a channel wait in a topic, which is no second problem.
+    counted = {
+        f"{one.topic}.{one.channel}.dead" for one in ordered if one.channel and one.mark == DEAD_LETTERS
+    }
+    for one in ordered:
+        if one.mark != DEAD_LETTERS or one.channel or one.topic not in counted:
+            by_mark.setdefault(one.mark, []).append(one)
     found: list[Incident] = []
     for mark, some in by_mark.items():
         is_of_nodes = not some[0].topic

@@ -10,6 +10,7 @@ from nsqadmin.figures.activity import LastConsumers
 from nsqadmin.figures.attention import Concern, Level, messages_away
 from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.incidents import incidents
+from nsqadmin.figures.missing import Missing
 from nsqadmin.figures.present import clock, duration, per_second, plural
 from nsqadmin.figures.sums import ChannelSum
 from nsqadmin.pages.rows import NodeRow
@@ -112,9 +113,11 @@ def tops(total: ClusterSum) -> list[Top]:
     return [top for top in found if top.rows]
 
 
-def by_zone(rows: Sequence[NodeRow]) -> list[tuple[str, list[NodeTile]]]:
-    """Return the nodes of each zone, the worst first."""
+def by_zone(rows: Sequence[NodeRow], missing: Sequence[Missing]) -> list[tuple[str, list[NodeTile]]]:
+    """Return the nodes of each zone, the worst first; the zone of those that are down is not known."""
     zones: dict[str, list[NodeTile]] = {}
+    if missing:
+        zones[""] = [NodeTile(one.address, one.hostname, 2, "down", one.messages) for one in missing]
     for row in sorted(rows, key=lambda row: (-(row.level or 0), row.producer.hostname, row.address)):
         words = ", ".join(row.states)
         depth = row.load.depth if row.load is not None else None
