@@ -81,6 +81,7 @@ def routes(
         *PoliciesPage(cluster, desk, replies, render).routes(),
         *MessagePages(cluster, desk, replies, render, lambda: options.current).routes(),
         *static.routes(),
+        *replies.routes([("*", replies.nowhere)]),
     ]
     if open_id is not None:
         # Its libraries are a sixth of what a start loads.

@@ -55,7 +55,9 @@ class Guard:
                 if for_anybody or self._rights.may_somewhere(request, Role.VIEWER):
                     reply: Response = await handler(request)
                 else:
-                    reply = self._not_known(request, is_page=is_page)
+                    reply = self._not_known(
+                        request, is_page=is_page and (route.pattern != "*" or is_browser(request))
+                    )
             except ApiError as error:
                 reply = error_reply(error.status, error.code)
                 if error.close:
@@ -97,6 +99,10 @@ class Guard:
         if host not in self._refused and len(self._refused) < 20:
             self._refused.add(host)
             self._log.warning("refused a request for host %s; allow it with --allowed-hosts", host[:100])
+
+
+def is_browser(request: Request) -> bool:
+    return "text/html" in request.headers.get("Accept", "")
 
 
 def _own_names(http_addresses: Iterable[str]) -> frozenset[str]:

@@ -2,19 +2,24 @@
 
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 
 from nsqadmin.collecting.clock import instant
 from nsqadmin.collecting.members import Member
 from nsqadmin.collecting.membership import Membership
 from nsqadmin.collecting.views import Round
 from nsqadmin.collecting.work import Work
+from nsqadmin.figures.activity import LastConsumers
 from nsqadmin.figures.attention import (
+    FOUND_S,
+    NO_CONSUMERS,
     REACH,
     Concern,
     ConcernKey,
     of_lookupds,
     of_missing,
     of_no_nodes,
+    of_returned,
     worst_first,
 )
 from nsqadmin.figures.cluster_sum import ClusterSum
@@ -53,7 +58,10 @@ class Adder:
         ]
         added = {address: look for look, _, address in looks}
         registered = self._membership.registered_topics
-        began_ns, now_s = time.monotonic_ns(), time.time()
+        now = instant()
+        began_ns, now_s = now
+        # Judged before the thread works: a newer answer of a node belongs to the next round, as its sums do.
+        of_nodes = self._node_concerns(now)
 
         def work() -> tuple[ClusterSum, float]:
             began = time.thread_time()
@@ -71,12 +79,12 @@ class Adder:
             return total, time.thread_time() - began
 
         total, self.cost_s = await self._work.in_thread(work)
-        now = instant()
-        found = limited(total.topics.values(), [*self._node_concerns(now), *total.concerns], self._limits)
-        self.troubles = tuple(worst_first(self._book.note(found, now, unjudged=self._unjudged())))
-        total.show(self.troubles)
         for member in self._membership.members.values():
             member.added = added.get(member.address)
+        concerns = [*of_nodes, *self._of_consumers(total.concerns, now)]
+        found = limited(total.topics.values(), concerns, self._limits)
+        self.troubles = tuple(worst_first(self._book.note(found, now, unjudged=self._unjudged())))
+        total.show(self.troubles)
         self.sum = self._with_changed(total, began_ns)
         await self._tell(now)
 
@@ -145,8 +153,11 @@ class Adder:
                 if member.added is not None and member.look is not None:
                     member.added = member.added.with_topic_of(member.look, topic)
             newer = add_up(topic, shares, time.time()) if shares else None
-            concerns = limited([newer], newer.concerns, self._limits) if newer is not None else ()
-            found = self._book.note(concerns, instant(), topic, self._unjudged())
+            now = instant()
+            concerns = (
+                limited([newer], self._of_consumers(newer.concerns, now), self._limits) if newer else ()
+            )
+            found = self._book.note(concerns, now, topic, self._unjudged())
             if newer is not None:
                 newer.show(found)
             self.troubles = tuple(
@@ -157,6 +168,34 @@ class Adder:
                 idle.add(topic)
             total = total.changed(topic, newer, idle)
         return total
+
+    def _of_consumers(self, concerns: Iterable[Concern], now: Instant) -> list[Concern]:
+        """Add to *concerns* who consumed last; a node that is back has one concern, not one a channel.
+
+        Problems that were known before the node was back stay.
+        """
+        found = [one for one in concerns if one.mark != NO_CONSUMERS]
+        bare = [one for one in concerns if one.mark == NO_CONSUMERS]
+        if not bare:
+            return found
+        last: dict[tuple[str, str], LastConsumers] = {}
+        unread: dict[tuple[str, str], dict[str, int]] = {}
+        for node in self._membership.members.values():
+            for key, seen in node.pace.consumers.items():
+                if key not in last or seen.at_s > last[key].at_s:
+                    last[key] = seen
+            if node.added is not None and node.returned and now.since(node.returned) < FOUND_S:
+                for key, depth in node.added.without_consumers():
+                    unread.setdefault(key, {})[node.address] = depth
+        returned: dict[str, list[int]] = {}
+        for one in bare:
+            depths = unread.get((one.topic, one.channel), {})
+            if sum(depths.values()) == one.messages and one.key not in self._told:
+                for address, depth in depths.items():
+                    returned.setdefault(address, []).append(depth)
+            else:
+                found.append(replace(one, consumers=last.get((one.topic, one.channel))))
+        return [*found, *(of_returned(*one) for one in returned.items())]
 
     def _node_concerns(self, now: Instant) -> list[Concern]:
         """Judge all nodes: listed ones, unlisted ones that answer, and those that left."""

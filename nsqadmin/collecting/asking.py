@@ -13,7 +13,7 @@ from nsqadmin.collecting.work import Work
 from nsqclient.wire.durations import SECOND
 from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.fanout import ask_all
-from nsqcore.cluster.http import ClusterHttp
+from nsqcore.cluster.http import ClusterHttp, Params
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.models import NodeInfo, Registration
 from nsqcore.cluster.nsqd_api import NsqdApi, stats_params
@@ -22,7 +22,13 @@ from nsqcore.process.logs import Log
 # Parsing a smaller answer takes less time than waking a thread.
 _SMALL_BODY: Final = 32_768
 # Collecting memory figures makes Go's nsqd stop for a moment, and no page shows them.
-_PARAMS: Final = (*stats_params(include_clients=False), ("include_mem", "false"))
+_NO_MEMORY: Final = ("include_mem", "false")
+_PARAMS: Final = (*stats_params(include_clients=False), _NO_MEMORY)
+# So often a node is asked for its consumers too, so that it is known who was the last to leave a channel;
+# those of a node with more of them are megabytes.
+_WITH_CONSUMERS: Final = (*stats_params(), _NO_MEMORY)
+_CONSUMERS_S: Final = 60
+_MANY_CONSUMERS: Final = 1000
 
 
 class FigureAsker:
@@ -67,11 +73,16 @@ class FigureAsker:
             if by_hand and not (member.is_described and member.error is None):
                 member.producer = _described(await nsqd.info(), member.asked_at)
                 member.is_described = True
-            async with nsqd.stats_body(_PARAMS) as body:
-                look = await self._look(member, nsqd, body)
+            params = _PARAMS
+            few = member.look is not None and 0 < member.look.load.consumers <= _MANY_CONSUMERS
+            if few and asked_ns - member.consumers_ns >= _CONSUMERS_S * SECOND:
+                member.consumers_ns = asked_ns
+                params = _WITH_CONSUMERS
+            async with nsqd.stats_body(params) as body:
+                look = await self._look(member, nsqd, body, params)
                 del body
             silent = member.error is not None
-            with nsqd.blamed(_PARAMS):
+            with nsqd.blamed(params):
                 self._take(member, look, asked_ns, by_hand=by_hand)
         except NodeError as error:
             self._failed(member, error)
@@ -93,13 +104,13 @@ class FigureAsker:
             self._log.warning("nsqd %s gives no statistics: %s", member.address, error)
         member.failed(error, instant())
 
-    async def _look(self, member: Member, nsqd: NsqdApi, body: bytes) -> Look:
+    async def _look(self, member: Member, nsqd: NsqdApi, body: bytes, params: Params) -> Look:
         at = instant()
 
         def read() -> Look:
             began = time.thread_time()
-            stats = nsqd.read_stats(body, _PARAMS)
-            with nsqd.blamed(_PARAMS):
+            stats = nsqd.read_stats(body, params)
+            with nsqd.blamed(params):
                 look = Look.of(stats, member.pace, *at)
             # Receiving an answer costs about as much as parsing it.
             member.cost_s = 2 * (time.thread_time() - began)

@@ -7,6 +7,7 @@ from typing import Final
 
 from nsqadmin.collecting.collector import Collector
 from nsqadmin.collecting.members import Member
+from nsqadmin.figures.activity import consumers_in
 from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.models import NodeStats
 from nsqcore.cluster.nsqd_api import stats_params
@@ -97,6 +98,7 @@ class Consumers:
         except NodeError as error:
             self._answers[key].error = error
         else:
+            member.pace.consumers |= consumers_in(stats.topics, time.time())
             self._answers[key].stats = stats
 
     def forget(self, topic: str) -> None:

@@ -1,12 +1,13 @@
 """A look at an nsqd: its figures, their sums, and when they were taken; PURE."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from sys import intern
 from typing import Self
 
 from msgspec.structs import force_setattr
 
+from nsqadmin.figures.activity import consumers_in
 from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.sums import Share
 from nsqadmin.figures.trend import Counted, EmptyTimes, NodePace, counts_then, older, topic_trend
@@ -71,6 +72,7 @@ class Look:
     @classmethod
     def of(cls, stats: NodeStats, pace: NodePace, at_ns: int, at_s: float) -> Self:
         """Make a look of *stats*; *pace* remembers the node's earlier figures."""
+        pace.consumers |= consumers_in(stats.topics, at_s)
         _share_names(stats.topics)
         pace.empty_ns = _empty_since(stats.topics, pace.empty_ns, round(at_s * 1e9))
         without_deferred(stats.topics, pace.empty_ns)
@@ -105,6 +107,13 @@ class Look:
             for one in self.topics.values()
             if one.depth or any(channel.owed for channel in one.channels)
         )
+
+    def without_consumers(self) -> Iterator[tuple[tuple[str, str], int]]:
+        """Yield the channels where messages wait and that have no consumers, with the depth of each."""
+        for topic in self.topics.values():
+            for channel in topic.channels:
+                if channel.depth and not channel.client_count:
+                    yield (topic.topic_name, channel.channel_name), channel.depth
 
     @property
     def at(self) -> Instant:
@@ -169,7 +178,7 @@ def without_deferred(topics: Iterable[TopicStats], empty_ns: EmptyTimes) -> None
 
 
 def _share_names(topics: Iterable[TopicStats]) -> None:
-    """Store each name once for all nodes and looks, and drop latencies without content.
+    """Store each name once for all nodes and looks, and drop consumers and latencies without content.
 
     A cluster has a hundred thousand of each. Nobody else has seen these records yet, so they may be changed.
     """
@@ -179,6 +188,7 @@ def _share_names(topics: Iterable[TopicStats]) -> None:
             force_setattr(topic, "listed_latency", None)
         for channel in topic.channels:
             force_setattr(channel, "channel_name", intern(channel.channel_name))
+            force_setattr(channel, "listed_clients", None)
             if _says_nothing(channel.listed_latency):
                 force_setattr(channel, "listed_latency", None)
 

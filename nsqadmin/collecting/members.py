@@ -40,6 +40,8 @@ class Member:
     added: Look | None = None
     error: NodeError | None = None
     silent_since: Instant | None = None
+    # When it answered for the first time after it did not, or after its start.
+    returned: Instant | None = None
     # Messages that a draining node still owes; None if it is not draining.
     remaining: int | None = None
     # The number of messages that it owed when its drain was first seen.
@@ -54,6 +56,8 @@ class Member:
     # When the figures of ``look`` were asked for.
     look_asked_ns: int = 0
     cost_s: float = 0.0
+    # When it was last asked for its consumers too.
+    consumers_ns: int = 0
     filling: Filling = field(default_factory=Filling)
     # Seconds until its disk is full at the present rate; None while it does not fill up.
     full_in_s: float | None = None
@@ -116,6 +120,8 @@ class Member:
         """Store *look*, which was asked for at *asked_ns*; newer figures of single topics stay."""
         for name in [name for name, (at_ns, _) in self.newer.items() if at_ns <= asked_ns]:
             del self.newer[name]
+        if self.look is not None and (self.error is not None or look.start_time != self.look.start_time):
+            self.returned = look.at
         self.look = look.with_topics(self.newer)
         self.look_asked_ns = asked_ns
         self.full_in_s = self.filling.note(look.at_ns / SECOND, look.disk.free_bytes) if look.disk else None

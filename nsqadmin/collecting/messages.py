@@ -1,5 +1,6 @@
 """Messages of all nsqds that hold a topic, as one list; reading them changes nothing."""
 
+import asyncio
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -165,6 +166,32 @@ class MessageReader:
             if one.id == message_id:
                 return FoundMessage(node, one)
         raise UnknownError(MESSAGE_NOT_FOUND)
+
+    async def neighbours(self, search: MessageSearch, found: FoundMessage) -> tuple[str, str]:
+        """Return the ids of the messages before and after *found* on its node; empty if there is none.
+
+        With the state of *search* only messages in that state count.
+        """
+
+        async def ask(direction: str) -> str:
+            wanted = {
+                "topic": search.topic,
+                "channel": search.channel,
+                # Deferred messages are listed by their due times only.
+                "state": "" if search.by_due_time else search.state,
+                "from": str(found.listed.sequence),
+                "direction": direction,
+                "limit": "2",
+                "max_body": "1",
+            }
+            try:
+                answer = await self._cluster.messages(found.node).look(wanted)
+            except NodeError:
+                return ""
+            return next((one.id for one in answer.messages if one.id != found.listed.id), "")
+
+        before, after = await asyncio.gather(ask("back"), ask("forward"))
+        return before, after
 
     async def seek_preview(
         self, topic: str, channel: str, to: str, node: str = ""

@@ -44,7 +44,10 @@ class Queues:
         collector = self._known.collector
         await collector.ready()
         if not self._is_known(topic):
-            # It may have been created since the last round, so the list is requested again if it is old.
+            # It may have been created since the last round, so the list is requested again. Only the page of
+            # an unknown topic, which reloads itself, takes one that is a little older.
+            if age_s is not None:
+                age_s = 0.0
             await collector.fresh_list(UNKNOWN_S if age_s is None else age_s)
         if age_s is not None:
             await collector.fresh_topic(topic, age_s, everyone=not self._is_known(topic))

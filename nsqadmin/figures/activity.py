@@ -5,8 +5,12 @@ be the look at which the count had changed; if it never changed, it is the first
 """
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
+
+from nsqadmin.figures.present import named
+from nsqcore.cluster.models import TopicStats
 
 # Consumers that somebody looked at most recently; the others are forgotten.
 MOST_CONSUMERS: Final = 20_000
@@ -23,6 +27,31 @@ class Activity:
 
 
 UNKNOWN: Final = Activity()
+
+
+class LastConsumers(NamedTuple):
+    """The consumers that a channel had when it was last seen with any, in words, and that time of day."""
+
+    names: str
+    at_s: float
+
+
+# By topic and channel.
+ConsumerNames = dict[tuple[str, str], LastConsumers]
+# A sentence about a channel names at most so many consumers.
+_MOST_NAMED: Final = 3
+
+
+def consumers_in(topics: Iterable[TopicStats], at_s: float) -> ConsumerNames:
+    """Return the consumers of each channel that has some."""
+    return {
+        (topic.topic_name, channel.channel_name): LastConsumers(
+            named(sorted({one.name for one in channel.clients}), _MOST_NAMED), at_s
+        )
+        for topic in topics
+        for channel in topic.channels
+        if channel.listed_clients
+    }
 
 
 @dataclass(slots=True)

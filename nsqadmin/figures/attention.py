@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
 
+from nsqadmin.figures.activity import LastConsumers
 from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.missing import Missing
 from nsqadmin.figures.present import duration, named, per_second, plural, size
@@ -22,7 +23,7 @@ _STUCK_S: Final = 5.0
 # Messages in flight may be worked on for this long, nsqd's usual --msg-timeout.
 _BUSY_S: Final = 60.0
 # Consumers ask nsqlookupd for new nodes once a minute, so a node without consumers may be new for this long.
-_FOUND_S: Final = 65.0
+FOUND_S: Final = 65.0
 # A consumer that may have fewer messages in flight than there are nodes takes turns between the nodes.
 _TURNS_S: Final = 300.0
 # A queue counts as growing only if it grows in more than one look.
@@ -43,13 +44,14 @@ _ALL_DEAD: Final = 1.05
 
 DISK: Final = "disk"
 DEAD_LETTERS: Final = "dead letters"
+NO_CONSUMERS: Final = "no consumers"
 UNDER_REPLICATED: Final = "under-replicated"
 # A trouble of a topic or channel is worth a look first; after so long it is trouble, and an alert.
 ALERT_S: Final = 60.0
 # The marks of concerns about reaching a node: one of them takes the place of another.
 REACH: Final = frozenset({"unreachable", "no statistics", "down", "not registered"})
 # The marks of concerns that are never trouble.
-MILD: Final = frozenset({"paused", "timing out", "no channel", "draining"})
+MILD: Final = frozenset({"paused", "timing out", "no channel", "draining", "returned", "no nodes"})
 
 
 class Level(IntEnum):
@@ -98,6 +100,8 @@ class Concern:
     began: Instant | None = None
     # Why it cannot be judged now, so that its last known state is shown; empty if it was judged.
     last_known: str = ""
+    # Of a channel without consumers: those that it had.
+    consumers: LastConsumers | None = None
 
     @property
     def key(self) -> ConcernKey:
@@ -120,6 +124,7 @@ class Concern:
             "state": self.mark,
             "text": self.text,
             **({"last_known": self.last_known} if self.last_known else {}),
+            **({"last_consumers": self.consumers.names} if self.consumers else {}),
             **{key: name for key, name in place.items() if name},
         }
         return shown | ({"since": int(self.since_s)} if self.since_s else {})
@@ -196,7 +201,7 @@ def of_channel(
     elif channel.depth and not channel.client_count:
         note(
             Level.TROUBLE,
-            "no consumers",
+            NO_CONSUMERS,
             f"{waiting}, no consumers{growing}",
             when=When(trouble_s=ALERT_S),
         )
@@ -272,10 +277,10 @@ def _of_shares(channel: Queue, shares: Sequence[ShareState], known: set[str]) ->
 
     bare = [share for share in shares if not share.consumers]
     note(
-        "no consumers",
+        NO_CONSUMERS,
         bare,
         ", no consumers there, while other nodes have consumers",
-        When(trouble_s=_FOUND_S),
+        When(trouble_s=FOUND_S),
     )
     still = [
         share
@@ -408,9 +413,16 @@ def _disk_text(disk: DiskState) -> str:
     return f"{text}. nsqd refuses publishes when it is full"
 
 
+def of_returned(address: str, depths: Sequence[int]) -> Concern:
+    """Judge an nsqd that is back, and has channels with *depths* messages and no consumers yet."""
+    text = f"nsqd is back, and {plural(len(depths), 'channel')} with {plural(sum(depths), 'message')} there"
+    text += " still has no consumers" if len(depths) == 1 else " still have no consumers"
+    return Concern(Level.WATCH, "returned", text, node=address, messages=sum(depths), weight=sum(depths))
+
+
 def of_no_nodes() -> Concern:
     """Judge a cluster without any nsqd."""
-    return Concern(Level.WATCH, "no nodes", "No nsqd is registered: nothing can be published or consumed")
+    return Concern(Level.WATCH, "no nodes", "Nothing can be published or consumed until an nsqd registers")
 
 
 def messages_away(concerns: Iterable[Concern]) -> int:

@@ -4,7 +4,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from nsqadmin.figures.attention import DEAD_LETTERS, DISK, UNDER_REPLICATED, Concern, Level, worst_first
+from nsqadmin.figures.activity import LastConsumers
+from nsqadmin.figures.attention import (
+    DEAD_LETTERS,
+    DISK,
+    NO_CONSUMERS,
+    UNDER_REPLICATED,
+    Concern,
+    Level,
+    worst_first,
+)
 from nsqadmin.figures.present import plural
 
 # The causes in the order in which they are looked at: what is said of one subject, and of several.
@@ -13,13 +22,14 @@ _CAUSES: Final = {
     "unreachable": ("is unreachable", "nodes are unreachable"),
     "no statistics": ("gives no statistics", "nodes give no statistics"),
     "not registered": ("is not registered", "nodes are not registered"),
+    "returned": ("is back without its consumers", "nodes are back without their consumers"),
     "no nodes": ("No nsqd is registered", ""),
     "unhealthy": ("is unhealthy", "nodes are unhealthy"),
     UNDER_REPLICATED: ("is under-replicated", "nodes are under-replicated"),
     "nsqlookupd down": ("does not answer", "nsqlookupds do not answer"),
     DISK: ("has little disk space", "nodes have little disk space"),
     DEAD_LETTERS: ("has dead letters", "topics and channels have dead letters"),
-    "no consumers": ("has no consumers", "channels have no consumers"),
+    NO_CONSUMERS: ("has no consumers", "channels have no consumers"),
     "over limit": ("is over its limit", "channels are over their limit"),
     "stuck": ("is stuck", "channels are stuck"),
     "growing": ("is growing", "channels are growing"),
@@ -47,6 +57,12 @@ class IncidentPart:
     @property
     def messages(self) -> int:
         return sum(one.messages for one in self.concerns)
+
+    @property
+    def consumers(self) -> LastConsumers | None:
+        """The consumers that left last."""
+        seen = [one.consumers for one in self.concerns if one.consumers is not None]
+        return max(seen, key=lambda one: one.at_s, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +150,14 @@ def incidents(concerns: Iterable[Concern]) -> list[Incident]:
     Up to three nodes with one problem have a card each.
     """
     by_mark: dict[str, list[Concern]] = {}
-    for one in worst_first(concerns):
-        by_mark.setdefault(one.mark, []).append(one)
+    ordered = worst_first(concerns)
+    # The letters of a channel wait in a topic, which is no second problem.
+    counted = {
+        f"{one.topic}.{one.channel}.dead" for one in ordered if one.channel and one.mark == DEAD_LETTERS
+    }
+    for one in ordered:
+        if one.mark != DEAD_LETTERS or one.channel or one.topic not in counted:
+            by_mark.setdefault(one.mark, []).append(one)
     found: list[Incident] = []
     for mark, some in by_mark.items():
         is_of_nodes = not some[0].topic

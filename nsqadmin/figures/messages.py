@@ -47,8 +47,13 @@ class FoundMessage:
 
     @cached_property
     def tree(self) -> Any:
-        """The body if it is a JSON object or array, with numbers spelled as in the body; else None."""
-        text = self.text or ""
+        """The body if it is a JSON or MessagePack object or array; else None.
+
+        Numbers of JSON are spelled as in the body.
+        """
+        text = self.text
+        if text is None:
+            return _unpacked(self.content)
         if text.lstrip()[:1] not in {"{", "["}:
             return None
         try:
@@ -57,6 +62,11 @@ class FoundMessage:
             )
         except (ValueError, RecursionError):
             return None
+
+    @property
+    def format(self) -> str:
+        """The format of the tree."""
+        return "MessagePack" if self.text is None else "JSON"
 
     @property
     def preview(self) -> str:
@@ -107,6 +117,15 @@ class FoundMessage:
             "node": self.node,
             **{key: value for key, value in said.items() if value not in ("", {}, False)},
         }
+
+
+def _unpacked(content: bytes) -> Any:
+    """Return the object or array that *content* is in MessagePack, if it is one that is not empty."""
+    try:
+        tree = msgspec.msgpack.decode(content)
+    except (msgspec.DecodeError, ValueError, TypeError, RecursionError):
+        return None
+    return tree if isinstance(tree, (dict, list)) and tree else None
 
 
 def hex_lines(content: bytes) -> Iterator[str]:

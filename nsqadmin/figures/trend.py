@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from nsqadmin.figures.activity import ConsumerNames
 from nsqcore.cluster.models import ChannelStats, TopicStats
 from nsqcore.cluster.numbers import clamped
 
@@ -137,6 +138,7 @@ class NodePace:
 
     def __init__(self) -> None:
         self.empty_ns: EmptyTimes = {}
+        self.consumers: ConsumerNames = {}
         self._marks: deque[Counted] = deque()
         self._start_time = 0
 

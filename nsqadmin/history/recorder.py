@@ -71,7 +71,7 @@ class Recorder:
             if now_s - self._reviewed_s >= _REVIEW_S or self._reviewed_s > now_s:
                 self._reviewed_s = now_s
                 self._review(total, points, now_s)
-            for name in self._file.names:
+            for name in self._file.names.keys() - points.keys():
                 point = point_of(total, name, now_s)
                 if point is not None or name in self._unreached:
                     points[name] = self.with_unreached(name, point or Point())

@@ -22,6 +22,9 @@ class Happening:
     text: str
     name: Name
     ended_s: float = 0.0
+    # Problems of one kind that began together are one entry: how many they were, and how many last.
+    count: int = 1
+    lasting: int = 1
 
     @property
     def level(self) -> str:
@@ -39,10 +42,19 @@ class Happening:
     @property
     def place(self) -> str:
         """The object in words; a change names it itself."""
-        return "" if self.kind in {CHANGE, STARTED} else " / ".join(self.name[1:])
+        if self.kind in {CHANGE, STARTED}:
+            return ""
+        others = f" and {self.count - 1:,} more" if self.count > 1 else ""
+        return " / ".join(self.name[1:]) + others
 
     def to_json(self) -> dict[str, Any]:
-        return {"at": round(self.at_s), "kind": self.kind, "text": self.text, "name": list(self.name)}
+        return {
+            "at": round(self.at_s),
+            "kind": self.kind,
+            "text": self.text,
+            "name": list(self.name),
+            "count": self.count,
+        }
 
 
 Value = Callable[[Point], float | None]
@@ -61,9 +73,10 @@ _FLIGHT: Final = ("flight", "Messages in flight", (("in flight", _MORE),))
 _NODES: Final = ("nodes", "Nodes up", (("nodes", _MORE),))
 _OF_TOTALS: Final = (_FLOW, _WAITING, _OLDEST, _NODES)
 _OF_OTHERS: Final = (_FLOW, _WAITING, _OLDEST, _FLIGHT)
-# A timeline has at most so many entries, the latest; the second number is what a page shows.
-_MOST_MARKS: Final = 200
+# A timeline has at most so many entries, the latest.
 _MOST_SHOWN: Final = 25
+# Problems of one kind that begin within this time are one entry.
+_TOGETHER_S: Final = 10.0
 
 
 class Courses:
@@ -105,14 +118,13 @@ class Courses:
         """Return the events of *name* and *nodes*; for the totals, all events."""
         if self._recorder is None:
             return []
-        found = [
+        return [
             event
             for event in self._recorder.events(ring)
             if name in {TOTALS, event.name}
             or event.name[1:2] == name[1:2]
             or (event.name[:1] == ("node",) and event.name[1] in nodes)
         ]
-        return found[-_MOST_MARKS:]
 
     def timeline(
         self, name: Name = TOTALS, span: str = "hour", nodes: Collection[str] = ()
@@ -124,11 +136,19 @@ class Courses:
             if event.kind.startswith(OVER):
                 kind = event.kind.removeprefix(OVER)
                 if (before := begun.pop((kind, event.name), None)) is not None:
-                    before.ended_s = event.at_s
+                    before.lasting -= 1
+                    before.ended_s = 0.0 if before.lasting else event.at_s
                     continue
-            one = Happening(event.at_s, event.kind, event.text, event.name)
-            found.append(one)
-            begun[event.kind, event.name] = one
+            together = None
+            if event.kind not in {CHANGE, STARTED}:
+                together = next((one for one in reversed(found) if one.kind == event.kind), None)
+            if together is None or event.at_s - together.at_s > _TOGETHER_S:
+                together = Happening(event.at_s, event.kind, event.text, event.name)
+                found.append(together)
+            else:
+                together.count += 1
+                together.lasting += 1
+            begun[event.kind, event.name] = together
         return found[: -_MOST_SHOWN - 1 : -1]
 
     def sparks(self, names: Sequence[Name]) -> dict[Name, str]:

@@ -8,6 +8,7 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qs
 
+from nsqadmin.access.guard import is_browser
 from nsqadmin.changes.action import Action, Form, Question, Target
 from nsqadmin.changes.actions import ACTIONS, targets_of
 from nsqadmin.changes.commands import Done
@@ -91,7 +92,7 @@ class Forms:
         return await self._do(request, action, form)
 
     def _nothing_picked(self, request: Request) -> Response:
-        if "text/html" not in request.headers.get("Accept", ""):
+        if not is_browser(request):
             raise ApiError(400, "INVALID_SELECTION")
         return self._replies.problem(request, f"Select at least one row and at most {MOST_PICKED}.", 400)
 

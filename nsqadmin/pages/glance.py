@@ -6,10 +6,12 @@ from datetime import UTC, datetime
 from heapq import nlargest
 from typing import Final
 
+from nsqadmin.figures.activity import LastConsumers
 from nsqadmin.figures.attention import Concern, Level, messages_away
 from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.incidents import incidents
-from nsqadmin.figures.present import duration, per_second, plural
+from nsqadmin.figures.missing import Missing
+from nsqadmin.figures.present import clock, duration, per_second, plural
 from nsqadmin.figures.sums import ChannelSum
 from nsqadmin.pages.rows import NodeRow
 
@@ -70,12 +72,21 @@ def incident(concerns: Sequence[Concern], waiting: int, now_s: float, oldest_ns:
     lines = [f"{verdict(concerns, waiting, now_s, oldest_ns).text} (as of {at})"]
     for card in incidents(concerns):
         since = f", since {_since(card.since_s, now_s)}" if card.since_s else ""
-        lines.append(f"- {card.title}{since}. {card.impact}")
+        lines.append(
+            f"- {card.title}{since}. {card.impact}{_left(card.only.consumers if card.only else None)}"
+        )
         parts = card.parts if card.only is None else []
-        lines += [f"  - {part.name}: {plural(part.messages, 'message')}" for part in parts[:_MOST_PARTS]]
+        lines += [
+            f"  - {part.name}: {plural(part.messages, 'message')}{_left(part.consumers)}"
+            for part in parts[:_MOST_PARTS]
+        ]
         if len(parts) > _MOST_PARTS:
             lines.append(f"  - and {len(parts) - _MOST_PARTS} more")
     return "\n".join(lines) + "\n"
+
+
+def _left(last: LastConsumers | None) -> str:
+    return f" (last seen with consumers at {clock(last.at_s)}: {last.names})" if last else ""
 
 
 def _since(at_s: float, now_s: float) -> str:
@@ -102,9 +113,11 @@ def tops(total: ClusterSum) -> list[Top]:
     return [top for top in found if top.rows]
 
 
-def by_zone(rows: Sequence[NodeRow]) -> list[tuple[str, list[NodeTile]]]:
-    """Return the nodes of each zone, the worst first."""
+def by_zone(rows: Sequence[NodeRow], missing: Sequence[Missing]) -> list[tuple[str, list[NodeTile]]]:
+    """Return the nodes of each zone, the worst first; the zone of those that are down is not known."""
     zones: dict[str, list[NodeTile]] = {}
+    if missing:
+        zones[""] = [NodeTile(one.address, one.hostname, 2, "down", one.messages) for one in missing]
     for row in sorted(rows, key=lambda row: (-(row.level or 0), row.producer.hostname, row.address)):
         words = ", ".join(row.states)
         depth = row.load.depth if row.load is not None else None

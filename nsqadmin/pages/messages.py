@@ -164,6 +164,7 @@ class MessagePages:
             return json_bytes_reply(json_bytes(message.to_json()))
         if not shown_as:
             shown_as = "json" if message.tree is not None else "text" if message.text is not None else "hex"
+        before, after = await self._reader.neighbours(search, message)
         lines: list[str] = []
         if shown_as == "hex":
             every = hex_lines(message.content)
@@ -181,6 +182,8 @@ class MessagePages:
             trace=self._trace(message),
             header_lines="\n".join(f"{name}: {value}" for name, value in message.headers.items()),
             may_read=may_read,
+            before=before,
+            after=after,
         )
 
     async def download(self, request: Request) -> Response:

@@ -159,7 +159,7 @@ class OverviewPages:
             sum(node.answers for node in seen.nodes),
             (),
             self._cluster.figures_at_s,
-            by_zone([NodeRow(node) for node in seen.nodes]),
+            by_zone([NodeRow(node) for node in seen.nodes], seen.missing),
         )
         return index, self._kept.keep(index, seen.sum, now_s)
 

@@ -68,7 +68,7 @@ class Urls:
         return self._prefix or "/"
 
     def page(self, *segments: str, **query: str) -> str:
-        path = self._prefix + "".join("/" + quote(segment, safe=":[]") for segment in segments)
+        path = self._prefix + "".join(f"/{_segment(one)}" for one in segments)
         given = {key: value for key, value in query.items() if value}
         return f"{path or '/'}?{urlencode(given)}" if given else path or "/"
 
@@ -86,6 +86,16 @@ class Urls:
     ) -> str:
         """Return the address of the page where *action* is explained and confirmed."""
         return self.page("action", action=action, topic=topic, channel=channel, node=node, back=back, key=key)
+
+
+def _segment(name: str) -> str:
+    """Write *name* as a part of a path. Browsers drop parts that are one or two dots, even escaped ones."""
+    return f"~{name}" if name in {".", ".."} else quote(name, safe=":[]")
+
+
+def plain_segment(text: str) -> str:
+    """Return the name that :func:`Urls.page` wrote; no name begins with a tilde."""
+    return text.removeprefix("~")
 
 
 class Here:
@@ -162,7 +172,7 @@ class Renderer:
             frame_of=graphs.frame_of,
             frames=graphs.FRAMES if options.current.graphite_url else (),
             plural=present.plural,
-            is_number=lambda value: isinstance(value, WrittenNumber),
+            is_number=lambda value: isinstance(value, (WrittenNumber, int, float)),
             version=f"{NSQ_VERSION} (nsq-cluster {VERSION})",
             has_static=static.has,
             static=lambda name: f"{prefix}/static/{name}?v={static.version}",

@@ -8,6 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
+from nsqadmin.access.guard import is_browser
 from nsqadmin.changes.desk import AUDIT_UNWRITABLE
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import Cluster
@@ -17,7 +18,7 @@ from nsqadmin.figures.sums import ChannelSum, TopicSum
 from nsqadmin.figures.topic_records import JsonObject, channel_record, topic_record
 from nsqadmin.figures.trend import Trend
 from nsqadmin.pages.paging import PageWindow
-from nsqadmin.pages.render import Renderer
+from nsqadmin.pages.render import Renderer, plain_segment
 from nsqadmin.pages.tables import Table
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.http.api import ApiError, Request, Response, error_reply, json_reply
@@ -39,11 +40,18 @@ class Replies:
         """Make the routes of pages. They are not logged, because an open page asks every two seconds."""
         return [Route("GET", pattern, self.explaining(handler), logged=False) for pattern, handler in table]
 
+    async def nowhere(self, request: Request) -> Response:
+        """Reply to a path that does not exist: a page for browsers, JSON for programs."""
+        if not is_browser(request):
+            raise ApiError(HTTPStatus.NOT_FOUND, "NOT_FOUND")
+        raise UnknownError("NOT_FOUND")
+
     def explaining(self, handler: Handler) -> Callable[[Request], Any]:
         """Turn the errors of an unanswered request into a page that explains them."""
 
         @wraps(handler)
         async def answer(request: Request) -> Response:
+            request.params = {key: plain_segment(text) for key, text in request.params.items()}
             try:
                 return await handler(request)
             except UnknownError as error:
@@ -57,12 +65,11 @@ class Replies:
                 problem = f"No {error.kind} answered, so there is nothing to show."
                 return self.problem(request, problem, 502, warnings=self.sentences(error.errors))
             except ApiError as error:
-                if error.code == AUDIT_UNWRITABLE and "text/html" in request.headers.get("Accept", ""):
+                if error.code == AUDIT_UNWRITABLE and is_browser(request):
                     sentence = "The change was refused, because the audit cannot be written."
                     return self.problem(request, sentence, error.status)
                 # Programs get the code; people get a sentence.
-                follows = "text/html" in request.headers.get("Accept", "")
-                if error.status != HTTPStatus.FORBIDDEN or not follows or wants_json(request):
+                if error.status != HTTPStatus.FORBIDDEN or not is_browser(request) or wants_json(request):
                     raise
                 return self.problem(request, "You have no role for this.", error.status)
 
@@ -78,7 +85,8 @@ class Replies:
             status=status,
             problem=sentence,
             warnings=warnings,
-            retries=status in {HTTPStatus.NOT_FOUND, HTTPStatus.BAD_GATEWAY},
+            retries=status == HTTPStatus.BAD_GATEWAY
+            or (status == HTTPStatus.NOT_FOUND and bool(request.params or request.query.get("topic"))),
             **_place(request),
         )
 

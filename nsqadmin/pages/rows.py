@@ -24,7 +24,7 @@ class ConsumerRow:
 
     @property
     def name(self) -> str:
-        return self.stats.client_id or self.stats.hostname or self.stats.remote_address
+        return self.stats.name
 
     @property
     def place(self) -> str:

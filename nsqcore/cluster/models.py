@@ -175,6 +175,11 @@ class ClientStats(Stats, frozen=True, gc=False):
     tls_negotiated_protocol: str = ""
     tls_negotiated_protocol_is_mutual: bool = False
 
+    @property
+    def name(self) -> str:
+        """What it calls itself, else its address."""
+        return self.client_id or self.hostname or self.remote_address
+
 
 class ChannelStats(
     Stats,

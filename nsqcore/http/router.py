@@ -13,6 +13,8 @@ Handler: TypeAlias = Callable[[Any], Coroutine[Any, Any, Any]]
 class Route:
     """One line of a route table. ``:name`` in the pattern stands for one path segment.
 
+    The pattern ``*`` stands for every path that no other route has.
+
     ``logged=False`` keeps hot paths out of the access log. With ``head=True`` the path also accepts HEAD, as
     probes send it; the server leaves the body out.
     """
@@ -56,8 +58,14 @@ class Router:
         self.routes = [one for route in routes for one in _with_head(route)]
         self.exact: dict[tuple[str, str], Route] = {}
         self._patterns: list[tuple[list[str], Route]] = []
+        self._others: dict[str, Route] = {}
         for route in self.routes:
-            # The index of a base path is the path itself: /nsq, not /nsq/.
+            if route.pattern == "*":
+                self._others[route.method] = route
+                continue
+            # The index of a base path has two spellings, /nsq and /nsq/: a proxy may add or take the slash.
+            if self.base_path and route.pattern == "/":
+                self.exact[route.method, f"{self.base_path}/"] = route
             pattern = (self.base_path + route.pattern.rstrip("/")) or "/"
             if ":" in pattern:
                 self._patterns.append((pattern.split("/"), route))
@@ -80,7 +88,8 @@ class Router:
         }
         if methods:
             return NotAllowed(", ".join(sorted(methods | {"OPTIONS"})))
-        return None
+        other = self._others.get(method)
+        return Match(other, NO_PARAMS) if other is not None else None
 
     def _match(self, method: str, path: str) -> Match | None:
         route = self.exact.get((method, path))

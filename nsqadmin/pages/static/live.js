@@ -196,7 +196,7 @@
           height: 150,
           tzDate: (at) => (isLocal() ? new Date(at * 1e3) : uPlot.tzDate(new Date(at * 1e3), "Etc/UTC")),
           legend: { live: true },
-          cursor: { y: false },
+          cursor: { y: false, sync: { key: "time" } },
           scales: { y: { range: (_, _least, most) => [0, Math.max(1, most ?? 1) * 1.05] } },
           axes: [{ ...axis, size: 28, values: (_, times, _axis, _space, step) => times.map((at) => clock(at, step)) }, { ...axis, size: 50, values: (_, figures) => figures.map(short) }],
           series: [{ value: "{HH}:{mm}:{ss}" }, ...names.map((label, at) => ({ label, stroke: colours[at % 2], width: 1.6, dash: at ? [5, 3] : undefined, spanGaps: false })), ...gaps.map((_, at) => ({ label: `${names[at]}, last known`, stroke: css("--muted"), width: 1.4, dash: [3, 3] }))],

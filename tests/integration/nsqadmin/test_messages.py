@@ -186,6 +186,32 @@ def test_a_message_is_shown_whole_as_json_as_text_and_as_bytes(site):
     assert look(site, path="/messages/body", **{**text, "id": "../x"}).status == 400
 
 
+def test_message_page_leads_to_the_previous_and_the_next_message(site):
+    site.fill("walked", "a", messages=0)
+    for body in ("one", "two", "three"):
+        site.nsqds[0].post("/pub?topic=walked", body.encode())
+    wait_until(
+        lambda: len(bodies(listed(site, topic="walked", channel="a", state="waiting"))) == 3, "all wait"
+    )
+    ((first, *_, last),) = listed(site, topic="walked", channel="a", order="oldest", state="waiting")
+
+    def walked(message, word):
+        """The bodies on the way from *message* along its links."""
+        path, found = f"/messages/one?{urlencode(message)}", []
+        while True:
+            page = ask(site.admin, "GET", path)
+            found.append(re.search(r'aria-label="Body as text">([^<]*)', page.body.decode())[1])
+            link = re.search(rf'rel="{word}" href="([^"]+)"', page.body.decode())
+            if link is None:
+                return found
+            path = html.unescape(link[1])
+
+    place = {"topic": "walked", "channel": "a", "state": "waiting"}
+
+    assert walked({**place, "node": first["node"], "id": first["id"]}, "next") == ["one", "two", "three"]
+    assert walked({**place, "node": last["node"], "id": last["id"]}, "prev") == ["three", "two", "one"]
+
+
 def test_a_body_is_passed_on_with_its_numbers_as_they_were_written(site):
     site.fill("exact", "a", messages=0)
     body = b'{"x":1e999,"price":1.10,"text":"<b>"}'

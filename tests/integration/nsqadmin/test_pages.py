@@ -216,4 +216,31 @@ def test_everything_stays_below_the_base_path(cluster):
     assert ask(site.admin, "GET", "/nsq/ping").body == b"OK"
     assert ask(site.admin, "GET", "/nsq/api/topics").status == 200
     assert ask(site.admin, "GET", "/").status == 404
-    assert ask(site.admin, "GET", "/nsq/").status == 301
+    assert ask(site.admin, "GET", "/nsq/").status == 200
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_topic_named_like_a_dot_segment_has_links_that_browsers_keep(site, name):
+    site.fill(name, name)
+
+    links = {
+        unescape(link)
+        for link in re.findall(r'href="([^"]*)"', ask(site.admin, "GET", "/topics").body.decode())
+    }
+    channel = ask(site.admin, "GET", f"/topics/~{name}/~{name}")
+
+    assert f"/topics/~{name}" in links
+    assert f"Topic {name} " in page(site, f"/topics/~{name}")
+    assert f"Channel {name} " in channel.text
+
+
+async def test_path_that_does_not_exist_is_a_page_for_browsers_and_json_for_programs():
+    async with stub_site(nodes=1) as site:
+        browser = await site.get("/nosuch/path", Accept="text/html,*/*")
+        program = await site.get("/nosuch/path", Accept="*/*")
+        as_json = await site.get("/nosuch?format=json", Accept="text/html")
+
+    assert browser.status == program.status == as_json.status == 404
+    assert "There is nothing here." in browser.text
+    assert "Retrying" not in browser.text
+    assert program.json() == as_json.json() == {"message": "NOT_FOUND"}

@@ -93,8 +93,9 @@ async def test_who_is_not_signed_in_is_led_to_the_provider_and_sees_nothing(tmp_
         for path in READS:
             answer = await site.get(path)
             assert (answer.status, answer.headers["Location"][:15]) == (303, "/sign-in?next=/"), path
-        for path in API_READS:
+        for path in (*API_READS, "/nosuch", "/nosuch?format=json", "/api/nosuch"):
             assert (await site.get(path)).status == 401, path
+        assert (await site.get("/nosuch", Accept="text/html")).status == 303
         for method, path, body in WRITES:
             assert await write(site, method, path, body) == 401, path
         assert (await site.get("/ping")).status == 200

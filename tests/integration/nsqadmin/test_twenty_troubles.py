@@ -260,3 +260,50 @@ async def test_trouble_keeps_its_beginning_over_a_restart_with_history_file(tmp_
             await asyncio.sleep(1.1)
 
     assert sinces[0] == sinces[1]
+
+
+async def test_card_of_a_channel_without_consumers_names_those_that_it_had():
+    async with stub_site(nodes=2) as site:
+
+        async def seen():
+            return all(
+                any(one.startswith("GET /stats") and "include_clients" not in one for one in node.asked)
+                for node in site.nodes
+            )
+
+        await site.until(seen, "each node was asked for its consumers")
+        await site.round()
+        everywhere(figures(client_count=0, depth=40, clients=[]))(site)
+
+        async def carded():
+            page = await site.get("/")
+            return "has no consumers" in page.text and page
+
+        page = await site.until(carded, "the channel has a card")
+        text = (await site.get("/?format=text")).text
+        (concern,) = (await site.get("/?format=json")).json()["concerns"]
+
+    assert "app-1-0, app-1-1" in page.text.partition("Last seen with consumers at ")[2][:40]
+    assert "last seen with consumers at" in text
+    assert concern["last_consumers"] == "app-1-0, app-1-1"
+
+
+async def test_node_that_is_back_without_consumers_is_one_concern():
+    def back(answer):
+        answer["start_time"] += 60
+        for topic in answer["topics"]:
+            for channel in topic["channels"]:
+                channel.update(client_count=0, depth=10)
+
+    async with stub_site(nodes=2, topics=3, channels=2) as site:
+        await site.round()
+        on_one(back)(site)
+
+        async def returned():
+            return await site.concerns() == {("watch", "returned", site.address(0))}
+
+        await site.until(returned, "the node that is back is the only concern")
+        page = await site.get("/")
+
+    assert f"nsqd {site.address(0)} is back without its consumers" in page.text
+    assert "6 channels with 60 messages there still have no consumers" in page.text

@@ -60,3 +60,13 @@ def test_card_of_last_known_problems_says_so():
     (card,) = incidents([bare("a", "c", last_known="nsqd x:1 does not answer"), bare("b", "c")])
 
     assert card.impact == "20 messages in 2 topics (1 of them last known: nsqd x:1 does not answer)"
+
+
+def test_dead_letters_of_a_channel_and_the_topic_where_they_wait_are_one_card():
+    channel = Concern(Level.TROUBLE, "dead letters", "18 a second", "orders", "fraud", messages=1832)
+    waiting = Concern(Level.WATCH, "dead letters", "1,832 wait", "orders.fraud.dead", messages=1832)
+
+    assert [(card.title, card.messages) for card in incidents([waiting, channel])] == [
+        ("orders / fraud has dead letters", 1832)
+    ]
+    assert [card.title for card in incidents([waiting])] == ["orders.fraud.dead has dead letters"]

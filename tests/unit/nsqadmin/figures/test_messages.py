@@ -40,6 +40,21 @@ def test_bytes_that_are_no_text_have_none():
     assert binary.preview.endswith("…")
 
 
+@pytest.mark.parametrize("value", [{"user": [1, 2.5, None, True]}, [{"a": b"\xff"}]])
+def test_body_in_messagepack_has_a_tree(value):
+    packed = message(base64.b64encode(msgspec.msgpack.encode(value)).decode(), "base64")
+
+    assert packed.text is None
+    assert (packed.tree, packed.format) == (value, "MessagePack")
+
+
+@pytest.mark.parametrize(
+    "body", [b"\x80\xff", b"\xff", b"\xc4\x02\xff\xfe", b"\xdd\xff\xff\xff\xff", b"\x91" * 100_000]
+)
+def test_bytes_that_are_no_messagepack_object_have_no_tree(body):
+    assert message(base64.b64encode(body).decode(), "base64").tree is None
+
+
 def test_a_preview_is_one_short_line():
     assert message("a\n  b\tc").preview == "a b c"
     assert len(message("x" * 5000).preview) == 161

@@ -1,13 +1,17 @@
 import pytest
 
+from nsqadmin.collecting.look import Look
+from nsqadmin.collecting.members import Member
 from nsqadmin.figures.attention import Concern, Level
 from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.sums import add_up
-from nsqadmin.figures.trend import Counted
+from nsqadmin.figures.trend import Counted, NodePace
 from nsqadmin.history import recorder as history
 from nsqadmin.history.recorder import Recorder
 from nsqadmin.history.ring import PLACES, TOTALS, HistoryFile
+from nsqclient.wire.node_error import NodeError
+from nsqcore.cluster.models import NodeInfo, NodeStats
 from tests.support.records import channel_json, topic_stats
 
 NOON = 1_800_000_000
@@ -89,3 +93,20 @@ def test_troubles_that_did_not_end_are_known_after_a_short_pause(monkeypatch, pa
     else:
         (found,) = lasting
         assert (found.key, found.level, found.since_s) == (stuck.key, Level.TROUBLE, NOON - 50)
+
+
+def test_totals_include_the_last_known_depth_of_a_node_that_is_silent():
+    stats = topic_stats("orders", channel_json("a", depth=200))
+    silent = Member("b:1", NodeInfo("b", "b", 0, 1, "1.3.0"))
+    silent.look = Look.of(NodeStats("1.3.0", "OK", 0, (stats,)), NodePace(), NOON * SECOND, NOON)
+    silent.error = NodeError("GET", "http://b:1/stats", "b:1", "timed out")
+    here = topic_stats("orders", channel_json("a", depth=18_000))
+    total = ClusterSum({"orders": add_up("orders", [(here, (), 0, "a:1")])})
+
+    with HistoryFile() as file:
+        Recorder(file).record(total, [silent], NOON)
+
+        ((all_of,), (orders,)) = (read(file, name, NOON) for name in (TOTALS, history.topic("orders")))
+
+    assert (all_of.depth, all_of.is_partial) == (18_200, True)
+    assert (orders.depth, orders.is_partial) == (18_200, True)

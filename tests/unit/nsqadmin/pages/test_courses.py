@@ -51,3 +51,16 @@ def test_timeline_of_a_topic_has_its_channels_and_its_nodes_and_nothing_else(cou
         "orders / billing",
     ]
     assert Courses(None, lambda: ClusterSum({})).timeline() == []
+
+
+def test_problems_of_one_kind_that_begin_together_are_one_entry_of_the_timeline(courses):
+    bare = [(number / 300, "no consumers", "9 wait", channel(f"t{number}", "a")) for number in range(300)]
+    ends = [(30, f"{OVER}no consumers", "9 wait", name) for _, _, _, name in bare]
+    known = courses(
+        (0, "down", "", node("a:1")), *bare, (20, "no consumers", "", channel("late", "a")), *ends
+    )
+
+    late, together, down = known.timeline()
+
+    assert (late.place, down.place) == ("late / a", "a:1")
+    assert (together.place, together.count, together.level) == ("t0 / a and 299 more", 300, "over")

@@ -87,6 +87,17 @@ def test_with_a_base_path_everything_lives_below_it():
 
     assert found(router, "GET", "/nsq") == ("/", {})
     assert found(router, "GET", "/nsq/ping") == ("/ping", {})
-    assert found(router, "GET", "/nsq/") == Redirect("/nsq", 301)
+    assert found(router, "GET", "/nsq/") == ("/", {})
     assert found(router, "GET", "/ping") is None
     assert found(router, "GET", "/") is None
+
+
+def test_route_for_all_other_paths_leaves_known_paths_alone():
+    router = Router(
+        [Route("GET", "/ping", handler), Route("POST", "/pub", handler), Route("GET", "*", handler)]
+    )
+
+    assert found(router, "GET", "/nosuch/at/all") == ("*", {})
+    assert found(router, "GET", "/ping/") == Redirect("/ping", 301)
+    assert found(router, "GET", "/pub") == NotAllowed("OPTIONS, POST")
+    assert found(router, "POST", "/nosuch") is None
