@@ -38,8 +38,8 @@ class SourceDiscovery:
         """Return the present places of the topics; None if no topic is known.
 
         An nsqlookupd that does not answer, or has just started, is waited for only if the others do not list
-        each topic, and for *patience_s* at most. If none answers then, it raises SourceError, or without *silence_ends* returns
-        an empty set.
+        each topic, and for *patience_s* at most. If none answers then, it raises SourceError, or without
+        *silence_ends* returns an empty set.
         """
         if self._options.nsqd_http_addresses:
             return self._listed()
