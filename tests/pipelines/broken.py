@@ -1,5 +1,9 @@
-"""A cluster for tests to break, which counts the messages published there and those that a query stored."""
+"""A cluster for tests to break, which counts the messages published there and those that a query stored.
 
+A test of docs/evidence/pipelines-faults.md asserts that its fault happened: it would fail without the fault.
+"""
+
+import signal
 from collections import Counter
 
 from pyspark_nsq.source.batch_reader import NsqBatchReader
@@ -13,6 +17,13 @@ COUNT = 1000
 def numbered(nsqd, first, count=COUNT):
     """Bodies that all differ, also from those of other nsqds."""
     return [b"%d:%d" % (nsqd.http_port, number) + b"." * 40 for number in range(first, first + count)]
+
+
+def end(daemon, how="kill"):
+    """Let a daemon that runs end by "stop" or "kill", and assert that this ended it."""
+    assert daemon.is_running()
+    assert getattr(daemon, how)() == (-signal.SIGKILL if how == "kill" else 0)
+    assert not daemon.is_running()
 
 
 class Case:

@@ -88,13 +88,17 @@ class Archive:
         return code, self.said().strip().splitlines()[-1]
 
     def kill(self):
-        """Send SIGKILL to driver, JVM and Python workers at once, so that none can finish anything."""
+        """Send SIGKILL to driver, JVM and Python workers together, so that none can finish anything.
+
+        Returns whether the job ran until then.
+        """
         if self.process is not None and self.process.poll() is None:
             for pid in descendants(self.process.pid):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             self.process.kill()
-            self.process.wait(10)
+            return self.process.wait(10) == -signal.SIGKILL
+        return False
 
     def said(self):
         return self.log.read_text(errors="replace")

@@ -167,10 +167,14 @@ def test_a_table_has_each_batch_once_and_is_compacted(spark, nodes, topic, tmp_p
     archive = Archive(tmp_path, nodes.lookupd.http_address, topic, *flags)
     assert archive.run(spark) == 10
     # As if Spark had not noted that the last batch was stored.
-    for path in (archive.checkpoint / "commits").iterdir():
-        if "2" in path.name:
-            path.unlink()
+    commit = archive.checkpoint / "commits" / "2"
+    for path in (commit, commit.with_name(".2.crc")):
+        path.unlink()
+    version = DeltaTable(archive.output).version()
     archive.run(spark)
+    # Spark repeated the batch, and the table did not get it again.
+    assert commit.exists()
+    assert DeltaTable(archive.output).version() == version
 
     def read():
         return sorted(DeltaTable(archive.output).to_pyarrow_table()["body"].to_pylist())

@@ -34,7 +34,7 @@ def archive(nodes, topic, tmp_path, published):
 def test_every_message_is_archived_once_though_the_driver_is_killed(nodes, topic, archive, spark, capsys):
     process = archive.spawn("--available-now")
     wait_until(lambda: archive.batches() >= 2 or process.poll() is not None, "two batches are stored", 150)
-    archive.kill()
+    assert archive.kill(), archive.said()
 
     # The job was killed in the middle: some messages are stored, and some are left.
     assert 2 <= archive.batches() < MESSAGES // 25_000, archive.said()

@@ -14,7 +14,7 @@ import pytest
 
 from pyspark_nsq.source.batch_reader import NsqBatchReader
 from pyspark_nsq.source.errors import DataLossError
-from tests.pipelines.broken import COUNT, SMALL_FILES, Case, batch, numbered, spoil_body
+from tests.pipelines.broken import COUNT, SMALL_FILES, Case, batch, end, numbered, spoil_body
 from tests.pipelines.conftest import bounds, depth
 from tests.pipelines.mini import Query
 from tests.support.waiting import wait_until
@@ -49,16 +49,18 @@ def test_an_nsqd_that_starts_again_has_lost_nothing(cluster, end_of_life, state,
         assert case.query.run() == ""
     elif state == "behind":
         assert case.query.run(limit=300, batches=2) == ""
-    end = bounds(nsqd, "t")["end"]
+    log_end = bounds(nsqd, "t")["end"]
     if dropped == "without it" and state != "behind":
         case.finish(nsqd, "archive")
         case.published.clear()
         case.query.stored = {number: [] for number in case.query.stored}
-    getattr(nsqd, end_of_life)()
+    end(nsqd, end_of_life)
     nsqd.start()
+    # Sequences continue far behind those of before.
+    assert bounds(nsqd, "t")["end"] > log_end + COUNT
     case.publish(COUNT, 10)
     if dropped == "without it" and state != "behind":
-        wait_until(lambda: bounds(nsqd, "t")["first"] >= end, "the file is dropped")
+        wait_until(lambda: bounds(nsqd, "t")["first"] >= log_end, "the file is dropped")
         wait_until(lambda: len(case.files(nsqd)) == 1, "the file is gone")
     case.nodes.listed(nsqd, "t")
 
@@ -73,7 +75,7 @@ def test_an_nsqd_that_starts_again_has_lost_nothing(cluster, end_of_life, state,
 def test_an_nsqd_killed_in_a_backlog_comes_back_with_it(case):
     case.publish()
     assert case.query.run(limit=500, batches=1) == ""
-    case.nsqds[0].kill()
+    end(case.nsqds[0])
 
     assert re.match(r"nsqd \S+ does not answer: Get ", case.query.run())
 
@@ -103,7 +105,7 @@ def moved(case, nsqd):
     """Kill *nsqd* and start an nsqd on its data path at another address; return that one."""
     again = case.nodes.cluster.nsqd(SMALL_FILES)
     again.stop()
-    nsqd.kill()
+    end(nsqd)
     again.flags = [flag.replace(str(again.folder), str(nsqd.folder)) for flag in again.flags]
     return again.start()
 
@@ -126,7 +128,8 @@ def test_an_nsqd_with_a_new_address_is_the_same_nsqd(case, where):
     case.exact()
     assert depth(new, "t") == 0
     # Its rows keep the earlier name of the nsqd, so that nsqd and sequence still identify one message.
-    assert old in case.query.offsets[-1]
+    assert json.loads(case.query.offsets[-1])["addresses"] == {f"t@{old}": new.http_address}
+    assert new.http_address != old
 
 
 def test_two_nsqds_that_exchange_their_addresses_are_told_apart(case):
@@ -134,7 +137,7 @@ def test_two_nsqds_that_exchange_their_addresses_are_told_apart(case):
     assert case.query.run(limit=400, batches=2) == ""
     first, second = case.nsqds
     for nsqd in case.nsqds:
-        nsqd.stop()
+        end(nsqd, "stop")
     first.ports, second.ports = second.ports, first.ports
     for nsqd in case.nsqds:
         nsqd.start()
@@ -142,6 +145,11 @@ def test_two_nsqds_that_exchange_their_addresses_are_told_apart(case):
 
     assert case.query.run() == ""
     case.exact()
+    exchanged = {
+        f"t@{first.http_address}": second.http_address,
+        f"t@{second.http_address}": first.http_address,
+    }
+    assert json.loads(case.query.offsets[-1])["addresses"] == exchanged
 
 
 # --- nsqds come and go
@@ -150,13 +158,15 @@ def test_two_nsqds_that_exchange_their_addresses_are_told_apart(case):
 def test_an_nsqd_that_joins_while_nsqlookupd_is_away_is_read_from_its_first_message(case):
     case.publish()
     assert case.query.run() == ""
-    case.nodes.lookupd.kill()
+    end(case.nodes.lookupd)
     joined = case.nodes.cluster.nsqd(SMALL_FILES)
     case.open(joined, "other")
     joined.post("/mpub?topic=t", b"\n".join(numbered(joined, 0)))
+    others = list(case.query.bodies)
     case.published.update(numbered(joined, 0))
 
     assert case.query.run() == ""
+    assert case.query.bodies == others
 
     case.nodes.lookupd.start()
     case.nodes.listed(joined, "t")
@@ -169,7 +179,7 @@ def test_an_nsqd_that_joins_while_nsqlookupd_is_away_is_read_from_its_first_mess
 def test_what_others_consumed_of_an_nsqd_before_it_joined_is_told(case, caplog):
     case.publish()
     assert case.query.run() == ""
-    case.nodes.lookupd.kill()
+    end(case.nodes.lookupd)
     joined = case.nodes.cluster.nsqd(SMALL_FILES)
     case.open(joined, "other")
     joined.post("/mpub?topic=t", b"\n".join(numbered(joined, 0)))
@@ -194,7 +204,7 @@ def test_an_nsqd_that_is_gone_is_missed_until_it_is_forgotten(case):
     case.publish()
     assert case.query.run() == ""
     gone, stays = case.nsqds
-    gone.stop()
+    end(gone, "stop")
     case.publish(COUNT, 10, [stays])
 
     assert re.match(rf"nsqd {gone.http_address} does not answer: ", case.query.run())
@@ -203,13 +213,14 @@ def test_an_nsqd_that_is_gone_is_missed_until_it_is_forgotten(case):
     case.exact()
 
 
-def test_a_query_goes_on_without_nsqlookupd(case):
+def test_a_query_goes_on_without_nsqlookupd(case, caplog):
     case.publish()
     assert case.query.run(limit=400, batches=1) == ""
-    case.nodes.lookupd.kill()
+    end(case.nodes.lookupd)
 
     assert case.query.run() == ""
     case.exact()
+    assert "no nsqlookupd answered the search for topic 't'" in caplog.text
 
 
 # --- somebody else's hands on topic and channel
@@ -610,6 +621,7 @@ def test_a_deferred_message_is_read_when_it_is_published(case):
         nsqd.post(f"/pub?topic=t&defer={3_600_000 if number % 2 else 0}", body)
         case.published[body] += 1
     case.nodes.listed(nsqd, "t")
+    assert counted(nsqd, "t", "archive", "deferred_count") == 10
 
     assert case.query.run() == ""
     case.exact()

@@ -3,6 +3,8 @@
 This continues test_faults.py, which says how the tests work.
 """
 
+import itertools
+import json
 import os
 import re
 import signal
@@ -17,10 +19,11 @@ from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 
 from pyspark_nsq.source.batch_reader import NsqBatchReader, NsqFilteredReader
 from pyspark_nsq.source.errors import UnreachableError
+from pyspark_nsq.source.http import NodeConnection
 from pyspark_nsq.source.stream_reader import NsqStreamReader
-from tests.pipelines.broken import COUNT, SMALL_FILES, Case, numbered
+from tests.pipelines.broken import COUNT, SMALL_FILES, Case, end, numbered
 from tests.pipelines.conftest import Nodes, bounds, depth
-from tests.pipelines.streams import ALL
+from tests.pipelines.streams import ALL, positions
 from tests.support.processes import Daemon
 from tests.support.waiting import wait_until
 
@@ -92,7 +95,7 @@ def test_batch_read_misses_an_nsqd_that_was_listed_a_moment_ago(case, caplog):
     }
 
 
-def test_an_nsqd_that_is_killed_between_two_pieces_of_a_range_is_waited_for(cluster):
+def test_an_nsqd_that_is_killed_between_two_pieces_of_a_range_is_waited_for(cluster, monkeypatch):
     nodes = Nodes(cluster, 1)
     (nsqd,) = nodes.nsqds
     bodies = [b"%d" % number + b"." * 900_000 for number in range(12)]
@@ -103,15 +106,25 @@ def test_an_nsqd_that_is_killed_between_two_pieces_of_a_range_is_waited_for(clus
     )
     start = reader.initialOffset()
     (partition,) = reader.partitions(start, reader.latestOffset(start, ALL))
+    answered_by, get = [], NodeConnection.get
+
+    def noted(node, path, params):
+        answer = get(node, path, params)
+        if path == "/log/range":
+            answered_by.append(nsqd.pid)
+        return answer
+
+    monkeypatch.setattr(NodeConnection, "get", noted)
     found = []
     for number, piece in enumerate(reader.read(partition)):
         found += piece["body"].to_pylist()
         if not number:
-            nsqd.kill()
+            end(nsqd)
             nsqd.start()
     reader.stop()
 
-    assert number > 0
+    # Both processes sent a part.
+    assert len(set(answered_by)) == 2
     assert found == bodies
 
 
@@ -121,7 +134,7 @@ def test_an_nsqd_that_starts_again_and_again_has_lost_nothing(case, end_of_life)
     for number in range(4):
         case.publish(number * 10, 10)
         assert case.query.run() == ""
-        getattr(nsqd, end_of_life)()
+        end(nsqd, end_of_life)
         nsqd.start()
         # In every second round the query also runs after the start, when there are no new messages.
         if number % 2:
@@ -135,9 +148,11 @@ def test_an_nsqd_that_starts_again_and_again_has_lost_nothing(case, end_of_life)
 def test_an_nsqd_that_was_forgotten_and_comes_back_is_read_on(case):
     case.publish()
     assert case.query.run() == ""
-    gone = case.nsqds[0]
-    gone.stop()
+    gone, other = case.nsqds
+    end(gone, "stop")
+    case.publish(COUNT, 10, [other])
     assert case.query.run(forgetNsqds=gone.http_address) == ""
+    assert f"t@{gone.http_address}" not in positions(json.loads(case.query.offsets[-1]))
     gone.start()
     case.publish(COUNT, 100, [gone])
 
@@ -164,34 +179,34 @@ def test_a_paused_channel_is_read_as_well(case):
 def test_an_nsqlookupd_that_comes_back_and_knows_nobody_ends_nothing(case):
     case.publish()
     assert case.query.run(limit=400, batches=1) == ""
-    for nsqd in case.nsqds:
-        # A stopped nsqd cannot register again.
-        os.kill(nsqd.pid, signal.SIGSTOP)
-    case.nodes.lookupd.kill()
-    case.nodes.lookupd.start()
-    assert case.nodes.lookupd.get("/nodes")["producers"] == []
-    for nsqd in case.nsqds:
-        os.kill(nsqd.pid, signal.SIGCONT)
+    lookupd = case.nodes.lookupd
+    end(lookupd)
+    # At another TCP port, which no nsqd knows.
+    lookupd.ports["tcp"] = 0
+    lookupd.start()
 
     assert case.query.run() == ""
     case.exact()
+    assert lookupd.get("/nodes")["producers"] == []
 
 
 def test_two_nsqlookupds_of_which_each_knows_one_nsqd_are_both_asked(cluster):
-    first, second = cluster.nsqlookupd(), cluster.nsqlookupd()
-    nsqds = [cluster.nsqd(SMALL_FILES, lookupds=[one]) for one in (first, second)]
-    case = Case.of(cluster, first, nsqds[:1])
+    lookupds = cluster.nsqlookupd(), cluster.nsqlookupd()
+    nsqds = [cluster.nsqd(SMALL_FILES, lookupds=[one]) for one in lookupds]
+    case = Case.of(cluster, lookupds[0], nsqds[:1])
     case.publish()
     case.nsqds.append(nsqds[1])
     case.open(nsqds[1])
     nsqds[1].post("/mpub?topic=t", b"\n".join(numbered(nsqds[1], 0)))
     case.published.update(numbered(nsqds[1], 0))
-    wait_until(lambda: second.request("GET", "/lookup?topic=t")[0] == 200, "it is listed")
-    both = f"{first.http_address},{second.http_address}"
+    wait_until(lambda: lookupds[1].request("GET", "/lookup?topic=t")[0] == 200, "it is listed")
+    both = ",".join(one.http_address for one in lookupds)
 
     assert case.query.run(lookupdHttpAddresses=both) == ""
     assert case.query.run(lookupdHttpAddresses=both) == ""
     case.exact()
+    for lookupd, nsqd in zip(lookupds, nsqds, strict=True):
+        assert [one["http_port"] for one in lookupd.get("/nodes")["producers"]] == [nsqd.http_port]
 
 
 # --- the clock
@@ -218,10 +233,10 @@ class WrongClock(Daemon):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("when", ["while it runs", "between two starts", "between two kills"])
+@pytest.mark.parametrize("when", ["while it runs", "between two stops", "between two kills"])
 @pytest.mark.parametrize("steps", [[-HOUR], [30 * 24 * HOUR, 0]], ids=["back", "far ahead and back"])
 def test_a_clock_that_is_set_moves_no_message(cluster, when, steps):
-    lookupd = cluster.nsqlookupd()
+    lookupd = cluster.nsqlookupd("--reconnect-interval=1ms")
     flags = ["--broadcast-address=127.0.0.1", f"--lookupd-tcp-address={lookupd.tcp_address}", SMALL_FILES]
     nsqd = cluster.daemon("nsqd", flags, kind=WrongClock)
     nsqd.flags.append(f"--data-path={nsqd.folder}")
@@ -230,15 +245,22 @@ def test_a_clock_that_is_set_moves_no_message(cluster, when, steps):
     case = Case.of(cluster, lookupd, [nsqd])
     case.publish()
     assert case.query.run(limit=300, batches=2) == ""
+    times, extra = [time_of_last_message(case)], itertools.count(100 * COUNT)
     for number, seconds in enumerate(steps, 1):
-        if when == "between two kills":
-            nsqd.kill()
-        elif when == "between two starts":
-            nsqd.stop()
+        if when != "while it runs":
+            end(nsqd, when.removeprefix("between two ").removesuffix("s"))
         nsqd.set(seconds)
-        if not nsqd.is_running():
+        if when != "while it runs":
             nsqd.start()
+
+        def has_stepped(before=times[-1]):
+            # A running nsqd reads the clock once a second.
+            case.publish(next(extra), 1)
+            return abs(time_of_last_message(case) - before) > timedelta(minutes=30)
+
+        wait_until(has_stepped, "the clock was set")
         case.publish(number * COUNT, COUNT)
+        times.append(time_of_last_message(case))
         assert case.query.run(limit=300, batches=2) == ""
     ends = [end for _, end in bounds(nsqd, "t")["extents"]]
 
@@ -246,6 +268,12 @@ def test_a_clock_that_is_set_moves_no_message(cluster, when, steps):
     assert case.query.run() == ""
     case.exact()
     assert depth(nsqd, "t") == 0
+    assert times[-1] < times[-2]
+
+
+def time_of_last_message(case):
+    """When nsqd says that the message with the highest sequence was published."""
+    return max(rows_between(case.nodes, "filter", None, None), key=lambda row: row["sequence"])["timestamp"]
 
 
 @pytest.mark.slow

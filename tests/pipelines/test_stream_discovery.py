@@ -52,12 +52,34 @@ def test_available_now_goes_by_the_checkpoint_when_nsqlookupd_has_just_started(f
     assert again.latestOffset(end, ALL) == end
 
 
-def test_one_of_two_nsqlookupds_is_enough(nodes, topic, reader, caplog):
+@pytest.mark.parametrize("kind", ["stream", "batch"])
+def test_nsqlookupd_that_is_down_is_not_waited_for_when_others_list_the_topic(
+    nodes, topic, reader, caplog, kind
+):
     both = f"127.0.0.1:1,{nodes.lookupd.http_address}"
-    start = NsqStreamReader(nodes.parsed(topic, lookupdHttpAddresses=both)).initialOffset()
+    options = nodes.parsed(topic, lookupdHttpAddresses=both, retryTimeout="3600")
+    if kind == "stream":
+        again = NsqStreamReader(options)
+        again.prepareForTriggerAvailableNow()
 
-    assert start == reader.initialOffset()
+        assert again.initialOffset() == reader.initialOffset()
+    else:
+        assert messages_of(options) == 6
     assert "nsqlookupd 127.0.0.1:1 did not answer, going by the others: Get " in caplog.text
+
+
+def test_nsqlookupd_that_is_down_is_waited_for_when_the_others_do_not_know_the_topic(cluster, topic):
+    nodes, empty = Nodes(cluster, 1), cluster.nsqlookupd("--reconnect-interval=1ms")
+    nodes.publish(nodes.nsqds[0], topic, b"a", b"b")
+    nodes.lookupd.kill()
+    both = f"{nodes.lookupd.http_address},{empty.http_address}"
+    with pytest.raises(SourceError, match=f"not every nsqlookupd answered the search for topic '{topic}': "):
+        messages_of(nodes.parsed(topic, lookupdHttpAddresses=both))
+    back = threading.Timer(1, nodes.lookupd.start)
+    back.start()
+
+    assert messages_of(nodes.parsed(topic, lookupdHttpAddresses=both, retryTimeout="3600")) == 2
+    back.join()
 
 
 def test_a_query_that_knows_its_nsqds_goes_on_without_nsqlookupd(nodes, topic, reader, caplog):

@@ -1,4 +1,7 @@
-"""The kinds of kill: each kills one part of a run, and restarts it if it does not restart by itself."""
+"""The kinds of kill: each kills one part of a run, and restarts it if it does not restart by itself.
+
+Each returns whether something that ran was killed.
+"""
 
 import os
 import signal
@@ -6,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
+from tests.pipelines.broken import end
 from tests.spark_campaign.run import Run
 from tests.spark_campaign.standalone import job_processes
 
@@ -32,9 +36,9 @@ def python_worker(run: Run) -> bool:
 def worker(run: Run) -> bool:
     """Kill a worker with its executor and Python processes, like a machine, and start it again."""
     chosen = run.draw.choice(run.spark.workers)
-    chosen.kill(with_children=True)
+    killed = chosen.kill(with_children=True)
     run.spark.start_worker(chosen)
-    return True
+    return killed
 
 
 def master(run: Run) -> bool:
@@ -43,10 +47,10 @@ def master(run: Run) -> bool:
     The new master does not know the job: the job's executors end and it would wait for others. So it must be
     started again.
     """
-    run.spark.master.kill()
+    killed = run.spark.master.kill()
     run.spark.start_master()
     run.job.kill()
-    return True
+    return killed
 
 
 def planner(run: Run) -> bool:
@@ -65,23 +69,22 @@ def driver(run: Run) -> bool:
 
 
 def everything(run: Run) -> bool:
-    """Kill all processes of the job at once."""
-    run.job.kill()
-    return True
+    """Kill all processes of the job."""
+    return run.job.kill()
 
 
 def nsqd(run: Run) -> bool:
-    """Kill an nsqd and start it again at once."""
+    """Kill an nsqd and start it again."""
     chosen = run.draw.choice(run.nodes.nsqds)
     with run.publishing:
-        chosen.kill()
+        end(chosen)
         chosen.start()
     return True
 
 
 def nsqlookupd(run: Run) -> bool:
     """Kill nsqlookupd and start it again; it then knows no nsqd."""
-    run.nodes.lookupd.kill()
+    end(run.nodes.lookupd)
     run.nodes.lookupd.start()
     return True
 

@@ -128,8 +128,14 @@ class Run:
         return max((int(name) for name in names if name.isdigit()), default=-1)
 
     def kill(self, name: str, how: Callable[["Run"], bool]) -> None:
-        """Kill something by *how*, which returns whether there was something to kill."""
-        wait_until(lambda: self.has_ended() or how(self), f"there is some {name} to kill", 30)
+        """Kill something by *how* while the job runs; *how* returns whether something that ran was killed."""
+
+        def killed() -> bool:
+            if self.has_ended():
+                self.one_more_batch()
+            return how(self)
+
+        wait_until(killed, f"there is some {name} to kill", 30)
         self.kills[name] += 1
 
     # --- the archive

@@ -78,15 +78,15 @@ class SparkDaemon:
             log.seek(self._before)
             return log.read().decode(errors="replace")
 
-    def kill(self, *, with_children: bool = False) -> None:
-        """Send SIGKILL."""
+    def kill(self, *, with_children: bool = False) -> bool:
+        """Send SIGKILL; return whether it ran until then."""
         if self._process is None or self._process.poll() is not None:
-            return
+            return False
         victims = [*descendants(self.pid), self.pid] if with_children else [self.pid]
         for pid in victims:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        self._process.wait(20)
+        return self._process.wait(20) == -signal.SIGKILL
 
 
 class Standalone:

@@ -126,9 +126,9 @@ class Daemon:
             else:
                 return self
 
-    def kill(self) -> None:
-        """Send SIGKILL, so that it can neither log nor save anything."""
-        self._signal(signal.SIGKILL)
+    def kill(self) -> int:
+        """Send SIGKILL, so that it can neither log nor save anything; wait, and return the exit code."""
+        return self._signal(signal.SIGKILL)
 
     def stop(self) -> int:
         """Send SIGTERM, wait, and return the exit code."""

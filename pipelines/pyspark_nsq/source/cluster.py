@@ -125,7 +125,9 @@ class TopicCluster:
         """
         positions = known.positions
         may_be_silent = not must_exist or bool(positions)
-        listed = self._look(silence_ends=not may_be_silent, idle=idle)
+        # A query that knows its logs goes on with them, and finds others at a later look.
+        patience_s = 0.0 if positions or not self.options.fail_on_data_loss else self.options.retry_s
+        listed = self._look(patience_s, silence_ends=not may_be_silent, idle=idle)
         if listed is None and not positions and must_exist:
             raise SourceError(f"topic {self.options.described} does not exist: no nsqlookupd has heard of it")
         noted = {name: (place_of(name)[0], known.address(name)) for name in positions}
@@ -193,7 +195,8 @@ class TopicCluster:
             if not silent or time.monotonic() + _REST_S > deadline:
                 return answers, by_identity
             time.sleep(_REST_S)
-            listed = self._look(silence_ends=silence_ends, idle=False)
+            left_s = 0.0 if noted else deadline - time.monotonic()
+            listed = self._look(left_s, silence_ends=silence_ends, idle=False)
 
     def _known(
         self,
@@ -289,10 +292,10 @@ class TopicCluster:
 
     # --- asking
 
-    def _look(self, *, silence_ends: bool, idle: bool) -> frozenset[Place] | None:
+    def _look(self, patience_s: float, *, silence_ends: bool, idle: bool) -> frozenset[Place] | None:
         now = time.monotonic()
         if not (idle and self._places and now - self._looked_at < _LOOKUP_S):
-            self._places = self._discovery.places(silence_ends=silence_ends)
+            self._places = self._discovery.places(patience_s, silence_ends=silence_ends)
             self._looked_at = now
         return self._places
 
@@ -325,7 +328,7 @@ class TopicCluster:
     def addresses(self, known: Offset) -> dict[str, str]:
         """Return the present addresses of the logs of a planned batch, without those that are not found."""
         noted = {(place_of(name)[0], known.address(name)) for name in known.positions}
-        listed = self._look(silence_ends=False, idle=True) or frozenset()
+        listed = self._look(0.0, silence_ends=False, idle=True) or frozenset()
         found = _by_identity(self._bounds_at({*noted, *listed}, retry_s=0.0))
         return {
             name: found[place_of(name)[0], path].address

@@ -10,7 +10,7 @@ from nsqclient.wire.address import join_host_port
 from nsqclient.wire.node_error import TOPIC_NOT_FOUND, NodeError
 from pyspark_nsq.source.asking import Asking
 from pyspark_nsq.source.errors import SourceError, UnreachableError
-from pyspark_nsq.source.http import NodeConnection
+from pyspark_nsq.source.http import NodeConnection, passes
 from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.reasons import explain_lookup
 
@@ -34,14 +34,16 @@ class SourceDiscovery:
         # The name that each nsqd of the fixed list has for itself.
         self._names: dict[str, str] = {}
 
-    def places(self, *, silence_ends: bool = True) -> frozenset[Place] | None:
+    def places(self, patience_s: float, *, silence_ends: bool = True) -> frozenset[Place] | None:
         """Return the present places of the topics; None if no topic is known.
 
-        If no nsqlookupd answers, it raises SourceError, or without *silence_ends* returns an empty set.
+        An nsqlookupd that does not answer, or has just started, is waited for only if the others do not list
+        each topic, and for *patience_s* at most. If none answers then, it raises SourceError, or without
+        *silence_ends* returns an empty set.
         """
         if self._options.nsqd_http_addresses:
             return self._listed()
-        return self._looked_up(silence_ends=silence_ends)
+        return self._looked_up(patience_s, silence_ends=silence_ends)
 
     def wait_until_listed(self) -> None:
         """Wait until nsqlookupd lists nsqds with the topics, and is not one that has just started.
@@ -97,29 +99,35 @@ class SourceDiscovery:
 
     def _why_unready(self) -> str:
         """Say why no nsqlookupd knows all nsqds yet; empty if one does, or if none answers."""
-        answers = self._asking.ask(self._options.lookupd_http_addresses, _why_unready, 0.0)
-        reasons = {address: one for address, one in answers.items() if isinstance(one, str)}
+        reasons = self._readiness()
         if not (reasons and all(reasons.values())):
             return ""  # the search says why none answers
         told = "; ".join(f"{address} {reason}" for address, reason in reasons.items())
         return f"no nsqlookupd that answers knows all nsqds yet, because it has just started: {told}"
+
+    def _readiness(self) -> dict[str, str]:
+        """Return why each nsqlookupd that answers is not ready, empty if it is."""
+        answers = self._asking.ask(self._options.lookupd_http_addresses, _why_unready, 0.0)
+        return {address: one for address, one in answers.items() if isinstance(one, str)}
 
     def _why_unlisted(self) -> str:
         """Say which topics no nsqd is listed for now; empty if there are none.
 
         Also empty if no nsqlookupd answers, or if none knows the topic: then the search says so.
         """
-        options = self._options
-        answers = self._asking.ask(options.lookupd_http_addresses, self._asked, 0.0)
+        answers = self._asking.ask(self._options.lookupd_http_addresses, self._asked, 0.0)
         told = [places for places in answers.values() if not isinstance(places, NodeError)]
         if not told:
             return ""
-        listed = {topic for places in told for topic, _ in places}
-        if options.topic_pattern:
-            missing = [] if listed else [options.described]
-        else:
-            missing = [repr(topic) for topic in options.topics if topic not in listed]
+        missing = self._without_nsqd(frozenset().union(*told))
         return f"no nsqd that has topic {', '.join(missing)} is listed now" if missing else ""
+
+    def _without_nsqd(self, places: frozenset[Place]) -> list[str]:
+        """Return the topics, as sentences name them, that no nsqd of *places* has."""
+        if self._options.topic_pattern:
+            return [] if places else [self._options.described]
+        listed = {topic for topic, _ in places}
+        return [repr(topic) for topic in self._options.topics if topic not in listed]
 
     def _listed(self) -> frozenset[Place]:
         """Return the nsqds of the fixed list by the names under which nsqlookupd lists them.
@@ -134,25 +142,34 @@ class SourceDiscovery:
                 self._names[address] = answer
         return frozenset((topic, name) for name in self._names.values() for topic in self._options.topics)
 
-    def _looked_up(self, *, silence_ends: bool) -> frozenset[Place] | None:
-        answers = self._asking.ask(self._options.lookupd_http_addresses, self._asked)
-        errors = {address: error for address, error in answers.items() if isinstance(error, NodeError)}
-        down = {address: error for address, error in errors.items() if error.code != TOPIC_NOT_FOUND}
-        if len(down) == len(answers):
+    def _looked_up(self, patience_s: float, *, silence_ends: bool) -> frozenset[Place] | None:
+        deadline = time.monotonic() + patience_s
+        while True:
+            answers = self._asking.ask(self._options.lookupd_http_addresses, self._asked, 0.0)
+            errors = {address: error for address, error in answers.items() if isinstance(error, NodeError)}
+            down = {address: error for address, error in errors.items() if error.code != TOPIC_NOT_FOUND}
+            found = frozenset[Place]().union(
+                *(places for places in answers.values() if not isinstance(places, NodeError))
+            )
+            # An nsqd registers with all of them, so the others list what one that is down would list.
+            is_complete = not self._without_nsqd(found) or not (
+                any(map(passes, down.values())) or any(self._readiness().values())
+            )
+            if is_complete or time.monotonic() + _REST_S > deadline:
+                break
+            time.sleep(_REST_S)
+        if down and not found:
             reasons = "; ".join(explain_lookup(address, down[address]) for address in sorted(down))
-            sentence = f"no nsqlookupd answered the search for topic {self._options.described}: {reasons}"
+            who = "no nsqlookupd answered" if len(down) == len(answers) else "not every nsqlookupd answered"
+            sentence = f"{who} the search for topic {self._options.described}: {reasons}"
             if silence_ends:
                 raise UnreachableError(sentence)
             log.warning("%s; continuing with the nsqd that are known", sentence)
             return frozenset()
         for address, error in down.items():
             log.warning("nsqlookupd %s did not answer, going by the others: %s", address, error)
-        found = frozenset[Place]().union(
-            *(places for places in answers.values() if not isinstance(places, NodeError))
-        )
-        if len(errors) == len(answers) or (not self._options.topic and not found):
-            return None
-        return found
+        is_known = len(errors) < len(answers) if self._options.topic else bool(found)
+        return found if is_known else None
 
     def _asked(self, node: NodeConnection) -> frozenset[Place]:
         """What one nsqlookupd lists."""
