@@ -199,7 +199,7 @@ def test_the_command_does_not_wait_for_a_scrape_longer_than_it_may(node, connect
     assert ended(drain(node.http_address, "--timeout=1s"))[0] == 0
 
 
-def test_a_node_that_ends_while_the_command_waits_for_a_scrape_is_drained_all_the_same(node, connect):
+def test_node_that_ends_during_the_wait_for_a_scrape_is_drained(node, connect):
     connect(node).publish("t", b"1")
     node.post("/channel/create?topic=t&channel=c")
     assert owed_by_metrics(node) == 1

@@ -36,7 +36,7 @@ def stretch(size, end=500):
     )
 
 
-def test_a_stretch_says_what_is_at_a_sequence_and_that_beyond_it_there_is_nothing_of_it():
+def test_cached_page_has_the_message_at_a_sequence_and_nothing_beyond_its_end():
     block, gap = parse_block(FIRST, b"\0\0\0\x1e" + bytes(30)), Gap(FIRST + 1, FIRST + 9, Why.DAMAGED)
     found = Stretch([block, gap], 500)
 
