@@ -1,6 +1,7 @@
 """scripts/prose.py finds the words and sentences that pages and labels must not have, and nothing in ours."""
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,9 @@ def test_items_of_a_list_and_cells_of_a_table_are_sentences_of_their_own(problem
     half = "word " * 20
 
     assert problems(f"- {half}\n- {half}\n\n| {half} | {half} |\n") == []
+
+
+def test_names_of_tests_have_at_most_80_characters():
+    files = (ROOT / "tests").rglob("test_*.py")
+
+    assert [name for file in files for name in re.findall(r"def (test_\w{76,})", file.read_text())] == []

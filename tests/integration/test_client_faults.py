@@ -80,7 +80,7 @@ async def test_a_producer_that_spreads_passes_over_an_nsqd_that_is_frozen(nsqd):
                 waits.append(await producer.submit("t", b"%d" % turn))
                 await asyncio.sleep(0.04)
             for _ in range(30):
-                await producer.publish("t", b"x", timeout=1)
+                await producer.publish("t", b"x", timeout=5)
             frozen.thaw()
             await asyncio.gather(*waits)
 

@@ -169,7 +169,7 @@ def test_a_node_that_asks_is_shown_the_secret_from_then_on(plain, tmp_path):
 
 
 @pytest.mark.parametrize("plain", [ASKS], indirect=True)
-def test_a_node_that_nsqlookupd_named_gets_the_secret_in_cleartext_only_when_that_is_allowed(plain, tmp_path):
+def test_secret_goes_in_cleartext_to_a_named_node_only_when_allowed(plain, tmp_path):
     address, seen = plain
     named = {"nsqdHttpAddresses": "", "lookupdHttpAddresses": "127.0.0.1:1"}
     with pytest.raises(SourceError, match="named by nsqlookupd, where anybody may register"):

@@ -26,9 +26,13 @@ _CLOSE = re.compile(rb"(?im)^connection: *close")
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a connection: the answers in order, and whether it stays open."""
+    """The result of a connection: the answers in order, and whether it stays open.
+
+    ``headers`` has the lines of each answer but ``Date``.
+    """
 
     answers: tuple[tuple[int, bytes], ...]
+    headers: tuple[frozenset[bytes], ...]
     kept: bool
 
     @property
@@ -93,13 +97,14 @@ async def outcome(make: Callable[[], asyncio.Protocol], *pieces: bytes) -> Outco
 
 
 def parse(received: bytes, *, kept: bool) -> Outcome:
-    answers = []
+    answers, headers = [], []
     while received:
         head = _HEAD.match(received)
         assert head is not None, received
         length = _LENGTH.search(head[2])
         end = head.end() + (int(length[1]) if length and head[1] != b"100" else 0)
         answers.append((int(head[1]), received[head.end() : end]))
+        headers.append(frozenset(line for line in head[2].splitlines() if not line.startswith(b"Date: ")))
         kept = kept and head[0].startswith(b"HTTP/1.1") and not _CLOSE.search(head[2])
         received = received[end:]
-    return Outcome(tuple(answers), kept)
+    return Outcome(tuple(answers), tuple(headers), kept)

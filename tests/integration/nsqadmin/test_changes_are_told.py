@@ -93,7 +93,7 @@ def refuses(node, why="FORBIDDEN"):
     node.answer = lambda method, path, query: refusal if method == "POST" else usual(method, path, query)
 
 
-async def test_a_topic_that_its_node_refuses_to_delete_is_said_to_be_hidden_and_not_deleted():
+async def test_topic_that_its_node_refuses_to_delete_is_reported_as_hidden():
     async with stub_site(nodes=2, topics=2) as site:
         await site.get("/")
         refuses(site.nodes[0])
@@ -142,7 +142,7 @@ async def test_a_change_that_one_node_makes_and_another_refuses_is_done():
 
 
 @pytest.mark.parametrize("action", ["delete", "pause"])
-async def test_a_node_that_answers_but_is_not_listed_is_left_alone_and_named_before_and_after(action):
+async def test_node_that_is_not_listed_is_left_alone_and_named(action):
     async with stub_site(nodes=2) as site:
         await site.get("/")
         site.stubs.unlisted.add(1)
@@ -182,7 +182,7 @@ async def test_a_name_makes_no_line_of_the_log_and_a_claimed_user_is_not_believe
     assert "anonymous from 127.0.0.1" in lines[0]
 
 
-async def test_of_an_address_the_log_has_neither_the_password_nor_the_path_which_may_be_a_secret():
+async def test_address_is_logged_without_password_and_path():
     endpoint = "http://bot:secret@127.0.0.1:1/hook/secret"
     async with stub_site(notification_http_endpoint=endpoint) as site:
         await site.submit(action="pause", topic=TOPIC)

@@ -231,7 +231,7 @@ def test_a_body_is_passed_on_with_its_numbers_as_they_were_written(site):
         assert b'{"x":1e999,"price":1.10,"text":"\\u003cb\\u003e"}' in answer.body
 
 
-async def test_a_node_that_says_nonsense_of_a_body_is_named_and_the_messages_of_others_are_shown():
+async def test_node_with_an_unreadable_body_is_named_beside_the_messages_of_others():
     def told(encoding, body):
         one = {"id": "0123456789abcdef", "sequence": 1, "timestamp": 1, "time": "", "size": 2}
         message = one | {"encoding": encoding, "body": body}
@@ -371,7 +371,7 @@ def test_all_from_a_place_on_is_finished_where_the_oldest_are_first(site):
     assert bodies(listed(site, topic="onward", channel="a", state="waiting")) == ["one"]
 
 
-def test_deferred_messages_from_a_due_time_on_are_not_taken_by_when_they_were_published(site):
+def test_deferred_messages_are_found_by_due_time_and_not_by_publish_time(site):
     site.fill("due", "a", messages=0)
     defer(site.nsqds[0], "due", b"later")
     place = {"topic": "due", "channel": "a", "state": "deferred", "order": "oldest", "start": "-10m"}

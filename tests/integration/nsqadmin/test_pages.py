@@ -55,7 +55,7 @@ def test_a_topic_page_shows_channels_and_nodes(site):
     assert "All nodes" in text
 
 
-async def test_sorting_or_filtering_a_list_shows_its_first_page_and_leaves_other_lists_where_they_are():
+async def test_list_that_is_sorted_or_filtered_shows_its_first_page_alone():
     async with stub_site(nodes=9, topics=1, channels=60) as site:
         page = (await site.get("/topics/topic.0000.events?channels=2&nodes=2&channels-sort=depth")).html
 

@@ -96,7 +96,7 @@ def test_action_on_frozen_node_is_completed_in_audit_when_node_answers_again(clu
 
 
 @pytest.mark.parametrize("registered", [0, 1])
-def test_a_topic_that_nodes_hold_without_being_registered_for_it_is_changed_there_too(cluster, registered):
+def test_topic_on_nodes_without_registration_is_changed_there_too(cluster, registered):
     site = build_site(cluster)
     site.fill("orders", "a")
     site.lookupd.post("/topic/delete?topic=orders")

@@ -149,7 +149,7 @@ async def test_a_session_ends_when_its_user_signs_out_and_a_stolen_copy_with_it(
         assert (await site.get("/", Cookie=session)).status == 303
 
 
-async def test_new_secrets_count_without_a_restart_and_a_new_session_secret_ends_all_sessions(tmp_path):
+async def test_new_secrets_count_without_a_restart_and_end_all_sessions(tmp_path):
     signs = tmp_path / "session-secret"
     signs.write_text("a" * 32)
     async with signing_in(tmp_path, session_secret_file=str(signs)) as (one, site):
@@ -277,9 +277,7 @@ async def test_a_token_has_its_role_and_a_wrong_one_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("token", [{}, {"Authorization": "Bearer nsq-1234"}])
-async def test_nobody_is_let_in_while_the_file_of_tokens_cannot_be_used_and_the_answer_says_why(
-    tmp_path, token
-):
+async def test_unusable_token_file_lets_nobody_in_and_is_the_reason_in_the_answer(tmp_path, token):
     file = tmp_path / "tokens"
     good = f"ci operator {hashlib.sha256(b'nsq-1234').hexdigest()}\n"
     file.write_text(good)

@@ -296,7 +296,7 @@ async def test_a_node_that_does_not_answer_is_named_and_not_waited_for():
     assert not asked
 
 
-async def test_a_change_that_no_node_answers_is_in_the_audit_and_told_because_a_node_may_make_it_later():
+async def test_change_without_an_answer_is_in_the_audit_log_and_notified():
     with HttpSink() as sink:
         options = {"notification_http_endpoint": f"http://127.0.0.1:{sink.port}/", **SOON_SILENT}
         async with stub_site(nodes=1, **options) as site:

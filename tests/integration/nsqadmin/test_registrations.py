@@ -32,7 +32,7 @@ async def test_without_differences_nothing_is_said_of_registrations():
     assert "Create" in topics
 
 
-async def test_what_is_registered_and_held_by_nobody_is_on_the_page_of_topics_with_its_channels():
+async def test_topic_registered_but_held_by_no_node_is_listed_with_its_channels():
     async with stub_site(nodes=2) as site:
         await site.get("/")
         site.stubs.registered["only.listed"] = ["waiting"]
@@ -43,7 +43,7 @@ async def test_what_is_registered_and_held_by_nobody_is_on_the_page_of_topics_wi
     assert told["inactive"] == [{"topic": "only.listed", "channels": ["waiting"]}]
 
 
-async def test_what_a_node_holds_unregistered_is_named_with_the_node_and_the_node_comes_first():
+async def test_topic_without_registration_is_named_with_its_node():
     async with stub_site(nodes=3) as site:
         await site.get("/")
         site.nodes[2].edit = holds_more

@@ -7,7 +7,7 @@ import pytest
 from bench.ports import free_port
 from tests.support.auth_server import AuthServer, always_saying, granted
 from tests.support.waiting import wait_until
-from tests.support.wire import identify, mpub, pub, sized, sub
+from tests.support.wire import pub, sized, sub
 
 AUTH_FAILED = b"E_AUTH_FAILED AUTH failed"
 ANNA = {"identity": "anna", "identity_url": "http://people/anna", "permission_count": 1}
@@ -69,19 +69,6 @@ def test_the_server_is_asked_with_post_when_that_is_wanted(cluster, servers, con
 
 
 @pytest.mark.parametrize(
-    ("command", "word"),
-    [(pub("t", b"x"), "PUB"), (mpub("t", b"x"), "MPUB"), (sub("t", "c"), "SUB")],
-)
-def test_without_auth_commands_are_refused(wire, command, word):
-    assert wire.refusal(command) == f"E_AUTH_FIRST AUTH required before {word}".encode()
-
-
-def test_auth_is_said_once(wire):
-    wire.ask(auth())
-    assert wire.refusal(auth()) == b"E_INVALID AUTH already set"
-
-
-@pytest.mark.parametrize(
     "answer",
     ["no json", granted(ttl=0), granted(topic="("), granted(permissions=("admin",)), {"ttl": "60"}],
 )
@@ -101,11 +88,6 @@ def test_a_server_that_does_not_say_200_grants_nothing(wire, servers, status):
 def test_a_server_that_is_not_there_grants_nothing(cluster, connect):
     nsqd = cluster.nsqd(f"--auth-http-address=127.0.0.1:{free_port()}")
     assert connect(nsqd).refusal(auth()) == AUTH_FAILED
-
-
-def test_an_answer_without_authorizations_is_none(wire, servers):
-    servers.answer = granted() | {"authorizations": []}
-    assert wire.refusal(auth()) == b"E_UNAUTHORIZED AUTH no authorizations found"
 
 
 def test_topics_and_channels_that_are_not_granted_are_refused_by_name(connect, guarded, servers):
@@ -167,28 +149,6 @@ def test_one_server_of_several_is_enough(cluster, servers, connect):
     nsqd = cluster.nsqd(f"--auth-http-address={dead}", f"--auth-http-address={servers.address}")
     for _ in range(8):
         assert json.loads(connect(nsqd).ask(auth())) == ANNA
-
-
-def test_what_is_sent_behind_auth_waits_for_it_and_keeps_its_order(wire, servers):
-    servers.held.add("secret")
-    wire.send(identify(), auth(), pub("t", b"1"), mpub("t", b"2", b"3"), sub("t", "c"), b"RDY 9\n")
-    wire.ok()
-    wait_until(lambda: servers.asked, "the auth server is asked")
-    assert not wire.has_more()
-    servers.release()
-
-    assert json.loads(wire.response()) == ANNA
-    wire.ok(3)
-    assert [message.body for message in wire.messages(3)] == [b"1", b"2", b"3"]
-
-
-def test_a_client_that_ends_its_stream_behind_auth_is_still_served(wire):
-    wire.send(auth(), pub("t", b"1"))
-    wire.end()
-
-    assert json.loads(wire.response()) == ANNA
-    wire.ok()
-    assert wire.is_closed()
 
 
 def test_one_client_that_waits_for_the_auth_server_holds_up_nobody(connect, guarded, servers):
@@ -282,11 +242,6 @@ def test_after_the_ttl_the_server_is_asked_again_and_the_client_notices_nothing(
 def test_after_the_ttl_a_client_that_lost_its_permission_is_refused(wire, servers):
     answer = granted(permissions=("subscribe",))
     assert expired(wire, servers, answer).data == b'E_UNAUTHORIZED AUTH failed for PUB on "t" ""'
-    assert wire.is_closed()
-
-
-def test_after_the_ttl_a_server_that_fails_ends_the_connection(wire, servers):
-    assert expired(wire, servers, granted(), status=500).data == AUTH_FAILED
     assert wire.is_closed()
 
 

@@ -4,14 +4,12 @@ import ssl
 
 import pytest
 
-from nsqcore.process.lifecycle import StartupError
 from nsqcore.process.logs import Log, LogLevel
 from nsqd.options import NsqdOptions
 from nsqd.server.auth import Asker, AuthServers
 from nsqd.server.tls import trusted
 from tests.support.auth_server import AuthServer
 from tests.support.certificates import Authority
-from tests.support.wire import sized
 
 ASKER = Asker(secret=b"secret", remote_ip="127.0.0.1", tls=True, common_name="anna b")
 
@@ -85,34 +83,3 @@ async def test_a_refusal_that_names_no_port_is_final(authority, answer):
     with AuthServer(status=403, answer=answer) as server:
         assert await ask(server.address, trust(authority.file)) is None
         assert len(server.asked) == 1
-
-
-def test_a_file_of_authorities_that_cannot_be_read_is_said_at_start(tmp_path):
-    with pytest.raises(StartupError, match=r"failed to build client TLS config - open .*none\.pem"):
-        trust(tmp_path / "none.pem")
-
-
-def test_a_file_without_authorities_is_said_at_start(tmp_path):
-    file = tmp_path / "empty.pem"
-    file.write_text("nobody")
-
-    with pytest.raises(StartupError, match="failed to append certificate to pool"):
-        trust(file)
-
-
-def test_the_common_name_of_a_client_s_certificate_is_told_to_the_auth_server(cluster, authority, connect):
-    with AuthServer() as server:
-        nsqd = cluster.nsqd(
-            f"--auth-http-address={server.address}",
-            *authority.flags,
-            f"--tls-root-ca-file={authority.file}",
-            "--tls-client-auth-policy=require-verify",
-        )
-        wire = connect(nsqd)
-        wire.identify(tls_v1=True)
-        wire.socket = authority.client(name="anna").wrap_socket(wire.socket, server_hostname="127.0.0.1")
-        wire.ok()
-        wire.ask(b"AUTH\n" + sized(b"secret"))
-
-        (asked,) = server.asked
-    assert asked.target == "/auth?common_name=anna&remote_ip=127.0.0.1&secret=secret&tls=true"

@@ -43,29 +43,6 @@ def test_a_publisher_is_told_that_the_topic_is_full(node, connect, command, expe
     assert channel_stats(node, "t")["depth"] == 2
 
 
-def test_what_arrives_together_is_counted_together(node, connect):
-    make(node)
-    set_policy(node, ".*", apply=True, max_depth=2)
-    wire = connect(node)
-
-    wire.send(b"".join(pub("t", b"%d" % n) for n in range(3)))
-
-    wire.ok(2)
-    assert wire.error() == b"E_PUB_FAILED PUB failed topic is full"
-    assert channel_stats(node, "t")["depth"] == 2
-
-
-def test_a_batch_that_does_not_fit_is_refused_as_a_whole(node, connect):
-    make(node)
-    set_policy(node, ".*", apply=True, max_depth=2)
-
-    assert (
-        connect(node).ask_frame(mpub("t", b"1", b"2", b"3")).data
-        == b"E_MPUB_FAILED MPUB failed topic is full"
-    )
-    assert channel_stats(node, "t")["depth"] == 0
-
-
 def test_there_is_room_again_when_a_message_is_finished(node, connect):
     make(node)
     set_policy(node, ".*", apply=True, max_depth=1)
@@ -107,50 +84,6 @@ def test_one_full_channel_fills_the_topic_and_no_other_topic(node, connect):
     wire.publish("u", b"1", b"2")
 
     assert wire.refusal(pub("t", b"2")) == b"E_PUB_FAILED PUB failed topic is full"
-
-
-@pytest.mark.parametrize(
-    ("command", "expected"),
-    [
-        (pub("t", b"11"), b"E_PUB_FAILED PUB failed topic is full"),
-        (mpub("t", b"11", b"12"), b"E_MPUB_FAILED MPUB failed topic is full"),
-        (dpub("t", 1000, b"11"), b"E_DPUB_FAILED DPUB failed topic is full"),
-    ],
-)
-def test_a_bound_of_a_channel_holds_while_its_topic_is_paused(node, connect, command, expected):
-    make(node)
-    set_policy(node, "^t$", channel="^ch$", max_depth=10)
-    wire = connect(node)
-    wire.publish("t", b"1", b"2", b"3")
-    node.post("/topic/pause?topic=t")
-    wire.publish("t", b"4", b"5", b"6", b"7")
-    assert connect(node).refusal(mpub("t", *[b"x"] * 4)) == b"E_MPUB_FAILED MPUB failed topic is full"
-    wire.ask(mpub("t", b"8", b"9", b"10"))
-
-    assert connect(node).refusal(command) == expected
-    for path in ("/pub?topic=t", "/mpub?topic=t"):
-        assert node.request("POST", path, b"11") == (429, b'{"message":"TOPIC_FULL"}')
-
-    node.post("/topic/unpause?topic=t")
-    assert channel_stats(node, "t")["depth"] == 10
-    assert connect(node).refusal(command) == expected
-
-
-def test_a_bound_of_bytes_holds(node, connect):
-    make(node)
-    set_policy(node, ".*", apply=True, max_bytes="100KB")
-    wire = connect(node)
-    body = b"x" * 1000
-    accepted = 0
-    while True:
-        wire.send(pub("t", body))
-        frame = wire.frame()
-        if frame.kind == 1:
-            break
-        accepted += 1
-
-    assert frame.data == b"E_PUB_FAILED PUB failed topic is full"
-    assert 85 <= accepted <= 100
 
 
 def test_the_oldest_go_and_publishers_go_on(node, connect, restart):

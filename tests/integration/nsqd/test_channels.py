@@ -56,7 +56,7 @@ def test_a_paused_channel_does_not_hold_up_the_others(wire, connect, topic, chan
     wire.quiet()
 
 
-def test_a_paused_topic_keeps_what_is_published_and_its_channels_serve_what_they_have(
+def test_paused_topic_keeps_publishes_and_its_channels_deliver_their_backlog(
     wire, connect, nsqd, topic, stats
 ):
     producer = connect()

@@ -114,25 +114,6 @@ def test_a_wrong_byte_in_the_header_of_an_append_costs_nothing(nsqd, connect, ap
     assert delivered(nsqd, connect) == ALL
 
 
-@pytest.mark.parametrize("append", [0, 4])
-def test_a_header_that_cannot_be_mended_costs_its_append(nsqd, connect, append):
-    log = log_of(nsqd)
-    at, _ = appends_of(log)[append]
-    for where in (3, 20, 40):
-        flip(log, at + where)
-    assert delivered(nsqd, connect) == bodies_of(*(n for n in range(APPENDS) if n != append))
-    assert any("are lost: damaged" in warning for warning in warnings(nsqd))
-
-
-@pytest.mark.parametrize("copy", [0, 64])
-def test_one_copy_of_the_file_header_is_enough(nsqd, connect, copy):
-    log = log_of(nsqd)
-    for where in range(10, 60, 7):
-        flip(log, copy + where)
-    assert delivered(nsqd, connect) == ALL
-    assert warnings(nsqd) == []
-
-
 @pytest.mark.parametrize("drop", [1, 74, 75, 121, 122, 123])
 def test_a_torn_tail_costs_what_was_torn(nsqd, connect, drop):
     log = log_of(nsqd)
@@ -168,31 +149,6 @@ def test_a_page_that_never_reached_the_disk_costs_what_lay_in_it_which_is_counte
     _, metrics = nsqd.request("GET", "/metrics")
     (lost,) = re.findall(rb'^nsqd_channel_lost_total\{.*channel="ch".*\} (\d+)', metrics, re.MULTILINE)
     assert int(lost) == len(missing)
-
-
-def test_blocks_of_zeros_at_the_end_are_cut_off(nsqd, connect):
-    with log_of(nsqd).open("ab") as file:
-        file.write(bytes(4096))
-    assert delivered(nsqd, connect) == ALL
-
-
-def test_a_checkpoint_that_is_damaged_is_replaced_by_the_one_before_it(nsqd, connect):
-    nsqd.start()
-    nsqd.post("/channel/pause?topic=t&channel=ch")
-    checkpoints = [nsqd.folder / "t.topic" / f"checkpoint.{n}" for n in range(2)]
-    wait_until(lambda: all(path.exists() for path in checkpoints), "both are written")
-    nsqd.post("/channel/unpause?topic=t&channel=ch")
-    nsqd.kill()
-    flip(max(checkpoints, key=lambda path: path.stat().st_mtime_ns), 40)
-    assert delivered(nsqd, connect) == ALL
-    assert "cannot use " in warnings(nsqd)[-1]
-
-
-@pytest.mark.parametrize("damage", [lambda path: flip(path, 40), lambda path: path.write_bytes(b"")])
-def test_with_all_checkpoints_damaged_every_channel_gets_what_is_on_disk(nsqd, connect, damage):
-    for path in (nsqd.folder / "t.topic").glob("checkpoint.?"):
-        damage(path)
-    assert delivered(nsqd, connect) == ALL
 
 
 def test_without_checkpoints_the_log_says_all(nsqd, connect):

@@ -357,7 +357,7 @@ def test_a_torn_end_is_cut_as_the_next_start_would(nsqd, connect):
     assert delivered(nsqd, connect, 2 * BATCHES - 1) == sorted(BODIES[1:])
 
 
-def test_after_both_checkpoints_were_lost_with_the_beginning_of_the_log_gone_nothing_more_goes(nsqd, connect):
+def test_lost_checkpoints_of_a_log_without_its_beginning_cost_nothing_more(nsqd, connect):
     """If only the checkpoints were removed, the next start would take the rest for remains of a power cut."""
     nsqd.start()
     for path in ("/channel/empty?topic=t&channel=ch", "/channel/empty?topic=t&channel=other"):

@@ -69,19 +69,6 @@ def test_a_poison_message_goes_to_the_dead_letters_with_its_story(node, connect)
     assert (figures["depth"], figures["in_flight_count"]) == (0, 0)
 
 
-def test_other_channels_and_messages_are_not_touched(node, connect):
-    set_policy(node, "^t$", apply=True, max_attempts=1)
-    wire, other = connect(node), connect(node)
-    wire.subscribe("t", "ch", ready=1)
-    other.subscribe("t", "other", ready=10)
-    connect(node).publish("t", b"poison", b"good")
-    wire.send(req(wire.message(), 0))
-    wire.send(fin(wire.message()))
-
-    wait_until(lambda: waiting_in(node, "t.ch.dead") == 1, "the message is a dead letter")
-    assert [message.body for message in other.messages(2)] == [b"poison", b"good"]
-
-
 def test_a_plain_subscriber_sees_the_body_alone(node, connect):
     set_policy(node, "^t$", apply=True, max_attempts=1, dead_letter_topic="dead")
     wire = connect(node)
@@ -108,19 +95,6 @@ def test_what_expires_is_a_dead_letter_where_that_is_said(node, connect):
     assert {(headers["dead-reason"], headers["dead-attempts"]) for headers, _ in found} == {("expired", "0")}
     figures = channel_stats(node, "t", "ch")
     assert (figures["depth"], figures["expired_count"]) == (0, 200)
-
-
-def test_what_expires_is_gone_where_nothing_is_said(node, connect):
-    set_policy(node, "^t$", apply=True, ttl="50ms")
-    node.post("/topic/create?topic=t")
-    node.post("/channel/create?topic=t&channel=ch")
-    connect(node).publish("t", b"1")
-
-    wait_until(lambda: channel_stats(node, "t", "ch")["expired_count"] == 1, "it has expired")
-    wire = connect(node)
-    wire.subscribe("t", "ch", ready=1)
-    wire.quiet()
-    assert not wire.has_more()
 
 
 def test_a_dead_letter_topic_that_is_full_keeps_the_originals(node, connect):
@@ -324,24 +298,6 @@ def test_a_reader_of_the_log_with_another_channel_is_not_given_what_went_back(no
     assert node.request("GET", f"/log/range?topic=t&start={at}&end={behind}&channel=ch")[0] == 410
 
 
-def test_what_is_published_afterwards_goes_to_all(node, connect, buried, restart):
-    node.restart()
-    send_back(node)
-    connect(node).publish("t", b"four")
-    assert depths(node) == {"ch": 4, "other": 1}
-
-    restart(node)
-
-    assert depths(node) == {"ch": 4, "other": 1}
-
-
-def test_sent_back_twice_is_sent_back_once(node, buried):
-    send_back(node)
-
-    assert send_back(node)["found"] == 0
-    assert depths(node)["ch"] == 3
-
-
 def test_a_dry_run_counts_and_changes_nothing(node, buried):
     answer = send_back(node, "&dry_run=true")
 
@@ -356,16 +312,6 @@ def test_some_go_back(node, buried, query, count):
 
     assert answer["sent"] == count
     assert (depths(node)["ch"], waiting_in(node, "t.ch.dead")) == (count, 3 - count)
-
-
-def test_one_goes_back(node, connect, buried):
-    listed = node.get("/messages?topic=t.ch.dead")["messages"]
-
-    assert send_back(node, f"&id={listed[1]['id']}")["sent"] == 1
-
-    wire = connect(node)
-    wire.subscribe("t", "ch", ready=1)
-    assert wire.message().body == buried[1]
 
 
 def test_an_id_that_is_not_in_the_log_sends_no_other_one_back(node, buried):

@@ -70,12 +70,25 @@ ALLOWED = {
     "twice the same unimportant header": HEAD + b"Accept: a\r\nAccept: a\r\n" + REST,
     "many headers": HEAD + b"".join(b"X-%d: y\r\n" % n for n in range(100)) + REST,
     "a whole URL": b"POST http://x/pub?topic=t HTTP/1.1\r\nHost: x\r\n" + REST,
+    "a long header": HEAD + b"X: " + b"y" * 9000 + b"\r\n" + REST,
+    "another parameter": b"POST /pub?defer=0&topic=t HTTP/1.1\r\nHost: x\r\n" + REST,
+}
+
+NO_PUBLISH = {
+    "no body": (HEAD + b"Content-Length: 0\r\n\r\n", 400),
+    "a large body": (HEAD + b"Content-Length: 1001\r\n\r\n" + b"x" * 1001, 413),
+    "a bad topic": ((HEAD + REST).replace(b"=t", b"=t$"), 400),
+    "a long topic": ((HEAD + REST).replace(b"=t", b"=" + b"t" * 65), 400),
+    "a bad delay": ((HEAD + REST).replace(b"=t", b"=t&defer=-1"), 400),
+    "no topic": ((HEAD + REST).replace(b"topic", b"channel"), 400),
+    "another path": ((HEAD + REST).replace(b"pub", b"nowhere"), 404),
+    "another method": (PING.replace(b"ping", b"pub?topic=t"), 405),
 }
 
 
 @pytest.fixture
 async def doors(tmp_path):
-    async with Doors(tmp_path / "data") as doors:
+    async with Doors(tmp_path / "data", max_msg_size=1000) as doors:
         yield doors
 
 
@@ -97,6 +110,15 @@ async def test_what_http_allows_is_published_at_both_doors(doors, sent, before):
     assert front == alone
     assert alone.statuses[0] == 200
     assert doors.published()["t"] == 2 * (1 + bool(before))
+
+
+@pytest.mark.parametrize(("sent", "status"), NO_PUBLISH.values(), ids=NO_PUBLISH)
+async def test_refused_publish_has_the_same_answer_at_both_doors(doors, sent, status):
+    alone = await outcome(doors.alone, HEAD + REST, sent)
+    front = await outcome(doors.front, HEAD + REST, sent)
+
+    assert front == alone
+    assert alone.statuses == [200, status]
 
 
 @pytest.mark.parametrize("version", [b"HTTP/2.0", b"HTTP/0.9"])

@@ -2,9 +2,12 @@
 
 import http.client
 import socket
+import threading
+from contextlib import closing
 
 import pytest
 
+from tests.support.nsqd_http import topic_stats
 from tests.support.wire import batch, size, sized
 
 MAX_MSG = 1048576
@@ -162,6 +165,7 @@ def test_a_client_that_asks_whether_to_continue_is_told_to(nsqd, consumer, topic
         (b"\n\none\n\n\ntwo\n\n", [b"one", b"two"]),
         (b"one\r\ntwo\r\n", [b"one\r", b"two\r"]),
         (b"\0\n\xff", [b"\0", b"\xff"]),
+        (b"x\n" * 90, [b"x"] * 90),
     ],
 )
 def test_mpub_takes_a_message_a_line(post, consumer, topic, binary, body, messages):
@@ -189,14 +193,15 @@ def test_a_line_of_exactly_the_message_limit_is_taken_and_one_byte_more_is_not(p
 
 @pytest.mark.parametrize(("path", "limit"), [("pub", MAX_MSG), ("mpub", MAX_BODY)])
 @pytest.mark.parametrize("query", ["?topic=declared", ""])  # checked before the topic
-def test_a_body_that_is_declared_too_long_is_refused_before_it_comes(nsqd, path, limit, query):
-    with socket.create_connection(("127.0.0.1", nsqd.http_port), timeout=10) as client:
-        head = f"POST /{path}{query} HTTP/1.1\r\nHost: nsqd\r\nContent-Length: {limit + 1}\r\n\r\n"
-        client.sendall(head.encode())
-        answer = b"".join(iter(lambda: client.recv(4096), b""))
+def test_body_declared_too_long_is_refused_before_it_comes(nsqd, path, limit, query):
+    with closing(http.client.HTTPConnection("127.0.0.1", nsqd.http_port, timeout=10)) as client:
+        client.putrequest("POST", f"/{path}{query}")
+        client.putheader("Content-Length", str(limit + 1))
+        client.endheaders()
+        answer = client.getresponse()
 
-    assert answer.startswith(b"HTTP/1.1 413 ")
-    assert (b"MSG_TOO_BIG" if path == "pub" else b"BODY_TOO_BIG") in answer
+        assert answer.status == 413
+        assert (b"MSG_TOO_BIG" if path == "pub" else b"BODY_TOO_BIG") in answer.read()
 
 
 def test_an_mpub_body_of_exactly_the_limit_is_taken_and_one_byte_more_is_not(post, topic, stats):
@@ -247,3 +252,55 @@ def test_bytes_after_the_last_message_of_a_binary_mpub_are_ignored(post, consume
 def test_a_publisher_over_http_is_no_producer_of_the_statistics(post, nsqd, topic):
     assert post(f"/pub?topic={topic}", b"m") == OK
     assert topic not in str(nsqd.get("/stats?format=json")["producers"])
+
+
+# --- clients that send ahead
+
+
+def request(topic, body):
+    head = f"POST /pub?topic={topic} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def answered(sock, count):
+    """Whether so many publishes are answered with OK, and nothing else comes before."""
+    found = 0
+    rest = b""
+    while found < count:
+        data = sock.recv(1 << 20)
+        assert data, "closed by nsqd"
+        *whole, rest = (rest + data).split(b"\r\n\r\nOK")
+        assert all(head.startswith(b"HTTP/1.1 200 OK\r\n") for head in whole)
+        found += len(whole)
+    return found == count and not rest
+
+
+def test_many_requests_sent_ahead_are_all_answered(cluster):
+    # As by a load balancer with a full queue. The size limit of a message is not the limit of what may wait.
+    nsqd = cluster.nsqd("--max-msg-size=100000000")
+    one, total = request("ahead", b"x" * 2000), 20_000
+    with socket.create_connection(("127.0.0.1", nsqd.http_port), timeout=10) as sock:
+        sender = threading.Thread(target=lambda: [sock.sendall(one * 100) for _ in range(total // 100)])
+        sender.start()
+        # Wait until everything is sent or nsqd reads no more.
+        sender.join(1)
+        assert answered(sock, total)
+        sender.join()
+
+    assert topic_stats(nsqd, "ahead")["message_count"] == total
+
+
+def test_a_client_that_does_not_read_its_answers_is_not_read_either(nsqd, topic, stats):
+    one = request(topic, b"x")
+    burst = one * 1000
+    with socket.create_connection(("127.0.0.1", nsqd.http_port), timeout=1) as sock:
+        sent = 0
+        with pytest.raises(TimeoutError):
+            while sent < 128 << 20:
+                sent += sock.send(burst[sent % len(burst) :])
+        assert 0 < stats(topic)["message_count"] < sent // len(one)
+
+        # The client gets every answer when it reads again.
+        sock.settimeout(10)
+        assert answered(sock, sent // len(one))
+    assert stats(topic)["message_count"] == sent // len(one)

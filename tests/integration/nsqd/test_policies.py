@@ -164,7 +164,7 @@ def test_hanging_up_reads_the_file_again(cluster, file):
 
 
 @pytest.mark.executed
-def test_hanging_up_while_it_loads_does_not_end_it_and_the_file_is_read_as_it_is_then(cluster, file):
+def test_sighup_during_the_start_does_not_end_nsqd_and_the_file_is_read_again(cluster, file):
     node = cluster.nsqd(f"--policies-file={file}")
     node.stop()
     node.spawn()

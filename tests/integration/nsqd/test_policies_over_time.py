@@ -118,7 +118,7 @@ def test_what_is_kept_under_load_takes_the_same_room_for_an_hour(settings):
         assert max(full) <= 130_000
 
 
-def test_a_topic_that_nobody_reads_for_a_day_stays_in_its_bounds_and_publishers_are_told():
+def test_topic_unread_for_a_day_stays_in_its_bounds_and_refuses_publishes():
     sizes = []
 
     async def play(one):
@@ -151,7 +151,7 @@ def test_a_topic_that_nobody_reads_for_a_day_stays_in_its_bounds_and_publishers_
     assert max(sizes) == min(sizes)
 
 
-def test_a_topic_that_nobody_reads_for_a_day_has_the_newest_when_the_oldest_are_dropped():
+def test_topic_unread_for_a_day_has_the_newest_messages_with_drop_oldest():
     sizes = []
 
     async def play(one):

@@ -73,7 +73,7 @@ def test_a_finished_message_does_not_come_back_after_a_clean_stop(nsqd, connect)
     assert sorted(bodies(again)) == sorted(bodies(messages[1::2]))
 
 
-def test_a_finished_message_does_not_come_back_once_a_second_has_passed_before_the_crash(nsqd, connect):
+def test_finished_message_does_not_come_back_a_second_before_a_crash(nsqd, connect):
     wire = connect(nsqd)
     wire.subscribe("t", ready=10)
     connect(nsqd).publish("t", b"finished", b"not yet")
@@ -159,7 +159,7 @@ def test_a_message_deferred_at_a_topic_without_channels_keeps_its_time(nsqd, con
     assert figures(channel_of(nsqd)) == {"depth": 0, "in_flight_count": 0, "deferred_count": 1}
 
 
-def test_a_message_requeued_with_a_delay_keeps_its_time_and_attempts_over_a_clean_stop(nsqd, connect):
+def test_requeued_message_keeps_its_delay_and_attempts_over_a_clean_stop(nsqd, connect):
     wire = connect(nsqd)
     wire.subscribe("t", ready=1)
     wire.publish("t", b"m")

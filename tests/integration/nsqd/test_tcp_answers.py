@@ -121,9 +121,7 @@ def test_messages_can_be_finished_in_any_order(wire, connect, topic, stats):
     assert figures(stats(topic, "ch")) == (0, 0, 0, 0)
 
 
-def test_a_pipeline_of_fins_with_wrong_ones_among_them_gets_an_error_for_each_of_those(
-    wire, connect, topic, stats
-):
+def test_pipeline_of_fins_gets_an_error_for_each_wrong_one(wire, connect, topic, stats):
     wire.subscribe(topic, ready=10)
     connect().send(mpub(topic, *[b"%d" % n for n in range(10)]))
     ids = [message.id for message in wire.messages(10)]

@@ -62,7 +62,7 @@ def test_identify_may_be_repeated_and_may_follow_a_publish(wire, topic):
     assert wire.identify()["msg_timeout"] == 60000
 
 
-def test_without_a_certificate_tls_is_not_granted_and_the_connection_goes_on_in_the_clear(wire, topic):
+def test_tls_without_a_certificate_is_not_granted_and_the_connection_stays_plain(wire, topic):
     assert wire.identify(tls_v1=True)["tls_v1"] is False
     wire.publish(topic, b"in the clear")
 
@@ -192,9 +192,7 @@ def test_what_a_client_says_of_itself_is_in_the_statistics(wire, topic, stats):
     assert said.items() <= client.items()
 
 
-def test_before_identify_a_client_is_known_by_its_address_and_after_one_without_names_by_none(
-    wire, topic, stats
-):
+def test_client_is_known_by_its_address_before_identify(wire, topic, stats):
     wire.subscribe(topic)
     (client,) = stats(topic, "ch")["clients"]
     assert (client["client_id"], client["hostname"]) == ("127.0.0.1", "127.0.0.1")

@@ -153,9 +153,7 @@ def test_a_message_goes_to_one_consumer_of_a_channel_only(connect, topic):
     assert sorted(received) == sorted(b"%d" % n for n in range(30))
 
 
-def test_what_was_published_before_the_first_channel_goes_to_it_and_later_channels_start_empty(
-    wire, connect, topic, stats
-):
+def test_first_channel_gets_earlier_messages_and_later_channels_start_empty(wire, connect, topic, stats):
     producer = connect()
     producer.publish(topic, b"early", b"bird")
     assert stats(topic)["depth"] == 2

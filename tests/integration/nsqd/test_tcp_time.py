@@ -97,9 +97,7 @@ def test_a_timed_out_message_may_go_to_somebody_else(connect, hasty, consumer, p
     assert consumer.error() == b"E_FIN_FAILED FIN %b failed client does not own message" % message.id
 
 
-def test_touch_puts_the_time_out_off_but_not_beyond_max_msg_timeout_from_the_delivery(
-    hasty, patient, producer, topic
-):
+def test_touch_extends_the_time_out_up_to_max_msg_timeout_from_the_delivery(hasty, patient, producer, topic):
     producer.publish(topic, b"m")
     message = patient.message()
     began = time.monotonic()
@@ -233,9 +231,7 @@ def beating(connect, hasty):
 
 
 @pytest.mark.slow
-def test_what_a_client_sent_while_nsqd_was_stopped_is_read_before_its_silence_is_judged(
-    beating, stopped, topic
-):
+def test_bytes_sent_while_nsqd_was_suspended_are_read_before_silence_is_judged(beating, stopped, topic):
     beating.send(pub(topic, b"m"))
     time.sleep(2.5)
     stopped()

@@ -111,6 +111,9 @@ def test_messages_come_from_all_nsqd_that_lookupd_knows(cluster, tmp_path):
         "-n=2",
         f"-lookupd-http-address={lookupd.http_address}",
         "-consumer-opt=lookupd_poll_interval,100ms",
+        # Only one nsqd may send the last message, and it may be the one that has none.
+        "-consumer-opt=low_rdy_idle_timeout,1s",
+        "-consumer-opt=rdy_redistribute_interval,100ms",
     )
 
     assert sorted(ended.stdout.split()) == [b"0", b"1"]

@@ -105,7 +105,7 @@ def test_a_share_is_passed_on_only_when_its_message_is_answered():
     assert rdy.rotate(41, first) == {"b": 1}
 
 
-def test_a_connection_that_comes_or_goes_does_not_get_a_share_that_is_being_passed_on():
+def test_connection_that_comes_or_goes_gets_no_share_that_is_passed_on():
     rdy = distribution(1, "a", "b", "c")
     rdy.rotate(31, first, {"a": 1})
 

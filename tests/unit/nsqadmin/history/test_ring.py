@@ -43,7 +43,7 @@ def test_what_is_written_is_read_with_its_time_and_is_there_after_a_restart(path
         assert not file.was_damaged
 
 
-def test_a_moment_has_one_row_and_a_clock_set_back_writes_none_until_it_is_where_it_was():
+def test_clock_set_back_writes_no_row_until_it_has_caught_up():
     with HistoryFile() as file:
         file.give([TOTALS], NOON)
 
@@ -137,7 +137,7 @@ def test_a_file_that_cannot_be_opened_is_said_in_a_sentence(tmp_path):
 A_DAY = 86_400
 
 
-def test_a_name_that_was_first_seen_when_the_clock_was_ahead_is_recorded_when_it_is_right(path):
+def test_name_first_seen_with_a_fast_clock_is_recorded_with_the_right_one(path):
     with HistoryFile(path) as file:
         file.give([ORDERS], NOON + A_DAY)
         file.write(NOON + A_DAY, {ORDERS: Point(1)})
@@ -169,7 +169,7 @@ def test_a_file_in_which_a_name_begins_in_a_time_to_come_is_mended_when_it_is_op
             assert depths(file, BILLING, now_s=NOON + 5) == [(0, 1), (5, 2)]
 
 
-def test_a_clock_that_is_behind_for_a_while_makes_nothing_of_one_name_that_of_another(path):
+def test_slow_clock_mixes_no_rows_of_two_names(path):
     with HistoryFile(path) as file:
         file.give([BILLING], NOON - 120)
         for at_s in range(NOON - 120, NOON, 5):
@@ -189,7 +189,7 @@ def test_a_clock_that_is_behind_for_a_while_makes_nothing_of_one_name_that_of_an
         assert file.read(ORDERS, DAY, NOON + 5) == []
 
 
-def test_a_place_that_is_given_while_the_clock_catches_up_shows_nothing_of_the_name_before():
+def test_slot_given_while_the_clock_catches_up_shows_no_row_of_its_former_name():
     with HistoryFile() as file:
         file.give([BILLING], NOON)
         for at_s in range(NOON, NOON + 60, 5):

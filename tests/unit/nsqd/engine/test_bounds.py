@@ -84,7 +84,7 @@ def accepted(node, body=b"x", topic="t", most=1000):
 
 
 @pytest.mark.parametrize("keep_back", [pause, hold])
-def test_a_channel_is_as_full_while_its_topic_holds_messages_back_as_it_will_be_with_them(keep_back):
+def test_channel_of_a_paused_topic_counts_the_messages_that_the_topic_holds(keep_back):
     node = Node()
     channel = node.channel()
     bound(node, max_depth=10)
@@ -113,7 +113,7 @@ def test_what_is_staged_counts_once_while_the_topic_is_paused():
 
 @pytest.mark.parametrize("before", [0, 4])
 @pytest.mark.parametrize("max_bytes", range(900, 1101, 10))
-def test_a_bound_of_bytes_refuses_the_same_message_whether_the_topic_is_paused_or_not(before, max_bytes):
+def test_bound_of_bytes_refuses_the_same_message_at_a_paused_topic(before, max_bytes):
     taken = []
     for paused in (False, True):
         node = Node()

@@ -140,7 +140,7 @@ def test_touch_prolongs_but_not_past_the_maximum_from_delivery(node, channel):
     assert channel.timeout_count == 1
 
 
-def test_a_touched_message_times_out_at_the_maximum_although_its_own_time_out_is_longer(node, channel):
+def test_touched_message_times_out_at_the_maximum_before_its_own_time_out(node, channel):
     node.publish(b"1")
     consumer, _ = node.subscribe(channel, rdy=1, msg_timeout=60)
     channel.touch(channel.backlog.in_flight.ranges()[0][0], consumer, 4_000_000_000, node.now_ns)
@@ -247,7 +247,7 @@ def test_without_memory_an_ephemeral_channel_hands_messages_to_whoever_waits():
     assert bodies(outlet) == [b"1"]
 
 
-def test_an_ephemeral_channel_with_a_ready_consumer_owes_no_message_that_was_not_published():
+def test_ephemeral_channel_with_a_ready_consumer_has_published_messages_only():
     node = Node(mem_queue_size=0)
     channel = node.channel("c#ephemeral")
     consumer, outlet = node.subscribe(channel, rdy=5)
@@ -458,7 +458,7 @@ def test_what_is_due_together_and_not_answered_comes_back_together(node, apart):
     assert (channel.timeout_count, consumer.in_flight) == (3, 0)
 
 
-def test_one_of_those_that_are_due_together_that_is_gone_is_counted_and_the_others_come(node, shelf, apart):
+def test_missing_message_is_counted_and_the_others_due_with_it_are_delivered(node, shelf, apart):
     channel, consumer, outlet, first = apart
     shelf.gaps = [Gap(first + 2, first + 3, Why.DAMAGED)]
 

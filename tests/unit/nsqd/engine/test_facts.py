@@ -137,7 +137,7 @@ def test_what_is_owed_and_cannot_be_read_is_not_settled(node, channel, first):
     assert within(settled, first, 1 << 62) == [(first, first + 4), (first + 7, first + 8)]
 
 
-def test_what_was_never_had_is_neither_readable_nor_settled_whatever_a_file_speaks_for(node, channel, first):
+def test_messages_never_stored_are_neither_readable_nor_settled(node, channel, first):
     topic = node.topic()
     topic.skip_to(first + 1000)
     node.publish(b"in another life")

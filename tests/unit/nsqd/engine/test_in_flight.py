@@ -119,9 +119,7 @@ def test_a_touch_does_not_change_when_the_message_was_delivered(consumer):
     assert flight.find(3, consumer).delivered_ns == 7
 
 
-def test_what_was_answered_or_touched_since_another_consumer_left_is_given_back_as_it_is_now(
-    flight, consumer
-):
+def test_messages_answered_since_another_consumer_left_are_given_back_as_they_are(flight, consumer):
     other = Consumer(Outlet(), 60)
     flight.add(Run(30, 32, consumer, 0, 60))
     flight.add(Run(40, 41, consumer, 0, 60))
@@ -157,7 +155,7 @@ def test_what_times_out_at_one_moment_comes_back_a_little_at_a_time(consumer):
     assert (flight.count, flight.next_deadline_ns()) == (0, None)
 
 
-def test_what_is_left_of_a_moment_in_which_very_much_times_out_has_its_deadline_still(consumer):
+def test_messages_left_after_a_full_turn_of_time_outs_keep_their_deadline(consumer):
     flight = InFlight()
     flight.add(Run(0, 10, consumer, 0, 60))
     flight.add(Run(10, 20, consumer, 1, 61))

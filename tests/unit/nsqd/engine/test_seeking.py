@@ -114,7 +114,7 @@ def test_a_place_in_what_the_topic_holds_back_counts_when_it_flows_again(node, c
     assert delivered(node, channel) == [first + 4, first + 5]
 
 
-def test_what_the_topic_holds_back_comes_once_though_the_channel_was_set_to_a_place_in_it(node, channel):
+def test_messages_of_a_paused_topic_come_once_after_a_seek_among_them(node, channel):
     first = publish(node, 2)
     channel.commit(first + 2)
     node.broker.pause_topic(node.topic(), paused=True)
@@ -336,7 +336,7 @@ def test_what_happened_before_the_seek_is_not_told_after_it(node, channel, keepe
     assert (keeper().deferred.count, keeper().attempts) == (0, {})
 
 
-def test_what_only_the_other_checkpoint_was_told_before_the_seek_is_not_told_after_it(node, channel, keeper):
+def test_change_in_the_other_checkpoint_is_not_repeated_after_a_seek(node, channel, keeper):
     first = publish(node)
     keeper()
     keeper()

@@ -188,7 +188,7 @@ def test_emptying_a_topic_leaves_its_channels_alone(node):
     assert (topic.backlog.pending.count, channel.backlog.pending.count) == (0, 1)
 
 
-def test_an_ephemeral_topic_drops_what_exceeds_its_memory_and_forgets_what_nobody_owes():
+def test_ephemeral_topic_drops_messages_beyond_its_memory_and_forgets_finished_ones():
     node = Node(mem_queue_size=10)
     node.publish(*[b"x"] * 15, topic="t#ephemeral")
     topic = node.topic("t#ephemeral")

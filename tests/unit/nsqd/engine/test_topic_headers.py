@@ -24,7 +24,7 @@ def store(node, topic):
     node.turn()
 
 
-def test_messages_with_headers_have_a_block_of_their_own_and_those_behind_them_join_it(node):
+def test_messages_behind_one_with_headers_join_its_block(node):
     topic = node.topic()
     topic.stage(b"1", node.now_ns)
     topic.stage(b"2", node.now_ns, extension=extension(SOME))

@@ -285,7 +285,7 @@ def test_a_file_that_is_cut_under_a_running_store_is_a_gap(shop):
     assert shop.gaps() == [Gap(FIRST + 1, FIRST + 2, Why.DAMAGED)]
 
 
-def test_before_the_first_file_of_a_topic_no_number_was_used_and_behind_the_last_none_is_yet(shop):
+def test_numbers_outside_the_files_of_a_topic_are_unused(shop):
     shop.publish(b"a")
 
     assert shop.store.segments.read(FIRST - 5) == Gap(FIRST - 5, FIRST, Why.UNUSED)
@@ -293,7 +293,7 @@ def test_before_the_first_file_of_a_topic_no_number_was_used_and_behind_the_last
     assert shop.store.segments.read(FIRST + 1) is None
 
 
-def test_numbers_skipped_by_a_restart_are_unused_also_when_the_file_before_them_was_let_go_of(shop):
+def test_numbers_skipped_by_a_restart_stay_unused_without_the_file_before_them(shop):
     shop.publish(b"a", b"b")
     shop.encoder.skip_to(FIRST + 100)
     shop.reopen(shop.mark())
@@ -357,7 +357,7 @@ def test_the_node_that_wrote_the_log_is_known_after_a_restart(shop):
 # --- the end of a topic
 
 
-def test_all_files_of_a_log_name_it_also_after_a_restart_and_another_log_has_another_name(shop):
+def test_files_name_their_log_also_after_a_restart(shop):
     shop.new(segment=1)
     shop.publish(b"a")
     shop.reopen(segment=1)

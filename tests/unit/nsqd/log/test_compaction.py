@@ -104,7 +104,7 @@ def test_a_compaction_of_scattered_short_messages_makes_no_file_larger(tmp_path,
     shop.store.appender.close()
 
 
-def test_a_segment_that_nobody_needs_holds_nothing_afterwards_and_still_says_where_it_ends(ledger):
+def test_segment_without_pending_messages_keeps_only_its_end(ledger):
     ledger.compact((FIRST + 100, FIRST + 101))
 
     for _ in range(3):
@@ -359,7 +359,7 @@ def test_a_segment_dropped_meanwhile_takes_its_copy_along(ledger):
     assert ledger.names() == ["00000002.log"]
 
 
-def test_a_segment_dropped_before_it_is_read_leaves_no_copy_and_is_not_called_damaged(ledger):
+def test_segment_dropped_before_its_read_leaves_no_copy_and_is_no_damage(ledger):
     job = ledger.store.cleaner.begin_compaction(
         wanting((FIRST + 5, FIRST + 6)), ledger.store.checkpoints.covered_notes
     )

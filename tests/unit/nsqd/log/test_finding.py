@@ -157,7 +157,7 @@ def test_what_was_durable_is_never_cut_off(shop):
     assert "up to 1 messages from 3eb on are lost: damaged" in shop.warnings[0]
 
 
-def test_a_power_cut_that_kept_a_later_file_and_lost_the_end_of_an_earlier_one_leaves_a_gap(shop):
+def test_power_cut_that_lost_the_end_of_an_earlier_file_leaves_a_gap(shop):
     # The size of the earlier file had not reached the disk: it ends behind a whole append.
     shop.log(2).write_bytes(shop.log(2).read_bytes()[:-3082])
 
@@ -208,7 +208,7 @@ def test_a_crash_while_an_end_is_cut_costs_no_more(shop):
 # --- segments after a failure
 
 
-def test_a_note_that_a_checkpoint_knows_is_synced_all_the_same_unless_that_says_that_it_was(shop):
+def test_note_known_to_a_checkpoint_is_synced_unless_it_is_marked_as_synced(shop):
     assert shop.sync() is None
     shop.note(b"defer")
     # It is unknown whether the checkpoint reached the disk: the next start may have an older one.
@@ -352,7 +352,7 @@ def test_a_durable_newest_file_that_is_gone_is_a_gap_too(shop):
     assert shop.store.segments.end == FIRST + 8
 
 
-def test_of_an_oldest_file_that_is_gone_what_no_checkpoint_has_is_owed_and_found_missing(shop):
+def test_oldest_file_that_is_gone_leaves_messages_without_checkpoint_missing(shop):
     checkpoint_of_one = CheckpointPosition(FIRST + 1, 0, FIRST + 1, FIRST + 1)
     for number in (1, 2):
         shop.log(number).unlink()
@@ -363,7 +363,7 @@ def test_of_an_oldest_file_that_is_gone_what_no_checkpoint_has_is_owed_and_found
     assert lost(shop) == [Gap(FIRST, FIRST + 4, Why.REMOVED)]
 
 
-def test_of_an_oldest_file_that_is_gone_before_the_first_checkpoint_it_is_said_that_something_is_lost(shop):
+def test_oldest_file_gone_before_the_first_checkpoint_is_reported_as_a_loss(shop):
     shop.log(1).unlink()
 
     found = shop.reopen()
@@ -399,9 +399,7 @@ def test_a_file_that_is_no_log_is_put_aside_and_what_was_in_it_is_missed(shop):
 
 @pytest.mark.parametrize("known", [0, 2, 8], ids=["no mark", "a mark in front of it", "a mark behind all"])
 @pytest.mark.parametrize(("source", "place"), [(s, p) for s in range(1, 5) for p in range(1, 5) if s != p])
-def test_a_file_in_the_place_of_another_costs_what_that_one_had_and_nothing_comes_twice(
-    shop, source, place, known
-):
+def test_file_in_the_place_of_another_costs_only_the_messages_of_that_one(shop, source, place, known):
     shop.sync()
     content = shop.log(source).read_bytes()
     shop.log(place).write_bytes(content)
@@ -439,7 +437,7 @@ def test_a_file_of_another_log_that_begins_within_the_one_before_it_is_put_aside
     assert stored(found)[-1] == (FIRST + 8, FIRST + 12, 0)
 
 
-def test_a_compacted_file_in_the_place_of_an_older_one_speaks_for_none_of_those_between(shop):
+def test_compacted_file_in_the_place_of_an_older_one_covers_none_between(shop):
     shop.sync()
     wanted = [(FIRST, FIRST + 4), (FIRST + 5, FIRST + 8)]
     job = shop.store.cleaner.begin_compaction(wanting(*wanted), 0)

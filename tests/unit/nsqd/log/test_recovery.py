@@ -198,7 +198,7 @@ def test_a_durable_file_that_was_cut_short_keeps_what_it_has(slip):
     assert found.segment.size == slip.ends[3] + 100
 
 
-def test_what_was_lost_before_the_mark_but_behind_the_checkpoint_is_owed_and_so_counted(slip):
+def test_messages_lost_between_checkpoint_and_mark_are_counted(slip):
     zero(slip.path, slip.ends[1], slip.ends[3])
 
     found = slip.recover(CheckpointPosition(FIRST, 0, FIRST + 5, FIRST))

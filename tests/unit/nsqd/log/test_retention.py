@@ -43,7 +43,7 @@ def test_a_sparse_segment_and_its_finished_neighbours_become_one():
     assert planned_big(big(1000, 2, 0, 0, 3, 1000)) == [[1, 2, 3, 4]]
 
 
-def test_what_is_left_of_an_earlier_compaction_is_put_together_with_what_is_finished_next():
+def test_rest_of_an_earlier_compaction_joins_the_next_one():
     left = SegmentStats(0, 40, 40)
     assert planned([left, SegmentStats(1, 1000, 0)]) == [[0, 1]]
 
@@ -90,7 +90,7 @@ def test_while_the_log_is_worked_with_little_waste_is_left_until_it_rests():
     assert sum(map(len, copied)) == 20
 
 
-def test_while_the_log_is_worked_with_nothing_is_copied_before_there_is_more_waste_than_is_allowed():
+def test_busy_log_is_compacted_only_above_the_allowed_waste():
     assert planned_big(big(100, 1000, 100, 1000), resting=False) == []
     assert planned_big(big(100, 0, 1000), resting=False) == [[1]]
     assert planned_big(big(100, 1000, 100, 1000, 100), resting=False) == [[0], [2], [4]]
@@ -109,7 +109,7 @@ shares = st.lists(st.tuples(st.integers(0, 2000), st.floats(0, 1)), max_size=30)
 
 @given(shares, st.booleans())
 @example([(1777, 0.625), (1777, 0.625), (0, 0.0), (1777, 0.625)], False)
-def test_what_is_planned_is_made_of_neighbours_and_leaves_little_waste_when_it_is_done(shares, resting):
+def test_planned_compaction_takes_neighbours_and_leaves_little_waste(shares, resting):
     found = [SegmentStats(place, size, int(size * share)) for place, (size, share) in enumerate(shares)]
 
     for _ in range(200):

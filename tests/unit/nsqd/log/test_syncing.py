@@ -53,7 +53,7 @@ def test_what_is_appended_while_a_sync_runs_is_for_the_next(shop):
     assert shop.store.segments.synced == FIRST + 2
 
 
-def test_a_sync_covers_segments_that_were_closed_since_the_last_one_and_then_their_folders(shop):
+def test_sync_covers_segments_closed_since_the_last_one_and_their_folders(shop):
     synced = []
 
     class Watched(Disk):

@@ -237,7 +237,7 @@ def test_the_messages_that_are_kept_are_the_same_bytes():
     assert [log.read(seq).frames(seq, seq + 1) for seq in (101, 103)] == wanted
 
 
-def test_one_deferred_message_of_an_ephemeral_topic_holds_no_more_than_itself_in_memory():
+def test_deferred_message_of_an_ephemeral_topic_keeps_only_itself_in_memory():
     node = Node()
     topic = node.topic("t#ephemeral")
     channel = node.broker.channel(topic, "c#ephemeral")

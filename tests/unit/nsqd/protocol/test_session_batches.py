@@ -216,9 +216,7 @@ def test_a_long_batch_that_began_before_a_drain_is_published_whole(node, client)
 
 
 @pytest.mark.parametrize("declared", [1, 9, 15, 16, 17, 100])
-def test_of_a_batch_of_one_message_its_own_size_counts_and_what_follows_is_the_next_command(
-    node, client, declared
-):
+def test_batch_of_one_message_ends_at_the_size_of_its_message(node, client, declared):
     node.channel()
     reader, outlet = node.subscribe(node.channel(), rdy=10)
     batch = struct.pack(">II", declared, 1) + sized(b"12345678")

@@ -256,9 +256,7 @@ def test_topic_without_messages_is_deleted_twice(shelf, shop, sent):
 
 
 @pytest.mark.parametrize("is_answered", [False, True])
-def test_topic_that_is_deleted_and_made_during_the_negotiation_has_only_its_new_files(
-    shelf, shop, sent, is_answered
-):
+def test_topic_deleted_and_made_during_the_negotiation_has_only_new_files(shelf, shop, sent, is_answered):
     shelf.begin()
     shop.publish(b"one")
     shelf.send(*sent.frames, Sync())

@@ -85,7 +85,7 @@ def test_a_processor_that_another_process_wants_is_left_to_it_until_the_next_ans
     assert loop.looking
 
 
-def test_a_processor_that_others_keep_for_long_is_given_away_ever_more_rarely_though_clients_come_back(loop):
+def test_busy_poll_yields_ever_more_rarely_on_a_processor_that_others_keep(loop):
     loop.wanted_ns = 3_000_000
     looks = []
     for _ in range(2000):

@@ -36,7 +36,7 @@ class Removals(Disk):
         super().remove(path)
 
 
-async def test_a_file_that_somebody_removed_while_it_is_written_to_is_missed_by_the_next_checkpoint(tmp_path):
+async def test_file_removed_during_a_write_is_missed_by_the_next_checkpoint(tmp_path):
     bench = Bench(tmp_path)
     checkpoints = bench.checkpoints()
     publisher, reader = bench.connect(), bench.connect()
@@ -111,7 +111,7 @@ class FullInTheEnd(Full):
         super().replace(path, content, durable=durable)
 
 
-async def test_on_a_full_disk_what_is_finished_goes_but_not_the_note_that_a_channel_was_made(tmp_path):
+async def test_full_disk_removes_finished_messages_but_not_the_note_of_a_new_channel(tmp_path):
     disk = Full()
     bench = Bench(tmp_path, disk)
     checkpoints = bench.checkpoints()
@@ -369,7 +369,7 @@ async def test_a_checkpoint_at_once_that_the_disk_has_no_room_for_is_not_written
     assert not await checkpoints.write_at_once(bench.broker.topics["t"])
 
 
-async def test_a_checkpoint_that_is_cancelled_and_then_fails_is_cancelled_and_written_again(tmp_path):
+async def test_checkpoint_cancelled_and_then_failed_is_written_again(tmp_path):
     disk = FullInTheEnd()
     bench = Bench(tmp_path, disk)
     checkpoints = bench.checkpoints()

@@ -38,7 +38,7 @@ async def test_publishers_of_one_turn_share_one_append(tmp_path):
     assert content.count(b"hello") == 5
 
 
-async def test_on_a_full_disk_publishers_get_the_reason_others_their_answer_and_nobody_the_message(tmp_path):
+async def test_full_disk_is_the_error_of_publishers_and_stores_no_message(tmp_path):
     disk = FullDisk(room=1000)
     bench = Bench(tmp_path, disk)
     publisher, other, reader = bench.connect(), bench.connect(), bench.connect()

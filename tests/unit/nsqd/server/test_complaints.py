@@ -3,7 +3,7 @@
 from nsqd.server.complaints import MOST, written
 
 
-def test_each_error_of_a_turn_is_written_down_but_of_very_many_only_how_many_more_there_are():
+def test_errors_of_a_turn_are_logged_up_to_a_number_and_the_others_counted():
     errors = [ValueError(f"bad {n}") for n in range(MOST + 3)]
 
     assert list(written(errors[:2])) == ["bad 0", "bad 1"]

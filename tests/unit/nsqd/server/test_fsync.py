@@ -312,9 +312,7 @@ async def test_who_gives_up_waiting_for_a_store_to_rest_keeps_nobody_from_syncin
     assert (first.replies, second.replies, resting.cancelled()) == ([OK], [OK], True)
 
 
-async def test_who_published_to_a_topic_that_is_deleted_is_answered_when_the_deletion_is_durable(
-    strict, disk
-):
+async def test_publisher_to_a_deleted_topic_is_answered_after_the_durable_deletion(strict, disk):
     await settled(strict, publish(strict, b"t"))
     topic = strict.broker.topics["t"]
     await strict.fsync.quiesce(store_of(topic))

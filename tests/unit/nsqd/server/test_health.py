@@ -49,7 +49,7 @@ def test_what_was_refused_last_is_remembered_with_its_size(health):
     assert health.refused == {}
 
 
-def test_the_checkpoint_of_a_carried_log_fails_apart_from_that_of_the_topic_of_its_name(health):
+def test_checkpoint_of_a_replica_log_fails_apart_from_that_of_its_topic(health):
     health.failed(checkpoint_of("t", "home"), "no space left on device")
     health.worked(checkpoint_of("t"))
     assert not health.ok

@@ -40,7 +40,7 @@ class SlowDisk(Disk):
         self.busy -= 1
 
 
-async def test_a_stop_waits_for_the_thread_that_writes_the_metadata_before_it_writes_it_last(tmp_path):
+async def test_stop_waits_for_the_thread_that_writes_the_metadata(tmp_path):
     disk = SlowDisk()
     data = DataPath(tmp_path, StorageOptions(), lambda _: None, disk)
     broker = Broker(MessageIds(1), Limits(), data.make_store)
@@ -88,7 +88,7 @@ class OnceBroken(Disk):
         super().replace(path, content, durable=durable)
 
 
-async def test_metadata_that_could_not_be_written_at_the_start_is_written_though_nothing_changes(tmp_path):
+async def test_metadata_not_written_at_the_start_is_written_without_a_change(tmp_path):
     data = DataPath(tmp_path, StorageOptions(), lambda _: None, OnceBroken())
     health, log = Health(), Log("[test] ", LogLevel.FATAL)
     broker = Broker(MessageIds(1), Limits(), data.make_store)

@@ -86,7 +86,7 @@ def test_what_was_absent_when_a_channel_was_made_is_remembered_until_it_is_commi
     assert saved(node).channels["c"].absent == [(end - 2, end - 1)]
 
 
-def test_what_was_absent_is_forgotten_when_consumers_have_finished_what_lies_behind_it(node):
+def test_absent_messages_are_forgotten_when_later_ones_are_finished(node):
     channel = node.channel()
     node.publish(*[b"x"] * 10)
     first, end = channel.backlog.lowest(), node.topic().log.next_seq

@@ -331,7 +331,7 @@ def test_without_a_checkpoint_every_channel_is_owed_all_there_is_and_pauses_hold
     }
 
 
-def test_without_a_checkpoint_and_without_the_beginning_of_the_log_nsqd_dat_names_the_channels(machine):
+def test_channels_come_from_nsqd_dat_without_checkpoint_and_log_start(machine):
     for name in "abc":
         machine.channel(name)
     for _ in range(5):
@@ -349,9 +349,7 @@ def test_without_a_checkpoint_and_without_the_beginning_of_the_log_nsqd_dat_name
 
 
 @pytest.mark.parametrize("made_again", [False, True])
-def test_without_the_beginning_of_its_log_a_topic_has_no_channels_of_an_earlier_one_of_its_name(
-    machine, made_again
-):
+def test_topic_without_its_log_start_has_no_channels_of_a_former_topic(machine, made_again):
     machine.channel("a")
     machine.publish(b"1")
     log_id = store_of(machine.broker.topics["t"]).appender.log_id

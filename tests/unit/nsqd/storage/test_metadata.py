@@ -72,7 +72,7 @@ def test_a_file_that_cannot_be_understood_is_named(tmp_path, content):
         load(Disk(), tmp_path)
 
 
-def test_a_file_that_cannot_be_understood_beside_folders_of_ours_is_as_good_as_absent(tmp_path):
+def test_unreadable_metadata_beside_topic_folders_counts_as_absent(tmp_path):
     (tmp_path / "nsqd.dat").write_bytes(b'{"topics":[{"na')
     (tmp_path / "t.topic").mkdir()
     warnings = []

@@ -162,7 +162,7 @@ def test_generations_outlive_the_process(start):
 
 
 @pytest.mark.parametrize("between", [(), (b"c",)])
-def test_a_channel_that_was_made_and_set_back_after_the_last_checkpoint_owes_what_it_did(start, between):
+def test_channel_made_and_set_back_after_the_last_checkpoint_is_restored(start, between):
     node = start()
     finished = node.channel("finished")
     node.publish(b"a", b"b")
@@ -183,7 +183,7 @@ def test_a_channel_that_was_made_and_set_back_after_the_last_checkpoint_owes_wha
     assert start().topic().channels["late"].backlog.unfinished(0, end + len(between)) == pending
 
 
-def test_what_was_finished_elsewhere_while_the_topic_was_paused_is_not_given_out_after_a_kill(start):
+def test_messages_finished_elsewhere_while_paused_are_not_delivered_after_a_kill(start):
     node = start()
     channel = node.channel()
     node.publish(b"a")

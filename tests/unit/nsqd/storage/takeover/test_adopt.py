@@ -227,7 +227,7 @@ def test_after_the_original_ran_again_its_files_are_appended_to_the_log(tmp_path
     assert start.bodies(start.topics["t"].channels["a"]) == [b"once", b"written by the original since"]
 
 
-def test_queues_of_a_topic_that_nobody_lists_are_named_and_taken_over_when_it_is_made(tmp_path):
+def test_queues_of_an_unlisted_topic_are_named_and_adopted_when_it_is_made(tmp_path):
     write_queue(tmp_path, "o", record(b"orphan"))
     write_queue(tmp_path, "t:gone", record(b"of a channel"))
     start = Start(tmp_path, LISTED)
