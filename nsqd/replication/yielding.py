@@ -83,8 +83,7 @@ def ask(log: LogState, copy: LocalCopy, now_ns: int, *, failover: bool = False) 
     After a failover a holder that was not reached for the failover timeout is not waited for.
     """
     peers = copy.holders.keys() - log.without_copy
-    if failover:
-        log.unreached |= peers - log.exchanges.keys()
+    log.unreached = peers - log.exchanges.keys() if failover else set()
     peers -= log.unreached
     copy.asks_until_ns = now_ns + ASK_NS if peers else now_ns
     copy.old_ends = {name: topic.log.next_seq for name, topic in copy.topics.items()} if peers else {}
