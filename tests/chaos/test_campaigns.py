@@ -13,7 +13,8 @@ from tests.campaign.profiles import PROFILES
 from tests.campaign.replication.counted import LEAST_PER_1000
 from tests.campaign.replication.counted import shortfalls as few_events
 from tests.campaign.replication.histories import PROFILES as REPLICATION
-from tests.campaign.replication.histories import run as run_replication
+from tests.campaign.replication.staged import STAGES
+from tests.campaign.replication.staged import run as run_replication
 from tests.campaign.replication.without import left_out
 from tests.campaign.result import Result
 from tests.support.simulated_disk import SimulatedDisk
@@ -45,7 +46,7 @@ def test_campaign_finds_no_violation_in_its_share_of_the_time(campaign, first, s
     assert result.states >= states
 
 
-@pytest.mark.parametrize("profile", REPLICATION)
+@pytest.mark.parametrize("profile", [*REPLICATION, *STAGES])
 def test_replication_finds_no_violation_in_each_profile(profile):
     for seed in range(3):
         _, violations = run_replication(profile, seed)

@@ -1,6 +1,6 @@
 """Run histories of replication.
 
-python -m tests.campaign.replication --minutes 20                 all profiles
+python -m tests.campaign.replication --minutes 20                 all profiles, and one stage for each seed
 python -m tests.campaign.replication --profile people --from 40 --seeds 10
 python -m tests.campaign.replication --without snapshot           one rule, sync or note left out
 python -m tests.campaign.replication --without all --seeds 100    each of them: a table
@@ -9,9 +9,11 @@ python -m tests.campaign.replication --without all --seeds 100    each of them: 
 import argparse
 import time
 from collections import Counter
+from contextlib import suppress
 
 from tests.campaign.replication.counted import shortfalls
-from tests.campaign.replication.histories import PROFILES, run
+from tests.campaign.replication.histories import PROFILES
+from tests.campaign.replication.staged import STAGES, run
 from tests.campaign.replication.without import PARTS, left_out
 
 # A part counts as noticed after so many failing histories.
@@ -23,7 +25,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=0)
     parser.add_argument("--seeds", type=int, default=50, help="without --minutes, of each profile")
     parser.add_argument("--from", dest="first", type=int, default=0)
-    parser.add_argument("--profile", choices=PROFILES, action="append")
+    parser.add_argument("--profile", choices=(*PROFILES, *STAGES), action="append")
     parser.add_argument("--without", choices=("all", *PARTS))
     parser.add_argument("--verbose", action="store_true")
     given = parser.parse_args()
@@ -33,18 +35,21 @@ def main() -> int:
     bad = count = again = 0
     events: Counter[str] = Counter()
     seed = given.first
-    while (time.process_time() < until) if given.minutes else (seed < given.first + given.seeds):
-        for profile in given.profile or PROFILES:
-            history, found = run(profile, seed)
-            events.update(history.events)
-            count += 1
-            again += history.promises.again
-            events["finished by another owner"] += history.promises.by_another
-            if found:
-                bad += 1
-                text = found[0] if given.verbose else found[0][-600:]
-                print(f"{profile} {seed}: {text} (+{len(found) - 1})", flush=True)
-        seed += 1
+    stages = list(STAGES)
+    # An interruption ends the run with its summary.
+    with suppress(KeyboardInterrupt):
+        while (time.process_time() < until) if given.minutes else (seed < given.first + given.seeds):
+            for profile in given.profile or (*PROFILES, stages[seed % len(stages)]):
+                history, found = run(profile, seed)
+                events.update(history.events)
+                count += 1
+                again += history.promises.again
+                events["finished by another owner"] += history.promises.by_another
+                if found:
+                    bad += 1
+                    text = found[0] if given.verbose else found[0][-600:]
+                    print(f"{profile} {seed}: {text} (+{len(found) - 1})", flush=True)
+            seed += 1
     print(f"{count} histories, {bad} bad, {again} delivered again")
     print(dict(sorted(events.items())))
     short = [] if given.profile or count < 100 else shortfalls(events, count)

@@ -6,7 +6,7 @@ from typing import Final
 from nsqd.replication.frames import VERSIONS, Hello, Refuse
 from nsqd.replication.framing import FrameReader, encode
 from nsqd.replication.handshake import CONNECTOR, Handshake, Incarnations
-from tests.campaign.replication.node import DATA, OF_REPLICATION, SECOND
+from tests.campaign.replication.node import DATA, OF_REPLICATION, SECOND, SimulatedNode
 from tests.campaign.replication.promises import Promises
 from tests.campaign.replication.site import SECRETS, Site
 from tests.support.simulated_disk import SimulatedDisk
@@ -54,7 +54,11 @@ class Faults:
             return
         if node.disk.faults:
             node.disk.heal()
-            return
+        else:
+            self.fill(node)
+
+    def fill(self, node: SimulatedNode) -> None:
+        """The disk of a node has no room for copies."""
         for operation in _WRITES:
             for path in OF_REPLICATION:
                 node.disk.fail(errno.ENOSPC, operation, path, times=None)

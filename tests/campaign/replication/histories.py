@@ -1,7 +1,6 @@
 """Random histories of several nodes, and what must hold at the end of each."""
 
 import random
-import traceback
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -69,15 +68,19 @@ class History:
             replicas=replicas, refuse=rng.random() < 0.4, strict=rng.random() < 0.3, catch_up_rate=1 << 30
         )
         self.is_strict = profile in STRICT
-        self.site = Site(rng.randint(replicas + 1, 4), rng, settings, is_prompt=self.is_strict)
-        self.site.on_sent = self._sent
+        self.checks_in_flight = profile == "transfer"
         self.promises = Promises()
-        self.weights = dict(self.EVENTS) | PROFILES[profile]
-        self.events = self.site.events
-        self.faults = Faults(self.site, self.promises, self.wrong)
+        self.use(Site(rng.randint(replicas + 1, 4), rng, settings, is_prompt=self.is_strict))
+        self.weights = dict(self.EVENTS) | PROFILES.get(profile, {})
         self.trace: list[str] = []
         self.count = 0
         self._readers: list[tuple[SimulatedNode, Reader]] = []
+
+    def use(self, site: Site) -> None:
+        """Play on this site."""
+        self.site, self.events = site, site.events
+        site.on_sent = self._sent
+        self.faults = Faults(site, self.promises, self.wrong)
 
     def run(self, steps: int = 80) -> "History":
         for node in self.site.nodes.values():
@@ -97,12 +100,20 @@ class History:
         return self
 
     def _do(self, action: Callable[[], None]) -> None:
-        """Do something; a node that was to be killed at a call of its disk may end meanwhile."""
+        """Do something; nodes that were to be killed at a call of their disks may end meanwhile."""
+        killed: list[int] = []
         try:
             action()
-        except Killed as killed:
-            self.events["killed at a call"] += 1
-            self.site.kill(killed.number)
+        except Killed as error:
+            killed.append(error.number)
+        while killed:
+            try:
+                self.site.kill(killed[-1])
+            except Killed as error:
+                killed.append(error.number)
+            else:
+                self.events["killed at a call"] += 1
+                killed.pop()
 
     # --- events: clients ---
 
@@ -111,9 +122,12 @@ class History:
 
     def publish(self) -> None:
         node, name = self._node(), self.rng.choice(TOPICS)
-        if node is None:
-            return
-        for _ in range(self.rng.choice((1, 1, 5, 20))):
+        if node is not None:
+            self.publish_at(node, name, self.rng.choice((1, 1, 5, 20)))
+
+    def publish_at(self, node: SimulatedNode, name: str, count: int) -> None:
+        """Publish so many messages, unless one is refused."""
+        for _ in range(count):
             self.count += 1
             body = b"<%d>" % self.count
             pending = node.publish(name, body)
@@ -193,7 +207,7 @@ class History:
 
     def _sent(self, number: int, topic: str, channel: str, body: bytes) -> None:
         """A message was sent to a consumer: a duplicate that could have been prevented is a violation."""
-        if self.profile == "transfer":
+        if self.checks_in_flight:
             self._check_in_flight(number, (topic, channel, body))
         found = self.promises.finished_at.get((topic, channel, body))
         if found is None or not self.is_strict:
@@ -618,12 +632,3 @@ class History:
         self.site.settle()
         self._take_all()
         return self.promises.again - before
-
-
-def run(profile: str, seed: int) -> tuple[History, list[str]]:
-    """One history and its violations; an exception is one."""
-    history = History(seed, profile)
-    try:
-        return history, history.run().violations()
-    except Exception:  # noqa: BLE001 - every error is reported
-        return history, [traceback.format_exc()]

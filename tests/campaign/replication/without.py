@@ -24,6 +24,7 @@ from nsqd.replication.node import ReplicationNode
 from nsqd.replication.primary import Primary, Replicated
 from nsqd.replication.topic_stream import TopicStream
 from tests.campaign.replication import node as simulated_node
+from tests.campaign.replication.node import SimulatedNode
 from tests.support.simulated_disk import SimulatedDisk
 
 # An owner, the name of an attribute, and what makes its replacement of the original.
@@ -86,19 +87,18 @@ def _no_new_channels(original: Any) -> Any:
     return merge
 
 
-def _any_channel(original: Any) -> Any:
-    def subtract(pending: Any, others: Any) -> Any:
-        others = list(others)
+def _yields_on_any_channel(original: Any) -> Any:
+    def set_yielded(log: LogState, copy: Any, others: Any) -> None:
         spread = []
         for other in others:
             found: Any = {}
-            for topic, channels in pending.items():
+            for topic, channels in log.pending(copy).items():
                 ranges = merged([part for one in other.get(topic, {}).values() for part in one])
                 found[topic] = dict.fromkeys(channels, ranges)
             spread.append(found)
-        return original(pending, spread)
+        original(log, copy, spread)
 
-    return subtract
+    return set_yielded
 
 
 def _only_failovers(original: Any) -> Any:
@@ -224,12 +224,7 @@ PARTS: Final[dict[str, Part]] = {
         7,
         "it yields on the same channel and generation only",
         ("people", "all"),
-        _patches(
-            (rules, "subtract", _any_channel),
-            (log_state, "subtract", _any_channel),
-            (dropping, "subtract", _any_channel),
-            (yielding, "subtract", _any_channel),
-        ),
+        _patches((yielding, "_set_yielded", _yields_on_any_channel)),
     ),
     "failover timeout": Part(
         7,
@@ -287,7 +282,7 @@ PARTS: Final[dict[str, Part]] = {
         11,
         "fully replicated means synced",
         ("power",),
-        _patches((Replicated, "look", lambda _: _done)),
+        _patches((Replicated, "look", lambda _: _done), (SimulatedNode, "sync", _returns(None))),
     ),
     "state there": Part(
         11,
