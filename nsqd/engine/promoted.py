@@ -8,7 +8,6 @@ in turn; all else is separate. So an own topic without promoted copies works as 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from nsqd.engine import notes
 from nsqd.engine.channel import Channel
 from nsqd.engine.facts import ChannelFacts
 from nsqd.engine.replica_topic import ReplicaTopic
@@ -19,8 +18,6 @@ from nsqd.log.ranges import Ranges, merged, size_of, without
 if TYPE_CHECKING:
     from nsqd.engine.broker import Broker
 
-# How many ranges one note has.
-_NOTED_AT_ONCE = 10_000
 # What the figures count of a channel.
 _COUNTS: Final = (
     "requeue_count",
@@ -175,13 +172,9 @@ def _make(broker: "Broker", topic: Topic, name: str, received: ChannelFacts, sto
 
 
 def merge_finished(broker: "Broker", topic: Topic, channel: Channel, finished: Ranges) -> int:
-    """Finish what another copy has finished, and note it; returns how many messages are news."""
+    """Finish what another copy has finished; the next checkpoint has it. Returns how many are news."""
     news = channel.merge_finished(finished, topic.log.next_seq)
     if news:
         topic.changed = True
-        if not isinstance(topic, ReplicaTopic):
-            for at in range(0, len(news), _NOTED_AT_ONCE):
-                topic.note(notes.FINISH, channel.name, sequences=news[at : at + _NOTED_AT_ONCE])
-            broker.dirty[topic] = None
         broker.serve(channel)
     return size_of(news)

@@ -405,6 +405,26 @@ def _copied_data_path(it: Staged) -> None:
     it.wait(2)
 
 
+def _holder_of_a_copied_data_path(it: Staged) -> None:
+    """A node has a copy that its origin has not made, and is away while the messages are finished."""
+    it.begin(2, "a")
+    it.publish_some()
+    it.site.add(copied(it.site.disks[1]))
+    it.wait(it.rng.choice((0.5, 1, 1.5)))
+    it.site.kill(3)
+    it.site.kill(1)
+    it.wait(_FAILOVER_S)
+    it.take(2, "a")
+    it.wait(_KNOWN_S)
+    it.site.start(1)
+    it.wait_until(lambda: it.copy_of_node_1(2) is None, 30)
+    it.site.kill(1)
+    it.is_strict = True
+    it.site.start(3)
+    it.read(3)
+    it.wait(4)
+
+
 def _new_owner(it: Staged) -> None:
     """The origin is lost right after a publish; the new owner is fully replicated: it may lose power."""
     it.begin(3, "a")
@@ -444,6 +464,7 @@ STAGES: Final[dict[str, Callable[[Staged], None]]] = {
     "state of a returned origin": _state_of_a_returned_origin,
     "consumers during a transfer": _transfer,
     "copied data path": _copied_data_path,
+    "holder of a copied data path": _holder_of_a_copied_data_path,
     "new owner": _new_owner,
     "strict replica": _strict_replica,
 }

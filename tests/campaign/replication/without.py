@@ -8,13 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from nsqd.engine import facts, notes
+from nsqd.engine import facts
 from nsqd.engine.topic import Topic
 from nsqd.log.ranges import merged, without
 from nsqd.replication import dropping, exchange, jobs, log_state, node, rules, yielding
 from nsqd.replication.claims import Claim
-from nsqd.replication.copies import Copies
-from nsqd.replication.copy_folder import CopyFolder
 from nsqd.replication.exchange import Checkpointing, Exchange
 from nsqd.replication.holders import Holders
 from nsqd.replication.jobs import Jobs
@@ -33,11 +31,11 @@ Patch = tuple[Any, str, Callable[[Any], Any]]
 
 @dataclass(frozen=True)
 class Part:
-    """A part of replication, and how it is left out. *profiles* are those in which that shows."""
+    """A part of replication, and how it is left out. That shows in a stage or profile, *history*."""
 
     rule: int
     text: str
-    profiles: tuple[str, ...]
+    history: str
     patches: tuple[Patch, ...]
 
 
@@ -128,17 +126,6 @@ def _said(**values: Any) -> Callable[[Any], Any]:
     return change
 
 
-def _void_counts(original: Any) -> Any:
-    def rely(log: Any, copy: Any, known: KnownCopy) -> bool:
-        detached, copy.detached_ns = copy.detached_ns, -1
-        try:
-            return original(log, copy, known)
-        finally:
-            copy.detached_ns = detached
-
-    return rely
-
-
 def _without_sync(path: str) -> tuple[Patch, ...]:
     """Files and folders with this text in their paths are never synced by what follows."""
 
@@ -153,200 +140,165 @@ def _without_sync(path: str) -> tuple[Patch, ...]:
     return (SimulatedDisk, "sync", unsynced), (SimulatedDisk, "sync_folder", unsynced)
 
 
-def _no_finish_notes(original: Any) -> Any:
-    def note(self: Topic, what: str, *args: Any, **more: Any) -> None:
-        if what == notes.FINISH:
-            self.changed = True
-        else:
-            original(self, what, *args, **more)
-
-    return note
-
-
 def _patches(*patches: Patch) -> tuple[Patch, ...]:
     return patches
 
 
-_PROMISES: Final = ("disks", "power", "all")
 PARTS: Final[dict[str, Part]] = {
     "acknowledgements": Part(
-        1, "OK waits for the replicas in sync", _PROMISES, _patches((Primary, "wait", _returns(None)))
+        1, "OK waits for the replicas in sync", "lost owner", _patches((Primary, "wait", _returns(None)))
     ),
     "snapshot": Part(
         2,
         "in sync counts from the snapshot",
-        ("people", "disks", "all"),
+        "snapshot",
         _patches((LogStream, "_begin", _begin_in_sync)),
     ),
     "positive state": Part(
         3,
         "nothing is concluded from 'not pending'",
-        ("all", "partition"),
+        "raised epoch",
         _patches((log_state, "merge", _merge_absent)),
     ),
     "generation": Part(
         3,
         "state counts for one generation",
-        ("people",),
+        "generation",
         _patches((log_state, "merge", _merge_any_generation)),
     ),
     "deletions": Part(
         3,
         "a deletion is channel state",
-        ("people",),
+        "deletion",
         _patches((log_state, "states_of", _no_deletions), (exchange, "states_of", _no_deletions)),
     ),
     "new channels": Part(
         4,
         "a topic without channels creates those that it hears of",
-        ("people", "all"),
+        "first channel",
         _patches((log_state, "merge", _no_new_channels)),
     ),
     "conflicts": Part(
         5,
         "no stream enters a copy with pending messages that its owner lacks",
-        ("power", "all"),
+        "lost tail",
         _patches((jobs, "may_resume", _returns(True)), (TopicStream, "conflicts", _returns(False))),
     ),
     "order": Part(
         6,
         "claims are ordered",
-        ("partition", "all"),
+        "starving channel",
         _patches((Claim, "__gt__", lambda _: lambda self, other: self != other)),
     ),
     "yield": Part(
         7,
         "the lower claim yields",
-        ("partition", "return"),
+        "raised epoch",
         _patches((yielding, "_set_yielded", _returns(None))),
     ),
     "channel": Part(
         7,
         "it yields on the same channel and generation only",
-        ("people", "all"),
+        "starving channel",
         _patches((yielding, "_set_yielded", _yields_on_any_channel)),
     ),
     "failover timeout": Part(
         7,
         "a silent owner counts for T only",
-        ("all", "disks"),
+        "lost owner",
         _patches((LogState, "is_fresh", _returns(True))),
     ),
     "wait": Part(
         8,
         "a replica waits T",
-        ("restart", "suspended"),
+        "restarted nodes",
         _patches((rules, "takeover_wait_ns", _returns(0))),
     ),
     "raise": Part(
         8,
         "an owner raises its epoch over a silent higher one",
-        ("return", "all"),
+        "raised epoch",
         _patches((rules, "_raise_epoch", _returns(None)), (yielding, "_is_stale", _returns(False))),
     ),
     "tail": Part(
         9,
         "a replica with messages that its owner lacks is promoted",
-        ("power", "all"),
+        "lost tail",
         _patches((Jobs, "promote", _only_failovers)),
     ),
-    "same epoch": Part(9, "under the same epoch", ("power", "all"), _patches((Jobs, "promote", _next_epoch))),
+    "same epoch": Part(9, "under the same epoch", "lost tail", _patches((Jobs, "promote", _next_epoch))),
     "ask": Part(
         10,
         "an owner that starts or takes over asks first",
-        ("return", "restart"),
+        "returned origin",
         _patches((yielding, "ask", _returns(None)), (node, "ask", _returns(None))),
     ),
     "suspended": Part(
         10,
         "one that was suspended asks first",
-        ("suspended",),
+        "suspended origin",
         _patches((ReplicationNode, "_ask_again", _returns(None))),
     ),
     "fully replicated": Part(
         11,
         "a copy is dropped for a fully replicated owner",
-        ("disks", "all"),
+        "replica without room",
         _patches((KnownCopy, "take", _said(fully_replicated=True))),
-    ),
-    "itself": Part(
-        11, "that did not count this copy", ("disks",), _patches((KnownCopy, "take", _said(counted=())))
-    ),
-    "void status": Part(
-        11,
-        "and said so after the copy's stream had ended",
-        ("disks",),
-        _patches((dropping, "_may_rely_on", _void_counts)),
     ),
     "synced": Part(
         11,
         "fully replicated means synced",
-        ("power",),
+        "replica that is not needed",
         _patches((Replicated, "look", lambda _: _done), (SimulatedNode, "sync", _returns(None))),
     ),
     "state there": Part(
         11,
         "the owner has this copy's channel state",
-        ("all", "people"),
+        "state of a returned origin",
         _patches((Exchange, "has_state_of", _returns(True))),
     ),
     "checkpointed": Part(
         11,
         "in a checkpoint",
-        ("people", "all"),
+        "state of a returned origin",
         _patches((Checkpointing, "is_done", lambda _: property(lambda _self: True))),
     ),
     "state kept": Part(
         12,
         "channel state outlives the messages",
-        ("return", "people", "all"),
+        "returned origin",
         _patches((dropping, "_has_state", _returns(True))),
     ),
     "holders": Part(
         12,
         "status and stream carry the holders",
-        ("all", "disks"),
+        "holder of a copied data path",
         _patches((Holders, "learn", _returns(None))),
     ),
     "in flight": Part(
         13,
         "a transfer waits for messages in flight",
-        ("transfer",),
+        "consumers during a transfer",
         _patches((yielding, "in_flight", _returns(False))),
     ),
     "suspension of delivery": Part(
-        13, "and suspends delivery", ("transfer",), _patches((yielding, "suspend", _returns(None)))
+        13,
+        "and suspends delivery",
+        "consumers during a transfer",
+        _patches((yielding, "suspend", _returns(None))),
     ),
     "copied data path": Part(
         0,
         "topics of a copied data path become a promoted copy",
-        ("copied",),
+        "copied data path",
         _patches((simulated_node, "promote_copied_log", _returns(0))),
     ),
-    "serial numbers": Part(
-        0,
-        "a stream restarts the serial numbers of checkpoints",
-        ("people", "all"),
-        _patches((CopyFolder, "restart_serials", _returns(None))),
-    ),
-    "sync of promotions": Part(
-        0,
-        "the files of a copy are synced before its promotion",
-        ("power",),
-        _patches((Copies, "_sync", _returns(None))),
-    ),
     "sync of owned/": Part(
-        0, "renames and records of promoted copies are synced", ("power",), _without_sync("/owned")
+        0, "renames and records of promoted copies are synced", "new owner", _without_sync("/owned")
     ),
-    "sync of copies": Part(0, "files of replicas are synced", ("power",), _without_sync("/replicas")),
+    "sync of copies": Part(0, "files of replicas are synced", "strict replica", _without_sync("/replicas")),
     "sync of replication.json": Part(
-        0, "the node record is synced", ("power", "decommission"), _without_sync("replication.json")
-    ),
-    "notes of finished messages": Part(
-        0,
-        "learned channel state of own topics is noted",
-        ("return", "all"),
-        _patches((Topic, "note", _no_finish_notes)),
+        0, "the node record is synced", "power", _without_sync("replication.json")
     ),
 }
 

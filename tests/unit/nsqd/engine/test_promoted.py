@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsqd.engine import facts, notes, promoted, replay
+from nsqd.engine import facts, promoted, replay
 from nsqd.engine.broker import Change
 from nsqd.engine.facts import ChannelFacts
 from nsqd.engine.numbering import draw_generation
@@ -430,21 +430,18 @@ def test_detach_leaves_consumers_and_own_messages(origin, owner):
 # --- channel state of other copies
 
 
-def test_learn_finishes_and_notes_messages_of_the_own_topic(origin, owner, first):
+def test_learn_finishes_messages_of_the_own_topic_for_the_next_checkpoint(origin, owner, first):
     copy = owner.promote(origin.topic())
     consumer, outlet = owner.subscribe(owner.channel(), rdy=4)
     say(owner, consumer, b"".join(b"FIN " + message_id + b"\n" for message_id, _, _ in outlet.taken()))
     told = facts.facts(copy, "c")
-    redelivered = copy_of(origin.topic(), origin)
+    origin.topic().changed = False
 
     learned = promoted.learn(origin.broker, origin.topic(), "c", told, stored=list)
 
     assert learned == 4
     assert origin.channel().backlog.lowest() == first + 4
-    (noted,) = origin.topic().staged_notes()
-    replay.apply(redelivered, noted)
-    replay.apply(redelivered, noted)
-    assert redelivered.channels["c"].backlog.lowest() == first + 4
+    assert origin.topic().changed
 
 
 def test_channel_state_of_another_generation_is_ignored(origin, first):
@@ -479,17 +476,3 @@ def test_a_deleted_channel_is_not_made_again_by_another_copys_state(origin, owne
     promoted.learn(origin.broker, origin.topic(), "c", facts.facts(copy, "c"), stored=list)
 
     assert "c" not in origin.topic().channels
-
-
-def test_many_finished_ranges_become_several_notes(origin, monkeypatch):
-    topic, channel = origin.topic(), origin.channel()
-    origin.publish(*[b"x"] * 100)
-    topic.staged_notes().clear()
-    first = topic.log.next_seq - 100
-    monkeypatch.setattr(promoted, "_NOTED_AT_ONCE", 20)
-    promoted.merge_finished(
-        origin.broker, topic, channel, [(first + at, first + at + 1) for at in range(0, 100, 2)]
-    )
-
-    assert len(topic.staged_notes()) == 3
-    assert all(notes.FINISH.encode() in note for note in topic.staged_notes())

@@ -3,7 +3,8 @@
 import pytest
 
 from nsqd.replication.claims import STAGGER_NS
-from nsqd.replication.frames import CopyKind, Holder
+from nsqd.replication.dropping import waits_for
+from nsqd.replication.frames import CopyId, CopyKind, Holder
 from tests.campaign.replication.node import SECOND
 from tests.unit.nsqd.replication.small_site import copies_of, finish, log_of, publish, site_of, take
 
@@ -223,6 +224,25 @@ def test_replica_that_was_replaced_is_dropped(three):
 
     assert [copy.kind for copy in copies_of(before, node)] == []
     assert finish(node) == [b"one"]
+
+
+def test_copy_is_not_dropped_for_a_void_status(three, monkeypatch):
+    node = three.nodes[1]
+    publish(node, b"one")
+    three.advance(2)
+    before = replica_of(three, node)
+    after = next(one for one in three.nodes.values() if one not in (node, before))
+    monkeypatch.setattr(before.replication.jobs, "drop", lambda *_: None)
+    node.replication.set_replicas((Holder(after.identity, after.address),))
+    three.advance(12)
+    log, (copy,) = log_of(before, node), copies_of(before, node)
+    (status,) = log.known_at(node.identity)
+    assert waits_for(log, copy, before.now) == ""
+
+    counted, status.counted = status.counted, (CopyId(before.identity, copy.number),)
+    assert waits_for(log, copy, before.now) != ""
+    status.counted, status.received_ns = counted, copy.detached_ns
+    assert waits_for(log, copy, before.now) != ""
 
 
 def test_deleted_topic_is_not_pending_in_a_copy_any_more(site):
