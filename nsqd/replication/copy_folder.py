@@ -10,7 +10,7 @@ what waits for the disk: fsyncs, and then renames and removals of log files.
 
 from collections import deque
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from xxhash import xxh3_64_intdigest
 
@@ -31,6 +31,7 @@ from nsqd.replication.copy_file import (
 )
 from nsqd.replication.fields import is_copied_name
 from nsqd.replication.frames import Appends, CopiedFile, FilePart, Remove, Rename, Seal
+from nsqd.replication.local_copy import LocalCopy
 from nsqd.storage.slots import NAMES
 from nsqd.storage.topic_log import topic_folder
 
@@ -41,16 +42,10 @@ FileFrame: TypeAlias = Appends | FilePart | Rename | Remove | Seal
 OpenFile: TypeAlias = "tuple[CopyFolder, CopyFile]"
 
 
-class HasPath(Protocol):
-    """The copy of a log, whose folder may be renamed."""
-
-    path: Path
-
-
 class CopyFolder:
     """The copy of one topic. One thread calls the methods, except where they say so; they raise OSError."""
 
-    def __init__(self, disk: Disk, copy: HasPath, topic: str, opened_files: deque[OpenFile]) -> None:
+    def __init__(self, disk: Disk, copy: LocalCopy, topic: str, opened_files: deque[OpenFile]) -> None:
         self.topic = topic
         self.files: dict[str, CopyFile] = {}
         # Files with more in them than was synced, and whether names have changed since the last sync.
@@ -357,7 +352,7 @@ class FolderSync:
             disk.remove(path / name.replace(".log", ".index"))
             disk.remove(path / name)
 
-    def end(self, error: OSError | None) -> None:
+    def end(self, error: Exception | None) -> None:
         """The job has run, or failed: then it is not known what is on the disk, and the next load looks."""
         folder = self.folder
         if error is not None:

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from nsqd.engine.topic import Topic
 from nsqd.replication.channel_states import delete_below
 from nsqd.replication.frames import DeleteTopic
-from nsqd.replication.holders import Holders
 from nsqd.replication.jobs import Jobs
 from nsqd.replication.link import PeerLink
 from nsqd.replication.local_copy import LocalCopy
@@ -16,9 +15,8 @@ from nsqd.replication.node_state import NodeState
 class DeletedTopics:
     """See the module."""
 
-    def __init__(self, node: NodeState, holders: Holders, jobs: Jobs, logs: Logs) -> None:
+    def __init__(self, node: NodeState, jobs: Jobs, logs: Logs) -> None:
         self._node = node
-        self._holders = holders
         self._jobs = jobs
         self._logs = logs
         # Topics of copies whose folders are to be renamed.
@@ -32,20 +30,20 @@ class DeletedTopics:
         holders = self._node.own_copy.holders
         if not holders:
             return
-        self._holders.change(self._holders.record.with_deletion(name, below))
+        self._node.change_record(self._node.record.with_deletion(name, below))
         for link in self._node.links:
             if link.is_up and link.connector and link.peer in holders:
                 link.delete_topic(DeleteTopic(self._node.identity, name, below))
 
     def send(self, link: PeerLink) -> None:
         """Send a holder the deletions that it has not acknowledged."""
-        for one in self._holders.record.deletions:
+        for one in self._node.record.deletions:
             if link.peer in one.unacknowledged:
                 link.delete_topic(DeleteTopic(self._node.identity, one.topic, one.below))
 
     def acknowledged(self, peer: bytes, frame: DeleteTopic) -> None:
         """A holder has removed a deleted topic."""
-        self._holders.change(self._holders.record.with_acknowledged(peer, frame.name, frame.below))
+        self._node.change_record(self._node.record.with_acknowledged(peer, frame.name, frame.below))
 
     # --- copies here ---
 

@@ -55,9 +55,8 @@ class ExchangedLog(Protocol):
 
     origin: bytes
     copies: list[LocalCopy]
-    # The `NodeState` and the `Holders`.
+    # The `NodeState`.
     node: Any
-    holders: Any
 
     def learn(
         self, link: PeerLink, status: Status, states: list[ChannelState], now_ns: int
@@ -141,7 +140,7 @@ class Exchange:
         if not self._sends_states and self._peer_takes_states():
             self._sends_states = True
             self._full = {copy.number for copy in log.copies}
-        is_transferred = log.holders.is_transferred
+        is_transferred = log.node.is_transferred
         copies = [one for one in log.copies if not (one.is_gone or (one.is_origin and is_transferred))]
         heads = [self._head(copy, now_ns) for copy in copies] or [no_copy(log.origin, log.node.identity)]
         news = self._sends_states and any(

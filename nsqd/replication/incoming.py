@@ -29,6 +29,7 @@ from nsqd.replication.frames import (
     Topic,
 )
 from nsqd.replication.framing import MAX_APPEND, MAX_FRAME
+from nsqd.replication.job import StartJob
 from nsqd.replication.local_copy import LocalCopy
 
 # A primary disconnects a replica that leaves so much unacknowledged; a frame more may be under way.
@@ -57,26 +58,6 @@ class JobKind(IntEnum):
 
 
 @dataclass(slots=True, eq=False)
-class ReplicaJob:
-    """Work on the files of a copy: :meth:`run` in any thread, then :meth:`end`."""
-
-    kind: JobKind
-    copy: LocalCopy
-    # Raises OSError.
-    run: Callable[[Disk], None]
-    # Called when it has ended well, while the stream lasts.
-    then: Callable[[], None]
-    # Called when it has run or failed, in any case.
-    note: Callable[[OSError | None], None] = lambda _error: None
-    # Is called with the job and its error.
-    ended: Callable[["ReplicaJob", OSError | None], None] = lambda _job, _error: None
-
-    def end(self, error: OSError | None) -> None:
-        """The job has run, or failed. Raises BadFrame, Mismatch and OSError, as `IncomingLog.take` does."""
-        self.ended(self, error)
-
-
-@dataclass(slots=True, eq=False)
 class IncomingTopic:
     """One topic of the log: its folder, and frames that wait for the folder."""
 
@@ -98,6 +79,7 @@ class IncomingLog:
         owner: bytes,
         copies: Copies,
         candidate: LocalCopy | None,
+        start: StartJob,
         origin_node_id: int = 0,
         deletions: Iterable[DeleteTopic] = (),
     ) -> None:
@@ -116,6 +98,7 @@ class IncomingLog:
         # Frames for the primary.
         self.out: list[AnyFrame] = []
         self._copies = copies
+        self._start_job = start
         self._origin_node_id = origin_node_id
         self._deletions = tuple(deletions)
         self._topics: dict[int, IncomingTopic] = {}
@@ -129,7 +112,7 @@ class IncomingLog:
         # Folders with something for the next sync, and with files whose index is to be written.
         self._changed: dict[CopyFolder, None] = {}
         self._to_index: dict[CopyFolder, None] = {}
-        self._running: dict[JobKind, ReplicaJob] = {}
+        self._running: set[JobKind] = set()
         self._waiting_bytes = 0
         # What waits for a job, with the position of its first frame, in this order.
         self._unwritten: dict[object, int] = {}
@@ -274,46 +257,53 @@ class IncomingLog:
 
     # --- jobs ---
 
-    def jobs(self) -> list[ReplicaJob]:
-        """Jobs that are to be run now, in any thread."""
-        before = len(self._running)
+    def begin_jobs(self) -> None:
+        """Begin the jobs that can run now."""
         copy = self.copy or self.candidate
         if self.state is IncomingState.CLOSED or copy is None:
-            return []
+            return
         if not self._running and copy.running_jobs:
             # Those of the connection before have not ended.
-            return []
+            return
         if any(kind < JobKind.MAKE for kind in self._running):
-            return []
+            return
         if self.state is IncomingState.STREAMING and not self._deleted:
             self._make_folders(copy)
             self._sync_changed(copy)
             self._write_index(copy)
         elif self._running:
             # What is to come runs alone.
-            return []
+            return
         elif self.state is IncomingState.STREAMING:
             self._delete(copy)
         elif self.state is IncomingState.BEGINNING:
             self._begin(copy)
         elif self._is_asked and not self._is_ready:
             self._negotiate(copy)
-        return list(self._running.values())[before:]
 
-    def _start(self, job: ReplicaJob) -> None:
-        self._running[job.kind] = job
-        job.copy.running_jobs += 1
-        job.ended = self._ended
+    def _start(
+        self,
+        kind: JobKind,
+        copy: LocalCopy,
+        run: Callable[[Disk], None],
+        then: Callable[[], None],
+        note: Callable[[Exception | None], None] = lambda _error: None,
+    ) -> None:
+        """Begin a job. *then* follows if it ends well while the stream lasts, *note* in any case."""
 
-    def _ended(self, job: ReplicaJob, error: OSError | None) -> None:
-        del self._running[job.kind]
-        job.copy.running_jobs -= 1
-        job.note(error)
-        if self.state is IncomingState.CLOSED:
-            return
-        if error is not None:
-            raise error
-        job.then()
+        def ended(error: Exception | None, _now_ns: int) -> None:
+            self._running.remove(kind)
+            copy.running_jobs -= 1
+            note(error)
+            if self.state is IncomingState.CLOSED:
+                return
+            if error is not None:
+                raise error
+            then()
+
+        self._running.add(kind)
+        copy.running_jobs += 1
+        self._start_job(run, ended)
 
     def _negotiate(self, candidate: LocalCopy) -> None:
         """Find the files of the earlier copy."""
@@ -338,7 +328,7 @@ class IncomingLog:
                 topic.folder = folder
             self._answer(has_copy=not any(one.problem for one in folders.values()), others=others)
 
-        self._start(ReplicaJob(JobKind.NEGOTIATE, candidate, run, then))
+        self._start(JobKind.NEGOTIATE, candidate, run, then)
 
     def _begin(self, copy: LocalCopy) -> None:
         """Make the new copy, or enter the earlier one."""
@@ -365,7 +355,7 @@ class IncomingLog:
                     self._changed[topic.folder] = None
                     self._set_ready(topic)
 
-        self._start(ReplicaJob(JobKind.BEGIN, copy, run, then))
+        self._start(JobKind.BEGIN, copy, run, then)
 
     def _delete(self, copy: LocalCopy) -> None:
         """Rename the folders of deleted topics, before a later topic of the same name gets one."""
@@ -379,7 +369,7 @@ class IncomingLog:
             for key in deleted:
                 self._unwritten.pop(key, None)
 
-        self._start(ReplicaJob(JobKind.DELETE, copy, run, then))
+        self._start(JobKind.DELETE, copy, run, then)
 
     def _make_folders(self, copy: LocalCopy) -> None:
         """Make the folders of topics that are new in the copy, with one sync of the folder above."""
@@ -409,7 +399,7 @@ class IncomingLog:
                 folder.is_made = folder.is_loaded = True
                 self._set_ready(topic)
 
-        self._start(ReplicaJob(JobKind.MAKE, copy, run, then))
+        self._start(JobKind.MAKE, copy, run, then)
 
     def _set_ready(self, topic: IncomingTopic) -> None:
         """The folder of a topic exists: apply the frames that wait for it."""
@@ -437,7 +427,7 @@ class IncomingLog:
             for one in syncs:
                 one.run(disk)
 
-        def note(error: OSError | None) -> None:
+        def note(error: Exception | None) -> None:
             for one in syncs:
                 one.end(error)
 
@@ -451,7 +441,7 @@ class IncomingLog:
                 if folder.unindexed:
                     self._to_index[folder] = None
 
-        self._start(ReplicaJob(JobKind.SYNC, copy, run, then, note))
+        self._start(JobKind.SYNC, copy, run, then, note)
 
     def _write_index(self, copy: LocalCopy) -> None:
         """Write the index of one complete file."""
@@ -464,9 +454,9 @@ class IncomingLog:
             del self._to_index[folder]
         if files:
             del folder.unindexed[files[0]]
-            self._start(self._index_job(copy, folder, files[0]))
+            self._index(copy, folder, files[0])
 
-    def _index_job(self, copy: LocalCopy, folder: CopyFolder, file: CopyFile) -> ReplicaJob:
+    def _index(self, copy: LocalCopy, folder: CopyFolder, file: CopyFile) -> None:
         found: list[Segment] = []
 
         def run(disk: Disk) -> None:
@@ -485,7 +475,7 @@ class IncomingLog:
             elif found:
                 self._copies.disk.remove(found[0].index_path)
 
-        return ReplicaJob(JobKind.INDEX, copy, run, then)
+        self._start(JobKind.INDEX, copy, run, then)
 
 
 def _size_of(frame: FileFrame) -> int:

@@ -18,7 +18,6 @@ from nsqd.replication import yielding
 from nsqd.replication.channel_states import finished_here
 from nsqd.replication.claims import subtract
 from nsqd.replication.frames import CopyKind, DeleteTopic
-from nsqd.replication.holders import Holders
 from nsqd.replication.link import PeerLink
 from nsqd.replication.local_copy import LocalCopy, open_topic
 from nsqd.replication.log_state import LogState
@@ -34,12 +33,11 @@ _READ_AGAIN_NS: Final = 60_000_000_000
 class Jobs:
     """See the module."""
 
-    def __init__(self, node: NodeState, holders: Holders) -> None:
+    def __init__(self, node: NodeState) -> None:
         self.failovers = 0
         # The copy, and the topic, of each open log of a copy.
         self.copy_of: dict[TopicLog, tuple[LocalCopy, Topic]] = {}
         self._node = node
-        self._holders = holders
 
     def _start(
         self,
@@ -137,11 +135,11 @@ class Jobs:
     def raise_epoch(self, log: LogState, copy: LocalCopy, epoch: int) -> None:
         """Let an owner claim what a silent owner with a higher claim has delivered."""
         if copy.is_origin:
-            self._holders.change(replace(self._holders.record, epoch=epoch))
+            self._node.change_record(replace(self._node.record, epoch=epoch))
 
         def run(_disk: Disk) -> None:
             if copy.is_origin:
-                self._holders.save(copy)
+                self._node.save(copy)
             else:
                 self._node.copies.promote(copy, epoch)
 
@@ -202,7 +200,7 @@ class Jobs:
         """Remove a copy that is not needed any more: its folder is renamed, so that it is not found again."""
         if copy.is_origin:
             # Another owner has all that is pending here: the next start does not deliver it.
-            self._holders.change(replace(self._holders.record, is_transferred=True))
+            self._node.change_record(replace(self._node.record, is_transferred=True))
             log.changed()
             return
         topics = list(copy.topics.values())

@@ -1,14 +1,14 @@
 """One connection between two nodes: the handshake, streams, statuses and channel state. No socket, no clock.
 
-The driver feeds bytes to :meth:`PeerLink.receive`, sends what :meth:`PeerLink.flush` returns, runs the
-jobs of :meth:`PeerLink.jobs` in any thread and hands each back to :meth:`PeerLink.ended`, and calls
+The driver feeds bytes to :meth:`PeerLink.receive`, sends what :meth:`PeerLink.flush` returns, and calls
 :meth:`PeerLink.tick` some ten times a second. Times are nanoseconds of a clock that only goes forward.
 """
 
+from collections.abc import Callable
 from enum import IntEnum
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 
-from nsqd.log.disk import words_of
+from nsqd.log.disk import Disk, words_of
 from nsqd.replication.copies import Copies
 from nsqd.replication.copy_file import Mismatch
 from nsqd.replication.copy_folder import FileFrame
@@ -33,11 +33,10 @@ from nsqd.replication.frames import (
 )
 from nsqd.replication.framing import MAX_APPEND, MAX_FRAME, FrameReader, encode
 from nsqd.replication.handshake import MAX_HANDSHAKE_FRAME, Handshake
-from nsqd.replication.incoming import IncomingLog, ReplicaJob
+from nsqd.replication.incoming import IncomingLog
 from nsqd.replication.log_stream import LogStream, ReplicaSettings
 from nsqd.replication.primary import Primary
 from nsqd.replication.sender import Sender
-from nsqd.replication.topic_stream import ReadJob
 
 _S: Final = 1_000_000_000
 _PING_NS: Final = _S // 2
@@ -46,8 +45,6 @@ _MIN_SILENCE_NS: Final = 2 * _S
 _MAX_SILENCE_NS: Final = 15 * _S
 # A peer that has not finished the handshake after so long is refused.
 _HANDSHAKE_NS: Final = 10 * _S
-
-LinkJob: TypeAlias = ReadJob | ReplicaJob
 
 
 class LinkOwner(Protocol):
@@ -61,11 +58,11 @@ class LinkOwner(Protocol):
     streams: Any
     deleted: Any
 
-    def link_up(self, link: Any, now_ns: int) -> None: ...
-    def link_ended(self, link: Any) -> None: ...
-    def take_channel_state(self, link: Any, frame: ChannelState) -> None: ...
-    def take_status(self, link: Any, frame: Status, now_ns: int) -> None: ...
-    def stream_began(self, link: Any) -> None: ...
+    def link_up(self, link: "PeerLink", now_ns: int) -> None: ...
+    def link_ended(self, link: "PeerLink") -> None: ...
+    def take_channel_state(self, link: "PeerLink", frame: ChannelState) -> None: ...
+    def take_status(self, link: "PeerLink", frame: Status, now_ns: int) -> None: ...
+    def stream_began(self, link: "PeerLink") -> None: ...
 
 
 class LinkState(IntEnum):
@@ -211,26 +208,23 @@ class PeerLink:
         """Have what was written of the incoming logs made durable."""
         for one in self.incoming.values():
             one.sync()
+            one.begin_jobs()
 
-    def jobs(self) -> list[LinkJob]:
-        """Jobs to be run now."""
-        if self.is_closed:
-            return []
-        jobs: list[LinkJob] = []
-        for stream in self.streams.values():
-            jobs += stream.jobs()
-        for one in self.incoming.values():
-            jobs += one.jobs()
-        return jobs
+    def _start_job(self, run: Callable[[Disk], None], then: Callable[[Exception | None, int], None]) -> None:
+        """Have a job run soon; an error of what follows its end ends the connection."""
 
-    def ended(self, job: LinkJob, error: OSError | None, now_ns: int) -> None:
-        """A job has run, or failed."""
-        try:
-            job.end(error)
-        except (BadFrame, Mismatch, OSError) as failed:
-            self._refuse_for(failed)
-        if not self.is_closed:
-            self._go_on(now_ns)
+        def ended(error: Exception | None, now_ns: int) -> None:
+            try:
+                then(error, now_ns)
+            except (BadFrame, Mismatch, OSError) as failed:
+                self._refuse_for(failed)
+            except Exception as failed:
+                self.end(f"a job failed: {type(failed).__name__}: {failed}")
+                raise
+            if not self.is_closed:
+                self._go_on(now_ns)
+
+        self.node.state.start(run, ended)
 
     def send(self, frame: AnyFrame) -> None:
         """Send a frame after those that are waiting."""
@@ -278,6 +272,7 @@ class PeerLink:
                 self.end(stream.problem)
                 return
         for one in self.incoming.values():
+            one.begin_jobs()
             if one.out:
                 out, one.out = one.out, []
                 self._out += map(encode, out)
@@ -337,7 +332,9 @@ class PeerLink:
     def begin_stream(self, primary: Primary, index: int, now_ns: int) -> LogStream:
         """Stream a log to the peer."""
         number, self._next_log = self._next_log, self._next_log + 1
-        stream = LogStream(primary, self.peer, self.sender, number, index, self._draw_topic, now_ns)
+        stream = LogStream(
+            primary, self.peer, self.sender, number, index, self._draw_topic, self._start_job, now_ns
+        )
         self.streams[number] = stream
         return stream
 
@@ -381,7 +378,8 @@ class PeerLink:
             candidate = self.node.streams.candidate_for(self, frame)
             if not self.is_closed:
                 self.incoming[frame.number] = IncomingLog(
-                    *(frame, self.peer, self.node.copies, candidate, self._origin_node_id(frame)),
+                    *(frame, self.peer, self.node.copies, candidate, self._start_job),
+                    self._origin_node_id(frame),
                     [one for one in self._early_deletions if one.origin == frame.origin],
                 )
         elif isinstance(frame, Sync):

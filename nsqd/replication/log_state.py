@@ -10,7 +10,6 @@ from nsqd.replication.channel_states import merge, pending_of, states_of
 from nsqd.replication.claims import ChannelKey, Claim, Pending, subtract
 from nsqd.replication.exchange import Exchange
 from nsqd.replication.frames import ChannelState, CopyId, CopyKind, Holder, Status
-from nsqd.replication.holders import Holders
 from nsqd.replication.link import PeerLink
 from nsqd.replication.local_copy import LocalCopy
 from nsqd.replication.node_state import NodeState
@@ -72,9 +71,8 @@ class KnownCopy:
 class LogState:
     """See the module."""
 
-    def __init__(self, node: NodeState, holders: Holders, origin: bytes) -> None:
+    def __init__(self, node: NodeState, origin: bytes) -> None:
         self.node = node
-        self.holders = holders
         self.origin = origin
         self.copies: list[LocalCopy] = []
         self.known: dict[tuple[bytes, int], KnownCopy] = {}
@@ -232,7 +230,7 @@ class LogState:
         """The peer has no copy of this log (any more)."""
         self.forget_others(peer, set())
         self.without_copy.add(peer)
-        self.holders.forget(self.copies, peer)
+        self.node.forget_holder(self.copies, peer)
 
     def forget_others(self, peer: bytes, numbers: set[int]) -> None:
         """The peer has no other copies than these."""
@@ -246,8 +244,8 @@ class LogState:
         known.take(status, states, now_ns)
         known.link = link
         self.without_copy.discard(peer)
-        self.holders.learn(self.copies, self.without_copy, Holder(peer, link.address), status.holders)
-        self.holders.see_epoch(self.copies, status.epoch if known.is_owner else status.seen)
+        self.node.learn_holders(self.copies, self.without_copy, Holder(peer, link.address), status.holders)
+        self.node.see_epoch(self.copies, status.epoch if known.is_owner else status.seen)
         return self._merge(states)
 
     def is_fresh(self, known: KnownCopy, now_ns: int) -> bool:
@@ -311,11 +309,10 @@ class LogState:
 class Logs(dict[bytes, LogState]):
     """The logs of which this node knows, by their origins; `logs[origin]` makes one that is new."""
 
-    def __init__(self, node: NodeState, holders: Holders) -> None:
+    def __init__(self, node: NodeState) -> None:
         super().__init__()
         self._node = node
-        self._holders = holders
 
     def __missing__(self, origin: bytes) -> LogState:
-        found = self[origin] = LogState(self._node, self._holders, origin)
+        found = self[origin] = LogState(self._node, origin)
         return found

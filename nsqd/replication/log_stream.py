@@ -8,15 +8,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from nsqd.log.ranges import Ranges
 from nsqd.log.segment import Segment
 from nsqd.replication.fields import BadFrame
 from nsqd.replication.frames import Have, Holder, Log, Ready, Rename, Seal, Snapshot, Topic
 from nsqd.replication.framing import MAX_APPEND, appends_head
+from nsqd.replication.job import StartJob
 from nsqd.replication.sender import MAX_LAG_BYTES, Sender
-from nsqd.replication.topic_stream import CatchUp, ReadJob, TopicStream, put_parts
+from nsqd.replication.topic_stream import CatchUp, TopicStream, put_parts
 from nsqd.storage.slots import NAMES, CheckpointJob
 from nsqd.storage.topic_log import TopicLog
 
@@ -48,14 +49,14 @@ class StreamedLog(Protocol):
     epoch: int
     copy: int
     holders: tuple[Holder, ...]
-    may_resume: Callable[[Any], bool]
+    may_resume: Callable[["LogStream"], bool]
     settings: ReplicaSettings
 
     def topics(self) -> Iterable[tuple[TopicLog, str]]: ...
     def unneeded(self, name: str) -> Ranges: ...
     def want_checkpoint(self, log: TopicLog) -> None: ...
-    def attach(self, stream: Any) -> None: ...
-    def detach(self, stream: Any) -> None: ...
+    def attach(self, stream: "LogStream") -> None: ...
+    def detach(self, stream: "LogStream") -> None: ...
 
 
 class StreamState(IntEnum):
@@ -77,11 +78,12 @@ class LogStream:
         number: int,
         index: int,
         next_topic: Callable[[], int],
+        start: StartJob,
         now_ns: int,
     ) -> None:
         """*peer* is the identity of the replica; *number* that of the log on this connection.
 
-        *next_topic* draws numbers of topics.
+        *next_topic* draws numbers of topics; *start* begins a job that reads a file.
         """
         self.primary = primary
         self.peer = peer
@@ -97,7 +99,7 @@ class LogStream:
         self.checkpoint_position = 0
         self.take_over_sent = False
         self._next_topic = next_topic
-        self._catch_up = CatchUp(sender, primary.settings.catch_up_rate, now_ns)
+        self._catch_up = CatchUp(sender, primary.settings.catch_up_rate, now_ns, start)
         self._streams: dict[TopicLog, TopicStream] = {}
         self._numbers: dict[int, TopicStream] = {}
         # Topics whose copy at the replica has something that this log has lost.
@@ -294,10 +296,6 @@ class LogStream:
             for stream in list(islice(self._to_begin, _BEGUN_AT_ONCE)):
                 self._begin(stream)
             self._catch_up.run(now_ns)
-
-    def jobs(self) -> list[ReadJob]:
-        """Pieces of files to be read, in any thread."""
-        return self._catch_up.jobs()
 
     # --- what the replica has ---
 

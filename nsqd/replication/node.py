@@ -1,7 +1,7 @@
 """Replication of one node: its logs, copies and connections joined. No socket, no clock, no thread.
 
 The driver calls :meth:`ReplicationNode.tick` some ten times a second, makes the connections of
-:meth:`ReplicationNode.wanted_peers`, and runs the jobs of :meth:`Holders.take_jobs` in any thread.
+:meth:`ReplicationNode.wanted_peers`, and runs the jobs of :meth:`NodeState.take_jobs` in any thread.
 """
 
 from dataclasses import replace
@@ -12,12 +12,12 @@ from nsqd.engine.topic import Topic
 from nsqd.replication.deleted_topics import DeletedTopics
 from nsqd.replication.exchange import no_copy
 from nsqd.replication.frames import ChannelState, Holder, Status
-from nsqd.replication.holders import Holders
+from nsqd.replication.job import Job
 from nsqd.replication.jobs import Jobs
 from nsqd.replication.link import PeerLink, silence_ns
 from nsqd.replication.local_copy import LocalCopy
 from nsqd.replication.log_state import Logs
-from nsqd.replication.node_state import NodeJob, NodeState
+from nsqd.replication.node_state import NodeState
 from nsqd.replication.primary import Primary
 from nsqd.replication.rules import apply_rules, next_check_ns
 from nsqd.replication.shown import shown_decommission, shown_node
@@ -35,14 +35,13 @@ _SUSPENDED_NS: Final = 5 * _S
 class ReplicationNode:
     """See the module."""
 
-    def __init__(self, state: NodeState, holders: Holders, jobs: Jobs) -> None:
+    def __init__(self, state: NodeState, jobs: Jobs) -> None:
         self.state = state
-        self.holders = holders
         self.jobs = jobs
-        self.logs = Logs(state, holders)
+        self.logs = Logs(state)
         self.settings, self.identity, self.copies = state.settings, state.identity, state.copies
-        self.streams = Streams(state, holders, jobs, self.logs)
-        self.deleted = DeletedTopics(state, holders, jobs, self.logs)
+        self.streams = Streams(state, jobs, self.logs)
+        self.deleted = DeletedTopics(state, jobs, self.logs)
         self._own_log = self.logs[state.identity]
         self._ticked_ns = 0
         self._next_second_ns = 0
@@ -116,7 +115,7 @@ class ReplicationNode:
 
     def wanted_peers(self) -> dict[bytes, str]:
         """The nodes to which this node connects, with the last known address of each."""
-        addresses = {one.identity: one.address for one in self.holders.record.replicas}
+        addresses = {one.identity: one.address for one in self.state.record.replicas}
         wanted = {identity: addresses.get(identity, "") for identity in self.state.replicas}
         for log in self.logs.values():
             for copy in log.copies:
@@ -127,7 +126,7 @@ class ReplicationNode:
 
     def set_replicas(self, replicas: tuple[Holder, ...]) -> None:
         """These nodes are the replicas from now on, the best first. Their streams begin in the next tick."""
-        self.holders.set_replicas(replicas)
+        self.state.set_replicas(replicas)
         self._next_second_ns = 0
 
     def link_up(self, link: PeerLink, now_ns: int) -> None:
@@ -206,7 +205,7 @@ class ReplicationNode:
         """Keep the logs that were not transferred yet, and take publishes again."""
         state = self.state
         state.is_decommissioning, state.target = False, ""
-        self.holders.change(replace(self.holders.record, is_transferred=False))
+        state.change_record(replace(state.record, is_transferred=False))
         broker = state.broker
         broker.draining = broker.drain_pending = broker.decommissioning = False
         for log in self.logs.values():
@@ -268,8 +267,8 @@ class ReplicationNode:
         """Forget holders that were not heard for a week."""
         wanted = self.wanted_peers()
         for log in list(self.logs.values()):
-            for peer in self.holders.silent(log.all_holders, wanted):
-                self.holders.forget(log.copies, peer)
+            for peer in self.state.silent_holders(log.all_holders, wanted):
+                self.state.forget_holder(log.copies, peer)
 
     def _ask_again(self, now_ns: int) -> None:
         """After a suspension: others may have delivered the messages of this node."""
@@ -282,7 +281,7 @@ class ReplicationNode:
                 if copy.is_owner and copy.has_state:
                     ask(log, copy, now_ns)
 
-    def job_ended(self, job: NodeJob, error: Exception | None, now_ns: int) -> None:
+    def job_ended(self, job: Job, error: Exception | None, now_ns: int) -> None:
         """A job has run, or failed."""
         job.ended(error, now_ns)
         log = self.logs.get(job.origin)
@@ -297,8 +296,8 @@ class ReplicationNode:
 
     def shown(self, now_ns: int) -> dict[str, Any]:
         """The content of GET /replication."""
-        return shown_node(self.state, self.holders, self.logs, now_ns)
+        return shown_node(self.state, self.logs, now_ns)
 
     def decommission_state(self) -> dict[str, Any]:
         """The content of GET /decommission."""
-        return shown_decommission(self.state, self.holders, self.logs)
+        return shown_decommission(self.state, self.logs)

@@ -1,34 +1,29 @@
-"""What the parts of a node's replication share: its identity, its connections, and work for the driver."""
+"""What the parts of a node share: identity, connections, records, and work for the driver."""
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from threading import Lock
 from typing import Final
 
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import Disk, words_of
 from nsqd.replication.copies import Copies
-from nsqd.replication.frames import REFUSALS, Draining
+from nsqd.replication.frames import REFUSALS, Draining, Holder
 from nsqd.replication.handshake import Incarnations
+from nsqd.replication.job import Job
 from nsqd.replication.link import PeerLink
 from nsqd.replication.local_copy import LocalCopy
 from nsqd.replication.log_stream import ReplicaSettings
 from nsqd.replication.primary import Replicated
+from nsqd.replication.records import NodeRecord, NodeRecordFile
 from nsqd.storage.data_path import DataPath
 
 _S: Final = 1_000_000_000
 _RETRY_NS: Final = 5 * _S
-
-
-@dataclass(slots=True)
-class NodeJob:
-    """Work for any thread, and what is called with its error, if it had one, and the time of its end."""
-
-    run: Callable[[Disk], None]
-    ended: Callable[[Exception | None, int], None]
-    # The log to which the rules are to be applied then; empty for none.
-    origin: bytes = b""
+# A holder that was not heard for so long is forgotten.
+_FORGET_AFTER_S: Final = 7 * 24 * 3600
 
 
 class NodeState:
@@ -37,7 +32,7 @@ class NodeState:
     def __init__(
         self,
         settings: ReplicaSettings,
-        identity: bytes,
+        file: NodeRecordFile,
         address: str,
         broker: Broker,
         data: DataPath,
@@ -47,9 +42,11 @@ class NodeState:
         info: Callable[[str], None],
         warn: Callable[[str], None],
     ) -> None:
-        """*now_s* returns unix seconds; *info* and *warn* get sentences for the log."""
+        """*file* is loaded; *now_s* returns unix seconds; *info* and *warn* get sentences for the log."""
         self.settings = settings
-        self.identity = identity
+        # The node record as it is to be; the file has what is durable.
+        self.record = file.record
+        self.identity = identity = file.record.identity
         # Where this node is found.
         self.address = address
         self.broker = broker
@@ -59,7 +56,10 @@ class NodeState:
         self.info = info
         self.warn = warn
         # This node's own log.
-        self.own_copy = LocalCopy(identity, identity, 0, data.path)
+        self.own_copy = own = LocalCopy(identity, identity, 0, data.path)
+        own.epoch = file.record.epoch
+        own.seen = max(own.epoch, file.record.highest_epoch)
+        own.holders = {one.identity: one.address for one in file.record.holders}
         self.incarnations = Incarnations()
         self.links: list[PeerLink] = []
         # The identities of this node's replicas, the best first.
@@ -71,7 +71,7 @@ class NodeState:
         self.target = ""
         self.refusals: Counter[str] = Counter()
         # Jobs to be run, in any thread.
-        self.waiting_jobs: list[NodeJob] = []
+        self.waiting_jobs: list[Job] = []
         # Topics whose state was changed by another copy and that the checkpointer does not visit.
         self.to_checkpoint: dict[Topic, None] = {}
         # A note was staged, or messages became deliverable.
@@ -82,6 +82,13 @@ class NodeState:
         self.node_ids: dict[bytes, int] = {}
         # The last `Draining` of each peer, with the token of its incarnation.
         self._draining: dict[bytes, tuple[bytes, Draining]] = {}
+        self._file = file
+        # The file is written by one thread at a time.
+        self._saving = Lock()
+        # Copies whose records have changed.
+        self._to_save: dict[LocalCopy, None] = {}
+        # When each holder was last heard, or first known, in unix seconds.
+        self._heard_s: dict[bytes, int] = {}
 
     # --- jobs ---
 
@@ -92,7 +99,7 @@ class NodeState:
         origin: bytes = b"",
     ) -> None:
         """Have a job run soon, in any thread; *origin* is that of the log to which it belongs."""
-        self.waiting_jobs.append(NodeJob(run, ended, origin))
+        self.waiting_jobs.append(Job(run, ended, origin))
 
     def job_failed(self, copy: LocalCopy, error: Exception, now_ns: int) -> str:
         """A job on a copy has failed and may be tried again after a while; returns the reason in words."""
@@ -152,3 +159,122 @@ class NodeState:
         token, frame = self._draining.get(link.peer, (b"", None))
         if frame is not None and token == link.token:
             self.take_draining(link, frame)
+
+    # --- records ---
+
+    def change_record(self, record: NodeRecord) -> None:
+        """Let this be the node record, and save it soon."""
+        if record != self.record:
+            self.record = record
+            self._to_save[self.own_copy] = None
+
+    def _changed(self, copy: LocalCopy) -> None:
+        """Save the holders and the highest epoch of a copy soon."""
+        if copy.is_origin:
+            holders = tuple(Holder(*one) for one in copy.holders.items())
+            self.change_record(replace(self.record, holders=holders, highest_epoch=copy.seen))
+        else:
+            self._to_save[copy] = None
+
+    def save(self, copy: LocalCopy) -> None:
+        """Write the record of a copy; for any thread. Raises OSError."""
+        if copy.is_origin:
+            with self._saving:
+                self._file.save(self.record)
+        else:
+            self.copies.save(copy)
+
+    def take_jobs(self) -> list[Job]:
+        """All jobs to be run now, in any thread."""
+        to_save, self._to_save = self._to_save, {}
+        for copy in to_save:
+            self._start_saving(copy)
+        jobs, self.waiting_jobs = self.waiting_jobs, []
+        return jobs
+
+    def _start_saving(self, copy: LocalCopy) -> None:
+        def run(_disk: Disk) -> None:
+            self.save(copy)
+
+        def ended(error: Exception | None, now_ns: int) -> None:
+            if error is None:
+                copy.problems.pop("", None)
+                return
+            self.job_failed(copy, error, now_ns)
+            if copy.is_origin:
+                self._to_save[copy] = None
+
+        self.start(run, ended)
+
+    @property
+    def is_transferred(self) -> bool:
+        """Whether the next start removes the messages of the own log, because another owner has them."""
+        return self.is_decommissioning and self._file.record.is_transferred
+
+    # --- holders ---
+
+    def set_replicas(self, replicas: tuple[Holder, ...]) -> None:
+        """These nodes are the replicas from now on, the best first."""
+        self.replicas = [one.identity for one in replicas if one.identity]
+        own = self.own_copy
+        own.holders |= {one.identity: one.address for one in replicas if one.identity}
+        self.change_record(replace(self.record, replicas=replicas))
+        self._changed(own)
+
+    def add_holder(self, copy: LocalCopy, link: PeerLink) -> None:
+        """A stream of this copy is about to begin over a connection."""
+        if copy.holders.get(link.peer) != link.address:
+            copy.holders[link.peer] = link.address
+            self._changed(copy)
+
+    def learn_holders(
+        self, copies: Iterable[LocalCopy], without_copy: set[bytes], peer: Holder, others: Iterable[Holder]
+    ) -> None:
+        """Remember who holds copies of a log: a *peer*, whose address is right, and others that it knows."""
+        found = {one.identity: one.address for one in (*others, peer)}
+        for copy in copies:
+            holders = copy.holders
+            news = {
+                who: address
+                for who, address in found.items()
+                if who not in (self.identity, *without_copy)
+                and (
+                    who not in holders
+                    or (address != holders[who] and (who == peer.identity or not holders[who]))
+                )
+            }
+            if news:
+                holders |= news
+                self._changed(copy)
+
+    def forget_holder(self, copies: Iterable[LocalCopy], peer: bytes) -> None:
+        """A node has no copy of a log."""
+        for copy in copies:
+            if copy.is_origin and peer in self.replicas:
+                continue
+            if copy.is_origin:
+                self.change_record(self.record.without_holder(peer))
+            if copy.holders.pop(peer, None) is not None:
+                self._changed(copy)
+
+    def silent_holders(self, peers: Iterable[bytes], wanted: Iterable[bytes]) -> list[bytes]:
+        """Those of the peers that were not heard for a week, although a connection to them is wanted."""
+        now_s = self.now_s()
+        self._heard_s.update((link.peer, now_s) for link in self.links if link.is_up)
+        found = []
+        for peer in peers:
+            if peer not in wanted:
+                # The owner that streams into the copy sends the holders of the log.
+                self._heard_s[peer] = now_s
+            elif now_s - self._heard_s.setdefault(peer, now_s) > _FORGET_AFTER_S:
+                found.append(peer)
+        return found
+
+    # --- epochs ---
+
+    def see_epoch(self, copies: Iterable[LocalCopy], epoch: int) -> None:
+        """Remember the highest epoch."""
+        for copy in copies:
+            if epoch > copy.seen:
+                copy.seen = epoch
+                self._changed(copy)

@@ -3,7 +3,6 @@
 from typing import Any, Final
 
 from nsqd.replication.claims import count
-from nsqd.replication.holders import Holders
 from nsqd.replication.local_copy import LocalCopy
 from nsqd.replication.log_state import Logs, LogState
 from nsqd.replication.node_state import NodeState
@@ -12,14 +11,14 @@ from nsqd.replication.primary import Primary
 _S: Final = 1_000_000_000
 
 
-def shown_node(node: NodeState, holders: Holders, logs: Logs, now_ns: int) -> dict[str, Any]:
+def shown_node(node: NodeState, logs: Logs, now_ns: int) -> dict[str, Any]:
     """The content of GET /replication."""
     own = logs[node.identity]
     primary = own.primaries[node.own_copy]
-    addresses = {one.identity: one.address for one in holders.record.replicas}
+    addresses = {one.identity: one.address for one in node.record.replicas}
     return {
         "identity": node.identity.hex(),
-        "incarnation": holders.record.incarnation,
+        "incarnation": node.record.incarnation,
         "epoch": node.own_copy.epoch,
         "replicas_wanted": node.settings.replicas,
         "fully_replicated": own.counted(node.own_copy, 0, now_ns) is not None,
@@ -88,7 +87,7 @@ def no_replica(address: str, identity: bytes = b"") -> dict[str, Any]:
     }
 
 
-def shown_decommission(node: NodeState, holders: Holders, logs: Logs) -> dict[str, Any]:
+def shown_decommission(node: NodeState, logs: Logs) -> dict[str, Any]:
     """The content of GET /decommission."""
     owned = [(log, copy) for log in logs.values() for copy in log.copies if copy.is_owner]
     others = [copy for log in logs.values() for copy in log.copies if not copy.is_origin]
@@ -97,7 +96,7 @@ def shown_decommission(node: NodeState, holders: Holders, logs: Logs) -> dict[st
         waits = next(
             (copy.waits_for for copy in others if copy.waits_for), "other nodes to drop or move copies"
         )
-    done = holders.is_transferred and not others
+    done = node.is_transferred and not others
     return {
         "decommissioning": node.is_decommissioning,
         "done": done,

@@ -1,7 +1,6 @@
 """The streams between this node and its peers: to the replicas of its logs, and into the copies here."""
 
 from nsqd.replication.frames import Holder, Log, Refuse, Snapshot
-from nsqd.replication.holders import Holders
 from nsqd.replication.incoming import IncomingLog
 from nsqd.replication.jobs import Jobs
 from nsqd.replication.link import PeerLink
@@ -16,9 +15,8 @@ _IS_READING = "the replica is reading its copy, try again"
 class Streams:
     """See the module."""
 
-    def __init__(self, node: NodeState, holders: Holders, jobs: Jobs, logs: Logs) -> None:
+    def __init__(self, node: NodeState, jobs: Jobs, logs: Logs) -> None:
         self._node = node
-        self._holders = holders
         self._jobs = jobs
         self._logs = logs
 
@@ -37,7 +35,7 @@ class Streams:
                     continue
                 chosen = self._chosen(log, copy)
                 if link.peer in chosen:
-                    self._holders.add_replica(copy, link)
+                    self._node.add_holder(copy, link)
                     log.exchange(link, now_ns).send(now_ns)
                     primary.epoch = copy.epoch
                     holders = {**copy.holders, self._node.identity: self._node.address}
@@ -50,7 +48,7 @@ class Streams:
         """The replicas of an owner here, the first of which takes over first."""
         node = self._node
         if copy.is_origin:
-            return [] if self._holders.record.is_transferred else node.replicas
+            return [] if self._node.record.is_transferred else node.replicas
         if not log.pending(copy):
             return []
         links = {one.peer: one for one in node.links if one.is_up and one.connector}

@@ -1,11 +1,10 @@
 """What one replica has of one topic's files, and what is to be sent next.
 
-Older files follow behind the stream, the oldest first, at a limited rate. Reading a file is a job.
+Older files follow behind the stream, the oldest first, at a limited rate. Reading a file is a piece.
 No socket, no clock, no thread.
 """
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -17,6 +16,7 @@ from nsqd.log.ranges import Ranges, without
 from nsqd.log.segment import Segment
 from nsqd.replication.frames import CopiedFile, FilePart, Remove, Rename, Seal
 from nsqd.replication.framing import MAX_DATA
+from nsqd.replication.job import StartJob
 from nsqd.replication.sender import Sender
 from nsqd.storage.slots import NAMES
 from nsqd.storage.topic_log import TopicLog
@@ -28,8 +28,8 @@ _INCOMPLETE: Final = ".new"
 
 
 @dataclass(slots=True, eq=False)
-class ReadJob:
-    """A piece of a file to be read: :meth:`run` in any thread, then :meth:`end`."""
+class Piece:
+    """A piece of a file that the copy lacks."""
 
     stream: "TopicStream"
     segment: Segment
@@ -39,15 +39,9 @@ class ReadJob:
     offset: int
     size: int
     data: bytes = b""
-    # Is called with the job and its error.
-    ended: Callable[["ReadJob", OSError | None], None] = lambda _job, _error: None
 
-    def end(self, error: OSError | None) -> None:
-        """The job has run, or failed."""
-        self.ended(self, error)
-
-    def run(self, disk: Disk) -> None:
-        """Raises OSError."""
+    def read(self, disk: Disk) -> None:
+        """Read the data. For any thread. Raises OSError."""
         fd = disk.open_read(self.path)
         try:
             self.data = disk.read(fd, self.size, self.offset)
@@ -136,7 +130,7 @@ class TopicStream:
 
     # --- catch-up ---
 
-    def next_read(self) -> ReadJob | None:
+    def next_read(self) -> Piece | None:
         """The next piece that the copy lacks, the oldest first; None when there is nothing to read now."""
         if not self.has_begun:
             return None
@@ -153,7 +147,7 @@ class TopicStream:
             target = name + _INCOMPLETE if segment.generation else name
             offset = self.sizes.get(target, 0)
             size = min(PIECE_BYTES, segment.size - offset)
-            return ReadJob(self, segment, segment.path, target, offset, size)
+            return Piece(self, segment, segment.path, target, offset, size)
         return None
 
     def obsolete(self) -> list[str]:
@@ -197,7 +191,7 @@ def put_parts(sender: Sender, stream: TopicStream, name: str, offset: int, data:
 class CatchUp:
     """See the module."""
 
-    def __init__(self, sender: Sender, rate: int, now_ns: int) -> None:
+    def __init__(self, sender: Sender, rate: int, now_ns: int, start: StartJob) -> None:
         """*rate* is in bytes a second."""
         # Streams that have caught up, in the order of `caught_up_position`; the owner takes them from here.
         self.finished: deque[TopicStream] = deque()
@@ -206,8 +200,8 @@ class CatchUp:
         # Streams that may lack something.
         self._to_look_at: dict[TopicStream, None] = {}
         self._next_read_ns = now_ns
-        self._jobs: list[ReadJob] = []
-        self._running: ReadJob | None = None
+        self._start = start
+        self._is_reading = False
 
     def look_at(self, stream: TopicStream) -> None:
         """The copy may lack files of this topic, or have obsolete ones."""
@@ -221,7 +215,7 @@ class CatchUp:
         """Begin to read what the replica lacks, as fast as it may be sent."""
         while (
             self._to_look_at
-            and self._running is None
+            and not self._is_reading
             and self._sender.lag_bytes < _WINDOW_BYTES
             and now_ns >= self._next_read_ns
         ):
@@ -230,18 +224,20 @@ class CatchUp:
                 self._sender.put(Remove(stream.number, name))
                 del stream.sizes[name]
                 stream.complete.discard(name)
-            job = stream.next_read()
-            if job is None:
+            piece = stream.next_read()
+            if piece is None:
                 del self._to_look_at[stream]
                 self._looked_at(stream)
-            elif not job.size:
-                self._sent(job)
+            elif not piece.size:
+                self._sent(piece)
             else:
                 self._next_read_ns = max(self._next_read_ns, now_ns - _BURST_NS)
-                self._next_read_ns += job.size * _S // self._rate
-                job.ended = self._ended
-                self._running = job
-                self._jobs.append(job)
+                self._next_read_ns += piece.size * _S // self._rate
+                self._is_reading = True
+                self._begin_reading(piece)
+
+    def _begin_reading(self, piece: Piece) -> None:
+        self._start(piece.read, lambda error, _now_ns: self._read(piece, error))
 
     def _looked_at(self, stream: TopicStream) -> None:
         """Nothing can be read now: the replica has every file, unless one cannot be read here."""
@@ -251,38 +247,33 @@ class CatchUp:
             stream.caught_up_position = self._sender.sent
             self.finished.append(stream)
 
-    def jobs(self) -> list[ReadJob]:
-        """Pieces of files to be read."""
-        jobs, self._jobs = self._jobs, []
-        return jobs
-
-    def _ended(self, job: ReadJob, error: OSError | None) -> None:
+    def _read(self, piece: Piece, error: Exception | None) -> None:
         """A piece was read, or could not be read. The topic may have been deleted, and its folder with it."""
-        self._running = None
-        stream, segment = job.stream, job.segment
+        self._is_reading = False
+        stream, segment = piece.stream, piece.segment
         if stream.is_gone:
             return
         self._to_look_at[stream] = None
         if segment not in stream.log.segments:
             # It was removed or replaced while it was read.
-            if stream.sizes.pop(job.target, None) is not None and job.target.endswith(".log"):
-                self._sender.put(Remove(stream.number, job.target))
-        elif error is not None or len(job.data) < job.size:
+            if stream.sizes.pop(piece.target, None) is not None and piece.target.endswith(".log"):
+                self._sender.put(Remove(stream.number, piece.target))
+        elif error is not None or len(piece.data) < piece.size:
             # The log reports unreadable messages when a consumer needs them.
             stream.unreadable.add(segment)
         else:
-            self._sent(job)
+            self._sent(piece)
 
-    def _sent(self, job: ReadJob) -> None:
-        stream, segment, name = job.stream, job.segment, job.segment.path.name
-        if job.size:
-            put_parts(self._sender, stream, job.target, job.offset, job.data)
-            stream.sizes[job.target] = job.offset + job.size
-        if stream.sizes.get(job.target) != segment.size:
+    def _sent(self, piece: Piece) -> None:
+        stream, segment, name = piece.stream, piece.segment, piece.segment.path.name
+        if piece.size:
+            put_parts(self._sender, stream, piece.target, piece.offset, piece.data)
+            stream.sizes[piece.target] = piece.offset + piece.size
+        if stream.sizes.get(piece.target) != segment.size:
             return
-        if job.target == name:
+        if piece.target == name:
             self._sender.put(Seal(stream.number, name, segment.size))
         else:
-            self._sender.put(Rename(stream.number, job.target, name))
-            stream.sizes[name] = stream.sizes.pop(job.target)
+            self._sender.put(Rename(stream.number, piece.target, name))
+            stream.sizes[name] = stream.sizes.pop(piece.target)
         stream.complete.add(name)

@@ -143,7 +143,7 @@ def apply_transfer(log: LogState, copy: LocalCopy, now_ns: int) -> str:
 def _stream_of(log: LogState, copy: LocalCopy) -> LogStream | None:
     """The stream to the node that is to take the log over."""
     node, primary = log.node, log.primaries[copy]
-    targets = {one.identity for one in log.holders.record.replicas if one.address == node.target}
+    targets = {one.identity for one in node.record.replicas if one.address == node.target}
     found = [
         stream
         for link in node.links

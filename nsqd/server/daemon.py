@@ -79,7 +79,7 @@ GC_THRESHOLDS: Final = (100_000, 50, 100)
 # How long a computing thread may hold up the event loop. Python's default is 5 ms, which one publish would
 # wait several times.
 SWITCH_S: Final = 0.001
-_REPLICATION_THREADS: Final = 4
+_REPLICATION_THREADS: Final = 6
 
 
 class Nsqd:

@@ -1,32 +1,28 @@
-"""Runs the jobs of a connection between a primary and a replica, as threads do in a running nsqd."""
+"""Runs the jobs of replication, as threads do in a running nsqd."""
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable
 
 from nsqd.log.disk import Disk
+from nsqd.replication.job import Job
 
 
-class RunsOn(Protocol):
-    """A job that reads or writes files."""
+class WaitingJobs(list[Job]):
+    """Jobs that were started and have not run."""
 
-    def run(self, disk: Disk) -> object: ...
+    def start(self, run: Callable[[Disk], None], ended: Callable[[Exception | None, int], None]) -> None:
+        self.append(Job(run, ended))
+
+    def take(self) -> list[Job]:
+        """Return the jobs since the last call."""
+        found = list(self)
+        self.clear()
+        return found
 
 
-J = TypeVar("J", bound=RunsOn)
-
-
-def run_all(
-    jobs: Callable[[], Sequence[J]], disk: Disk, ended: Callable[[J, OSError | None], object]
-) -> bool:
-    """Run jobs until there are no more, and hand back each with its error; whether there were any."""
-    any_ran = False
-    while waiting := jobs():
-        any_ran = True
-        for job in waiting:
-            error = None
-            try:
-                job.run(disk)
-            except OSError as failed:
-                error = failed
-            ended(job, error)
-    return any_ran
+def error_of(job: Job, disk: Disk) -> OSError | None:
+    """Run a job; return its error, if it failed."""
+    try:
+        job.run(disk)
+    except OSError as failed:
+        return failed
+    return None

@@ -30,7 +30,7 @@ class ReplicaChoice:
         now_ns: int,
     ) -> None:
         """*named* are the addresses of --replica; *candidates* asks nsqlookupd."""
-        self.replicas: tuple[Holder, ...] = node.holders.record.replicas
+        self.replicas: tuple[Holder, ...] = node.state.record.replicas
         self._node = node
         self._me = me
         self._named = tuple(named)

@@ -1,11 +1,10 @@
-"""Connections between nodes: bytes to and from a `PeerLink`, whose jobs run in threads."""
+"""Connections between nodes: bytes to and from a `PeerLink`."""
 
 import asyncio
 import hashlib
 import os
 import ssl
 from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, cast
@@ -13,10 +12,9 @@ from typing import Final, cast
 from nsqcore.process.listen import set_keepalive, shown_peer
 from nsqcore.process.logs import Log
 from nsqcore.process.tls_layer import Tls
-from nsqd.log.disk import Disk
 from nsqd.replication.frames import Refuse, StartTls
 from nsqd.replication.framing import encode
-from nsqd.replication.link import LinkJob, PeerLink
+from nsqd.replication.link import PeerLink
 from nsqd.server.clock import now_ns
 
 START_TLS: Final = encode(StartTls())
@@ -28,27 +26,24 @@ _MOST_PIECES: Final = 1024
 class Connections:
     """All connections to other nodes, and what each of them needs."""
 
-    disk: Disk
     log: Log
-    # The threads of the links' jobs; None where replication is off.
-    pool: Executor | None = None
+    # Begins the jobs that the links have started.
+    run_jobs: Callable[[], None]
     all: dict["PeerConnection", None] = field(default_factory=dict)
 
     def flush(self) -> None:
-        """Send waiting frames, to each peer in one write, and begin jobs."""
+        """Send waiting frames, to each peer in one write."""
         for connection in list(self.all):
             connection.flush()
 
-    async def close(self) -> None:
-        """End all connections, and wait for the threads."""
+    def close(self) -> None:
+        """End all connections."""
         for connection in list(self.all):
             connection.close("the node stops", Refuse.STOPPING)
-        if self.pool is not None:
-            await asyncio.to_thread(self.pool.shutdown)
 
 
 class PeerConnection(asyncio.Protocol):
-    """One connection; the link decides, this class moves bytes and runs the link's jobs."""
+    """One connection; the link decides, this class moves bytes."""
 
     def __init__(self, connections: Connections) -> None:
         self.link: PeerLink | None = None
@@ -58,7 +53,6 @@ class PeerConnection(asyncio.Protocol):
         # On an unencrypted connection bytes are sent past the transport, directly to its socket.
         self._socket = -1
         self._connections = connections
-        self._loop = asyncio.get_running_loop()
 
     # --- asyncio's calls ---
 
@@ -78,6 +72,7 @@ class PeerConnection(asyncio.Protocol):
         if self.link is not None:
             self.link.receive(data, now_ns())
             self.flush()
+            self._connections.run_jobs()
 
     def eof_received(self) -> bool:
         return False
@@ -93,37 +88,15 @@ class PeerConnection(asyncio.Protocol):
     # --- what the link wants ---
 
     def flush(self) -> None:
-        """Send waiting frames, and begin the link's jobs."""
+        """Send waiting frames."""
         link, transport = self.link, self.transport
-        if link is None:
-            return
-        for job in link.jobs():
-            self._run(link, job)
-        if transport is None:
+        if link is None or transport is None:
             return
         out = link.flush(now_ns())
         if out:
             self._send(transport, out)
         if link.is_closed:
             transport.close()
-
-    def _run(self, link: PeerLink, job: LinkJob) -> None:
-        try:
-            future = self._loop.run_in_executor(self._connections.pool, job.run, self._connections.disk)
-        except RuntimeError:
-            # The pool is closed: the node stops, and the next start finds what was not synced.
-            link.end("the node stops")
-            return
-        future.add_done_callback(lambda done: self._ended(link, job, done))
-
-    def _ended(self, link: PeerLink, job: LinkJob, done: "asyncio.Future[None]") -> None:
-        error = done.exception()
-        if error is not None and not isinstance(error, OSError):
-            link.end(f"a job failed: {type(error).__name__}: {error}")
-            self.flush()
-            raise error
-        link.ended(job, error, now_ns())
-        self.flush()
 
     def _send(self, transport: asyncio.Transport, out: list[bytes]) -> None:
         """Send the pieces as they are: a transport would first join them to one."""

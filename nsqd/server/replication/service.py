@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, cast
 
 from nsqcore.process.lifecycle import StartupError
 from nsqcore.process.logs import Log
@@ -20,11 +21,11 @@ from nsqd.replication.copies import Copies
 from nsqd.replication.frames import Hello, Refuse
 from nsqd.replication.framing import encode
 from nsqd.replication.handshake import ACCEPTOR, CONNECTOR, Handshake
-from nsqd.replication.holders import Holders
+from nsqd.replication.job import Job
 from nsqd.replication.jobs import Jobs
 from nsqd.replication.link import PeerLink
 from nsqd.replication.node import ReplicationNode
-from nsqd.replication.node_state import NodeJob, NodeState
+from nsqd.replication.node_state import NodeState
 from nsqd.replication.records import DamagedRecord, NodeRecordFile
 from nsqd.replication.sender import PendingAck
 from nsqd.replication.shown import no_replica
@@ -70,7 +71,7 @@ class Replication:
     ) -> None:
         """*look_up* asks nsqlookupd for addresses of identities, *candidates* for nodes with room.
 
-        *threads* run the jobs of connections; without a cluster secret there are none.
+        *threads* run the jobs; without a cluster secret there are none.
         """
         self.options = options
         # None before the data path is loaded, and without a cluster secret.
@@ -83,7 +84,8 @@ class Replication:
         self._client_tls = client_tls
         self._look_up = look_up
         self._candidates = candidates
-        self._connections = Connections(data.disk, log, threads)
+        self._threads = threads
+        self._connections = Connections(log, self._run_jobs)
         self._acceptor = Acceptor(
             self._connections,
             log,
@@ -94,7 +96,7 @@ class Replication:
         )
         self._connectors: dict[bytes | str, tuple[Connector, asyncio.Task[None]]] = {}
         self._choice: ReplicaChoice | None = None
-        self._jobs: set[asyncio.Task[None]] = set()
+        self._jobs: set[asyncio.Future[None]] = set()
         self._choosing: asyncio.Task[None] | None = None
         self._syncing: asyncio.Task[None] | None = None
         self._removing: asyncio.Task[None] | None = None
@@ -121,12 +123,11 @@ class Replication:
         if not self.is_on:
             return
         with _start_errors(data):
-            identity = data.reservation.identity
-            file = NodeRecordFile.load(data.disk, data.path, identity)
+            file = NodeRecordFile.load(data.disk, data.path, data.reservation.identity)
             file.begin_incarnation(os.urandom)
             state = NodeState(
                 options.replicas,
-                identity,
+                file,
                 address,
                 self._broker,
                 data,
@@ -135,11 +136,10 @@ class Replication:
                 info=self._log.info,
                 warn=self._log.warning,
             )
-            holders = Holders(state, file)
-            node = ReplicationNode(state, holders, Jobs(state, holders))
+            node = ReplicationNode(state, Jobs(state))
             node.begin(now_ns())
         self.node = node
-        me = Candidate(identity, options.address, options.zone, options.host)
+        me = Candidate(node.identity, options.address, options.zone, options.host)
         self._choice = ReplicaChoice(
             node, me, options.named, options.replace_after_ns, self._candidates, self._log, now_ns()
         )
@@ -173,7 +173,8 @@ class Replication:
                 node.tick(now_ns())
                 node.state.set_draining(draining=self._broker.leaving or self._broker.disk_low)
                 self._connect(node)
-                self._run_jobs(node, checkpoints)
+                self._run_jobs()
+                self._write_checkpoints(node, checkpoints)
                 self._begin_choosing()
                 self._begin_syncing(node)
                 self.flush()
@@ -207,7 +208,9 @@ class Replication:
             await asyncio.sleep(0.01)
         tasks = [task for _, task in self._connectors.values()]
         tasks += [task for task in (self._choosing, self._syncing, self._removing) if task is not None]
-        await self._connections.close()
+        self._connections.close()
+        if self._threads is not None:
+            await asyncio.to_thread(self._threads.shutdown)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -233,7 +236,7 @@ class Replication:
     def _make_link(self, expected: bytes, certificate: bytes, *, connector: bool) -> PeerLink:
         node = self.node
         assert node is not None  # noqa: S101 - nothing is connected before the data path is loaded
-        record = node.holders.record
+        record = node.state.record
         me = Hello(
             *(node.identity, record.incarnation, record.token, record.previous_token),
             node_id=self.options.node_id,
@@ -328,29 +331,38 @@ class Replication:
 
     # --- jobs ---
 
-    def _run_jobs(self, node: ReplicationNode, checkpoints: Checkpointer) -> None:
-        for job in node.holders.take_jobs():
-            self._start(self._do(node, job))
+    def _run_jobs(self) -> None:
+        node = self.node
+        for job in [] if node is None else node.state.take_jobs():
+            try:
+                future = asyncio.get_running_loop().run_in_executor(self._threads, job.run, self._data.disk)
+            except RuntimeError:
+                # The threads have ended: the node stops, and the next start finds what was not synced.
+                return
+            self._jobs.add(future)
+            future.add_done_callback(partial(self._job_ended, job))
+
+    def _job_ended(self, job: Job, future: "asyncio.Future[None]") -> None:
+        self._jobs.discard(future)
+        if self.node is None or future.cancelled():
+            return
+        try:
+            self.node.job_ended(job, cast("Exception | None", future.exception()), now_ns())
+        finally:
+            self.flush()
+            self._run_jobs()
+            if job.origin:
+                self._ask_turn()
+
+    def _write_checkpoints(self, node: ReplicationNode, checkpoints: Checkpointer) -> None:
+        """Write the wanted checkpoints, and remove dropped copies."""
         for topic in list(node.state.to_checkpoint):
             del node.state.to_checkpoint[topic]
-            self._start(self._checkpoint(node, topic, checkpoints))
+            task = asyncio.create_task(self._checkpoint(node, topic, checkpoints), name="replica checkpoint")
+            self._jobs.add(task)
+            task.add_done_callback(self._jobs.discard)
         if node.copies.removable and (self._removing is None or self._removing.done()):
             self._removing = asyncio.create_task(self._remove(node), name="removal of dropped copies")
-
-    def _start(self, work: Any) -> None:
-        task = asyncio.create_task(work, name="replication job")
-        self._jobs.add(task)
-        task.add_done_callback(self._jobs.discard)
-
-    async def _do(self, node: ReplicationNode, job: NodeJob) -> None:
-        error: Exception | None = None
-        try:
-            await asyncio.to_thread(job.run, self._data.disk)
-        except Exception as failed:  # noqa: BLE001 - any error is reported, and the job is tried again
-            error = failed
-        node.job_ended(job, error, now_ns())
-        self.flush()
-        self._ask_turn()
 
     async def _checkpoint(self, node: ReplicationNode, topic: Topic, checkpoints: Checkpointer) -> None:
         """Write the checkpoint of a replica's topic, which the checkpointer does not visit."""

@@ -4,7 +4,6 @@ from collections import Counter
 from typing import Final
 from weakref import WeakSet
 
-from nsqd.replication.holders import Holders
 from nsqd.replication.jobs import Jobs
 from nsqd.replication.link import PeerLink
 from nsqd.replication.local_copy import LocalCopy
@@ -12,7 +11,6 @@ from nsqd.replication.log_state import LogState
 from nsqd.replication.log_stream import LogStream, StreamState
 from nsqd.replication.node import ReplicationNode
 from nsqd.replication.node_state import NodeState
-from nsqd.replication.records import NodeRecordFile
 
 # How often 1,000 histories of all profiles have to see each event.
 LEAST_PER_1000: Final[dict[str, int]] = {
@@ -70,10 +68,9 @@ class CountedJobs(Jobs):
 class CountedNode(ReplicationNode):
     """See the module."""
 
-    def __init__(self, state: NodeState, file: NodeRecordFile, events: Counter[str]) -> None:
-        holders = Holders(state, file)
-        jobs = CountedJobs(state, holders)
-        super().__init__(state, holders, jobs)
+    def __init__(self, state: NodeState, events: Counter[str]) -> None:
+        jobs = CountedJobs(state)
+        super().__init__(state, jobs)
         self.events = jobs.events = events
         self.began: WeakSet[LogStream] = WeakSet()
 

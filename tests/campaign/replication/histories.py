@@ -381,7 +381,7 @@ class History:
         own = node.replication.state.own_copy
         log = node.replication.logs[node.identity]
         # Of a transferred log another owner has everything, and is fully replicated.
-        is_safe = log.holders.is_transferred or log.counted(own, 0, node.now) is not None
+        is_safe = log.node.is_transferred or log.counted(own, 0, node.now) is not None
         return node.identity == origin and not is_safe
 
     def restart(self) -> None:

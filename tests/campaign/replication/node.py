@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from nsqclient.wire.frames import FrameParser
 from nsqd.engine.broker import Broker, Change
@@ -21,6 +21,7 @@ from nsqd.protocol.consume import owner_of
 from nsqd.replication.copies import Copies
 from nsqd.replication.frames import Hello
 from nsqd.replication.handshake import ACCEPTOR, CONNECTOR, Handshake
+from nsqd.replication.job import Job
 from nsqd.replication.link import PeerLink
 from nsqd.replication.log_stream import ReplicaSettings
 from nsqd.replication.node_state import NodeState
@@ -32,6 +33,7 @@ from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.metadata import Metadata
 from nsqd.storage.topic_log import TopicLog, store_of
 from tests.campaign.replication.counted import CountedNode
+from tests.support.jobs import error_of
 from tests.support.simulated_disk import Call, SimulatedDisk
 
 DATA: Final = Path("/data")
@@ -120,7 +122,7 @@ class SimulatedNode:
         self.calls_left = -1
         # Its disk is slow: jobs end later, in any order.
         self.is_slow = False
-        self._slow_jobs: list[tuple[Any, Callable[[Any, Exception | None, int], None]]] = []
+        self._slow_jobs: list[Job] = []
         # The event loop is at work for publishers or peers, so nothing may be synced.
         self._in_loop = False
         disk.before_call = self._called
@@ -141,7 +143,7 @@ class SimulatedNode:
         file.begin_incarnation(draw)
         state = NodeState(
             around.settings,
-            self.identity,
+            file,
             around.address,
             self.broker,
             self.data,
@@ -150,7 +152,7 @@ class SimulatedNode:
             info=self.log.append,
             warn=self.log.append,
         )
-        self.replication = CountedNode(state, file, around.events)
+        self.replication = CountedNode(state, around.events)
         self.replication.begin(now)
         self.readers: list[Reader] = []
         self.turn()
@@ -177,31 +179,17 @@ class SimulatedNode:
         with self.in_loop():
             link.receive(data, self.now)
 
-    def do(self, job: Any, ended: Callable[[Any, Exception | None, int], None]) -> None:
+    def _do(self, job: Job) -> None:
         """Run a job as a thread does."""
-        if self.is_slow and self.around.draw(1) > b"\x60":
-            self._slow_jobs.append((job, ended))
-            return
-        error: Exception | None = None
-        try:
-            job.run(self.disk)
-        except OSError as failed:
-            error = failed
-        ended(job, error, self.now)
+        self.replication.job_ended(job, error_of(job, self.disk), self.now)
 
     def _do_slow(self) -> None:
         while self._slow_jobs and (not self.is_slow or self.around.draw(1) > b"\x80"):
-            job, ended = self._slow_jobs.pop(self.around.draw(1)[0] % len(self._slow_jobs))
-            error: Exception | None = None
-            try:
-                job.run(self.disk)
-            except OSError as failed:
-                error = failed
-            ended(job, error, self.now)
+            self._do(self._slow_jobs.pop(self.around.draw(1)[0] % len(self._slow_jobs)))
 
     def link(self, *, connector: bool, expected: bytes = b"") -> PeerLink:
         """Return this node's side of a new connection."""
-        record = self.replication.holders.record
+        record = self.replication.state.record
         hello = Hello(
             *(self.identity, record.incarnation, record.token, record.previous_token),
             node_id=self.number,
@@ -357,9 +345,12 @@ class SimulatedNode:
         """Run the jobs of replication."""
         node = self.replication
         for _ in range(20):
-            jobs = node.holders.take_jobs()
+            jobs = node.state.take_jobs()
             for job in jobs:
-                self.do(job, node.job_ended)
+                if self.is_slow and self.around.draw(1) > b"\x60":
+                    self._slow_jobs.append(job)
+                else:
+                    self._do(job)
             for topic in list(node.state.to_checkpoint):
                 del node.state.to_checkpoint[topic]
                 if not (topic.deleted or self.write_checkpoint(topic)):

@@ -265,9 +265,9 @@ class Site:
             self._end_half_open(line)
             return
         connector, acceptor = self.nodes[line.connector], self.nodes[line.acceptor]
-        for node, link in ((connector, near), (acceptor, far)):
+        for node in (connector, acceptor):
             if node.number not in self.suspended:
-                run_jobs(node, link)
+                node.work()
         line.out += b"".join(near.flush(connector.now))
         line.back += b"".join(far.flush(acceptor.now))
         if self.reach(line.connector, line.acceptor):
@@ -345,13 +345,3 @@ class Site:
                 for node in list(self.nodes.values()):
                     if node.number not in self.suspended:
                         node.checkpoint()
-
-
-def run_jobs(node: SimulatedNode, link: PeerLink) -> None:
-    """Run the jobs of one link."""
-    for _ in range(20):
-        jobs = link.jobs()
-        if not jobs:
-            return
-        for job in jobs:
-            node.do(job, link.ended)

@@ -14,11 +14,11 @@ from nsqd.log.ranges import merged, without
 from nsqd.replication import dropping, exchange, jobs, log_state, node, rules, yielding
 from nsqd.replication.claims import Claim
 from nsqd.replication.exchange import Checkpointing, Exchange
-from nsqd.replication.holders import Holders
 from nsqd.replication.jobs import Jobs
 from nsqd.replication.log_state import KnownCopy, LogState
 from nsqd.replication.log_stream import LogStream
 from nsqd.replication.node import ReplicationNode
+from nsqd.replication.node_state import NodeState
 from nsqd.replication.primary import Primary, Replicated
 from nsqd.replication.topic_stream import TopicStream
 from tests.campaign.replication import node as simulated_node
@@ -273,7 +273,7 @@ PARTS: Final[dict[str, Part]] = {
         12,
         "status and stream carry the holders",
         "holder of a copied data path",
-        _patches((Holders, "learn", _returns(None))),
+        _patches((NodeState, "learn_holders", _returns(None))),
     ),
     "in flight": Part(
         13,

@@ -22,8 +22,9 @@ from nsqd.replication.frames import (
 )
 from nsqd.replication.framing import MAX_APPEND, MAX_FRAME, FrameReader, encode
 from nsqd.replication.incoming import IncomingLog
+from nsqd.replication.job import Job
 from nsqd.replication.local_copy import LocalCopy
-from tests.support.jobs import run_all
+from tests.support.jobs import WaitingJobs, error_of
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.stores import Shop
 
@@ -42,6 +43,7 @@ class ReplicaEnd:
         self.log: IncomingLog | None = None
         self.refused: Refuse | None = None
         self.out: list[AnyFrame] = []
+        self._started = WaitingJobs()
         self._reader = FrameReader(MAX_APPEND + MAX_FRAME)
         self._position = 0
         self._deletions: list[DeleteTopic] = []
@@ -71,7 +73,9 @@ class ReplicaEnd:
     def _take(self, frame: AnyFrame) -> None:
         if isinstance(frame, Log):
             candidate = self.candidate(frame.origin)
-            self.log = IncomingLog(frame, self.owner, self.copies, candidate, 1, self._deletions)
+            self.log = IncomingLog(
+                *(frame, self.owner, self.copies, candidate, self._started.start, 1), self._deletions
+            )
         elif self.log is None and isinstance(frame, DeleteTopic):
             self._deletions.append(frame)
         else:
@@ -102,18 +106,25 @@ class ReplicaEnd:
         if self.log is not None and self.refused is None:
             self.log.sync()
 
-    def jobs(self) -> list[object]:
-        return [] if self.log is None else [*self.log.jobs()]
+    def jobs(self) -> list[Job]:
+        if self.log is not None:
+            self.log.begin_jobs()
+        return self._started.take()
 
-    def ended(self, job, error) -> None:
+    def ended(self, job: Job, error: Exception | None) -> None:
         try:
-            job.end(error)
+            job.ended(error, 0)
         except (BadFrame, Mismatch, OSError) as failed:
             self._refuse(failed)
 
     def work(self) -> bool:
         """Run all jobs."""
-        return run_all(self.jobs, self.copies.disk, self.ended)
+        any_ran = False
+        while jobs := self.jobs():
+            any_ran = True
+            for job in jobs:
+                self.ended(job, error_of(job, self.copies.disk))
+        return any_ran
 
     def answers(self) -> list[AnyFrame]:
         """The frames for the primary since the last call."""

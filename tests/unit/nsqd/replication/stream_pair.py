@@ -23,7 +23,7 @@ from nsqd.replication.sender import Sender
 from nsqd.storage.data_path import DataPath, StorageOptions, extents_of
 from nsqd.storage.metadata import Metadata
 from nsqd.storage.topic_log import TopicLog, store_of
-from tests.support.jobs import run_all
+from tests.support.jobs import WaitingJobs, error_of
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.stores import read_all
 from tests.unit.nsqd.replication.replica_end import DATA, ORIGIN, ReplicaEnd, records
@@ -184,6 +184,8 @@ class StreamPair:
         self.sender: Sender | None = None
         self.stream: LogStream | None = None
         self.end: ReplicaEnd | None = None
+        # Jobs of the stream.
+        self.reads = WaitingJobs()
         # Why the connection ended last.
         self.reason = ""
         # Deletions that the replica may not know.
@@ -207,7 +209,8 @@ class StreamPair:
             self.sender.put(frame)
         numbers = count(1)
         self.stream = LogStream(
-            self.origin.primary, b"r" * 16, self.sender, 1, 0, lambda: next(numbers), self.now
+            *(self.origin.primary, b"r" * 16, self.sender, 1, 0),
+            *(lambda: next(numbers), self.reads.start, self.now),
         )
         self.end = ReplicaEnd(self.copies)
 
@@ -266,10 +269,11 @@ class StreamPair:
         return bool(data or answers or moved)
 
     def work(self) -> bool:
-        stream, end = self.stream, self.end
-        assert stream is not None
-        assert end is not None
-        return run_all(stream.jobs, self.origin.disk, lambda job, error: job.end(error)) | end.work()
+        assert self.end is not None
+        reads = self.reads.take()
+        for job in reads:
+            job.ended(error_of(job, self.origin.disk), self.now)
+        return self.end.work() or bool(reads)
 
     def settle(self, seconds: int = 6) -> None:
         """Let everything be copied, including checkpoints."""

@@ -355,7 +355,7 @@ def test_frames_after_the_end_are_ignored(shelf, shop, sent):
     shelf.end.close()
     log.take(sent.frames[0], 0)
 
-    assert log.jobs() == []
+    assert shelf.end.jobs() == []
     assert shelf.names() == []
     assert log.unwritten_from is None
     assert DATA in shelf.record.path.parents

@@ -203,13 +203,12 @@ def test_deleting_a_topic_while_it_is_read_keeps_the_connection(pair, monkeypatc
     while pair.sender.sent < 1500:
         pair.now += _S // 100
         pair.step()
-    (job,) = pair.stream.jobs()
-    assert job.offset
+    (job,) = pair.reads.take()
 
     pair.origin.delete()
     with pytest.raises(FileNotFoundError) as caught:
         job.run(pair.origin.disk)
-    job.end(caught.value)
+    job.ended(caught.value, pair.now)
     pair.move()
 
     assert pair.stream.is_caught_up

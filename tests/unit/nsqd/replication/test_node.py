@@ -173,7 +173,7 @@ def test_node_record_that_cannot_be_saved_is_warned_of_once(site):
     node.disk.faults.remove(fault)
     site.advance(5)
 
-    assert NodeRecordFile.load(node.disk, DATA, node.identity).record == node.replication.holders.record
+    assert NodeRecordFile.load(node.disk, DATA, node.identity).record == node.replication.state.record
 
 
 def test_failed_job_is_tried_again_and_shown(site):
@@ -202,12 +202,12 @@ def test_deletion_is_acknowledged_when_the_folder_of_the_copy_is_renamed(site):
     site.advance(3)
     site.nodes[1].delete_topic("t")
     site.advance(1)
-    assert [one.topic for one in site.nodes[1].replication.holders.record.deletions] == ["t"]
+    assert [one.topic for one in site.nodes[1].replication.state.record.deletions] == ["t"]
 
     site.cut_off = set()
     site.advance(30)
 
-    assert site.nodes[1].replication.holders.record.deletions == ()
+    assert site.nodes[1].replication.state.record.deletions == ()
     assert all("t" not in copy.topics for copy in copies_of(site.nodes[2], site.nodes[1]))
 
 

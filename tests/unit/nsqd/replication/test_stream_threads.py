@@ -1,13 +1,14 @@
 """The stream on real disks, with its jobs in threads."""
 
 import random
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
 from nsqd.log.disk import Disk
 from nsqd.replication.log_stream import ReplicaSettings
-from nsqd.replication.topic_stream import ReadJob
 from tests.unit.nsqd.replication.stream_pair import StreamPair
 
 _S = 1_000_000_000
@@ -25,29 +26,28 @@ class ThreadedPair(StreamPair):
             (path / "primary", path / "replica"),
         )
         self.pool = pool
-        self.running: list[tuple[Future, object, object]] = []
+        self.running: list[tuple[Future, Callable]] = []
         # Each step waits for the jobs that it has begun.
         self.waits = False
 
     def work(self) -> bool:
-        for owner in (self.stream, self.end):
-            disk = self.origin.disk if owner is self.stream else self.copies.disk
-            for job in owner.jobs():
-                self.running.append((self.pool.submit(job.run, disk), owner, job))
+        end = self.end
+        for job in self.reads.take():
+            future = self.pool.submit(job.run, self.origin.disk)
+            self.running.append((future, lambda error, job=job: job.ended(error, 0)))
+        for job in end.jobs():
+            self.running.append((self.pool.submit(job.run, self.copies.disk), partial(end.ended, job)))
         return self.harvest()
 
     def harvest(self) -> bool:
         """Hand back the jobs that have ended."""
         done = [one for one in self.running if self.waits or one[0].done()]
         for one in done:
-            future, owner, job = one
+            future, ended = one
             self.running.remove(one)
             error = future.exception()
             assert error is None or isinstance(error, OSError), error
-            if isinstance(job, ReadJob):
-                job.end(error)
-            else:
-                owner.ended(job, error)
+            ended(error)
         return bool(done or self.running)
 
     def cut(self, keep=0):

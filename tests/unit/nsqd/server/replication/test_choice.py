@@ -20,9 +20,9 @@ class Node:
     """What a choice sees of the node."""
 
     def __init__(self, *replicas, wanted=1):
-        self.holders = SimpleNamespace(record=SimpleNamespace(replicas=replicas))
+        record = SimpleNamespace(replicas=replicas)
         self.settings = SimpleNamespace(replicas=wanted)
-        self.state = SimpleNamespace(is_decommissioning=False, target="")
+        self.state = SimpleNamespace(record=record, is_decommissioning=False, target="")
         self.primary = object()
         self.replicas = []
 
