@@ -131,6 +131,11 @@ class Primary:
 
     # --- publishers ---
 
+    @property
+    def replicates(self) -> bool:
+        """Whether publishers may have to wait for replicas."""
+        return bool(self.settings.replicas or self.streams)
+
     def _in_sync(self, log: TopicLog) -> list[LogStream]:
         return [stream for stream in self.streams if stream.in_sync(log)]
 

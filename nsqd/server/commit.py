@@ -73,7 +73,7 @@ class Commit:
             if not (blocks or notes):
                 continue
             if blocks and store is not None:
-                reason = replication.lacks(store)
+                reason = replication.primary.lacks(store)
                 if reason:
                     failures.refused(topic, reason)
                     topic.refuse()
@@ -91,7 +91,7 @@ class Commit:
             broker.commit(topic)
             if blocks and store is not None:
                 # A replica may have been disconnected at this append, because it did not keep up.
-                reason = replication.lacks(store)
+                reason = replication.primary.lacks(store)
                 if reason:
                     failures.refused(topic, reason)
             if store is not None:

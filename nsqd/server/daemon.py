@@ -332,7 +332,9 @@ class Nsqd:
             asyncio.create_task(self.drain.watch(), name="drain"),
             asyncio.create_task(self.watermark.watch(), name="disk watermark"),
             asyncio.create_task(
-                Availability(self.broker, self.health, self.lookups, self.replication.refusal).watch(),
+                Availability(
+                    self.broker, self.health, self.lookups, self.replication.primary.refusal
+                ).watch(),
                 name="availability",
             ),
             asyncio.create_task(watch(self._watched(), self.log), name="certificates"),

@@ -254,7 +254,7 @@ class WriteBatch:
     @property
     def _waits(self) -> bool:
         """Whether publishers may have to wait for an fsync, or for a replica."""
-        return self._fsync.strict or self._replication.replicates
+        return self._fsync.strict or self._replication.primary.replicates
 
     def _hold(self, connection: Answerer, failed: dict[Topic, str]) -> bool:
         """Hold the replies of *connection* until their topics are durable or copied; False if none waits.
@@ -274,14 +274,14 @@ class WriteBatch:
         store = store_of(topic)
         if store is None:
             return False
-        return self._fsync.waits_for(store) or self._replication.wait(store) is not None
+        return self._fsync.waits_for(store) or self._replication.primary.wait(store) is not None
 
     def _when_kept(
         self, topic: Topic, callback: Callback, *, durable: bool = False, is_publish: bool = True
     ) -> None:
         """Call *callback* when all that a client waits for is done; *durable*: an fsync in any mode."""
         store = store_of(topic)
-        wait = None if store is None else self._replication.wait(store, is_publish=is_publish)
+        wait = None if store is None else self._replication.primary.wait(store, is_publish=is_publish)
         if wait is None:
             self._when_durable(topic, callback)
         elif durable or self._fsync.waits_for(store):

@@ -52,7 +52,7 @@ def replication_metrics(replication: Replication) -> Iterator[Family]:
     yield _one(
         "nsqd_under_replicated_topics",
         "topics with fewer replicas in sync than --replicas or a policy wants",
-        replication.under_replicated(),
+        replication.primary.under_replicated(),
     )
     yield _one(
         "nsqd_primaries_connected",

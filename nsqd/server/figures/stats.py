@@ -22,6 +22,7 @@ from nsqd.server.health import Health
 from nsqd.server.replication.service import Replication
 from nsqd.server.tcp import ClientConnection, Clients
 from nsqd.server.tls import described
+from nsqd.storage.topic_log import store_of
 
 # How many topics, channels and clients are read in one go: some milliseconds.
 _AT_ONCE: Final = 100
@@ -78,7 +79,7 @@ class StatsReport:
             result["disk"] = self._disk()
             shown = self.replication.shown()
             result["replicas"] = shown["replicas"]
-            result["under_replicated"] = self.replication.under_replicated()
+            result["under_replicated"] = self.replication.primary.under_replicated()
             result["promoted"] = [
                 {"identity": one["origin"], "pending": one["pending"]}
                 for one in shown["copies"]
@@ -106,7 +107,8 @@ class StatsReport:
     ) -> dict[str, Any]:
         names = [wanted.channel] if wanted.channel else sorted(topic.channels)
         latencies = [channel.latency for channel in topic.channels.values() if channel.latency is not None]
-        have, asked = self.replication.replicas_of(topic)
+        store = store_of(topic)
+        have, asked = (0, 0) if store is None else self.replication.primary.replicas_of_topic(store)
         failed = self.health.failed_fsyncs.get(topic.name)
         # Not in the original; shown where replicas are wanted.
         replicas = {"replicas_in_sync": have, "replicas_wanted": asked} if asked else {}

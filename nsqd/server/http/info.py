@@ -87,10 +87,10 @@ class InfoApi:
             return plain_reply("NOK - draining", 503)
         if not self._health.ok:
             return plain_reply(str(self._health), 503)
-        refusal = self._replication.refusal()
+        refusal = self._replication.primary.refusal()
         if refusal:
             return plain_reply(f"NOK - {refusal}", 503)
-        few = self._replication.under_replicated()
+        few = self._replication.primary.under_replicated()
         if few:
             topics = "1 topic has" if few == 1 else f"{few} topics have"
             return plain_reply(f"OK - {topics} fewer replicas than wanted")

@@ -24,10 +24,11 @@ from nsqd.replication.handshake import ACCEPTOR, CONNECTOR, Handshake
 from nsqd.replication.job import Job
 from nsqd.replication.jobs import Jobs
 from nsqd.replication.link import PeerLink
+from nsqd.replication.log_stream import ReplicaSettings
 from nsqd.replication.node import ReplicationNode
 from nsqd.replication.node_state import NodeState
+from nsqd.replication.primary import Primary
 from nsqd.replication.records import DamagedRecord, NodeRecordFile
-from nsqd.replication.sender import PendingAck
 from nsqd.replication.shown import no_replica
 from nsqd.replication.startup import (
     OldCopies,
@@ -44,7 +45,7 @@ from nsqd.server.replication.connector import Connector
 from nsqd.server.replication.options import ReplicationOptions
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.slots import CheckpointJob
-from nsqd.storage.topic_log import TopicLog, store_of
+from nsqd.storage.topic_log import TopicLog
 
 TICK_S: Final = 0.05
 _CHOOSE_S: Final = 0.5
@@ -76,6 +77,8 @@ class Replication:
         self.options = options
         # None before the data path is loaded, and without a cluster secret.
         self.node: ReplicationNode | None = None
+        # The stream of the own log; it wants no replicas while there is no node.
+        self.primary = Primary(ReplicaSettings(), b"", unneeded=lambda _name: [])
         self._broker = broker
         self._data = data
         self._fsync = fsync
@@ -138,7 +141,7 @@ class Replication:
             )
             node = ReplicationNode(state, Jobs(state))
             node.begin(now_ns())
-        self.node = node
+        self.node, self.primary = node, node.primary
         me = Candidate(node.identity, options.address, options.zone, options.host)
         self._choice = ReplicaChoice(
             node, me, options.named, options.replace_after_ns, self._candidates, self._log, now_ns()
@@ -389,21 +392,6 @@ class Replication:
 
     # --- what the write batch and the checkpointer call ---
 
-    @property
-    def replicates(self) -> bool:
-        """Whether publishers may have to wait for replicas."""
-        return self.node is not None and (
-            bool(self.options.replicas.replicas) or bool(self.node.primary.streams)
-        )
-
-    def lacks(self, store: TopicLog) -> str:
-        """Why publishes to this log are refused; empty when they are not."""
-        return "" if self.node is None else self.node.primary.lacks(store)
-
-    def wait(self, store: TopicLog, *, is_publish: bool = True) -> PendingAck | None:
-        """What clients wait for after an append to this log; None when they wait for no replica."""
-        return None if self.node is None else self.node.primary.wait(store, is_publish=is_publish)
-
     def flush(self) -> None:
         """Send the collected frames, to each peer in one write."""
         self._connections.flush()
@@ -489,19 +477,6 @@ class Replication:
                 "transferred": 0,
             }
         return self.node.decommission_state()
-
-    def refusal(self) -> str:
-        """Why publishes to all topics are refused for want of replicas; empty when they are not."""
-        return "" if self.node is None else self.node.primary.refusal()
-
-    def under_replicated(self) -> int:
-        """The number of topics with fewer replicas in sync than are wanted."""
-        return 0 if self.node is None else self.node.primary.under_replicated()
-
-    def replicas_of(self, topic: Topic) -> tuple[int, int]:
-        """How many replicas are in sync for a topic, and how many are wanted."""
-        store = store_of(topic)
-        return (0, 0) if self.node is None or store is None else self.node.primary.replicas_of_topic(store)
 
 
 @contextmanager

@@ -110,6 +110,10 @@ class OneReplica(Disk):
     in_sync = True
     replicates = True
 
+    @property
+    def primary(self):
+        return self
+
     def append(self, fd, pieces):
         super().append(fd, pieces)
         self.in_sync = self.in_sync and not self.slow
