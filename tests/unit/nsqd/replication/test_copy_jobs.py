@@ -173,14 +173,3 @@ def test_copy_is_looked_at_after_the_jobs_of_the_connection_before(shelf, shop):
     shelf.end.work()
 
     assert [one for one in shelf.end.answers() if isinstance(one, Have)] == [Have(1, ())]
-
-
-def test_incomplete_file_is_removed_when_the_primary_connects_again(shelf, shop):
-    shelf.begin()
-    shop.publish(b"one")
-    shelf.send(part(f"{FIRST}.new", 0, primary_file(shop)))
-
-    shelf.connect()
-    shelf.begin()
-
-    assert shelf.names() == []

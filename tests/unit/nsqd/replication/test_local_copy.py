@@ -2,10 +2,6 @@
 
 import pytest
 
-from nsqd.log.gaps import EVERYTHING
-from nsqd.replication.frames import CopyKind
-from nsqd.replication.local_copy import LocalCopy
-from tests.unit.nsqd.replication.replica_end import DATA
 from tests.unit.nsqd.replication.small_site import TOPIC, copies_of, publish, site_of
 
 ME = b"m" * 16
@@ -30,33 +26,6 @@ def copy(node):
     origin = next(iter(node.replication.logs.keys() - {node.identity}))
     (found,) = copies_of(node, origin)
     return found
-
-
-def test_kind_follows_from_record_and_stream(node, copy):
-    assert copy.kind == CopyKind.REPLICA
-    copy.is_open = True
-    assert copy.kind == CopyKind.OPEN
-    copy.is_streamed = True
-    assert (copy.kind, copy.has_state) == (CopyKind.STREAMED, False)
-    copy.promoted = True
-    assert (copy.kind, copy.is_owner) == (CopyKind.PROMOTED, True)
-    assert LocalCopy(node.identity, node.identity, 0, DATA).kind == CopyKind.ORIGIN
-
-
-def test_old_messages_are_held_back_while_holders_are_asked():
-    copy = LocalCopy(ME, ME, 0, DATA)
-    copy.old_ends, copy.asks_until_ns = {TOPIC: 7}, 100
-
-    assert copy.suspended_ranges(TOPIC) == [(0, 7)]
-    assert copy.suspended_ranges("later") == []
-    assert (copy.asks(99), copy.asks(100)) == (True, False)
-
-
-def test_everything_is_held_back_while_the_copy_is_transferred():
-    copy = LocalCopy(ME, ME, 0, DATA)
-    copy.is_transferring = True
-
-    assert copy.suspended_ranges(TOPIC) == [(0, EVERYTHING)]
 
 
 def test_opened_copy_has_the_topics_of_its_owner(site, copy):

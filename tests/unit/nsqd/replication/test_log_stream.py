@@ -13,18 +13,6 @@ from tests.unit.nsqd.replication.stream_pair import StreamPair
 _S = 1_000_000_000
 
 
-def test_replica_has_the_files_of_the_primary(pair):
-    pair.connect()
-    pair.move()
-    pair.origin.channel()
-    for number in range(100):
-        pair.origin.publish(b"%d" % number)
-    pair.settle()
-
-    assert len(pair.copied()) > 3
-    assert pair.copied() == pair.origin.files()
-
-
 def test_catch_up_sends_older_files_behind_the_stream(pair):
     pair.origin.channel()
     for number in range(100):
@@ -180,19 +168,6 @@ def test_deleted_topic_is_removed_from_the_copy(pair):
     assert pair.copied() == {}
     assert pair.stream.topics == 0
     assert pair.stream.is_caught_up
-
-
-def test_topic_that_is_made_again_is_copied(pair):
-    pair.connect()
-    pair.move()
-    for body in (b"one", b"two", b"three"):
-        pair.origin.publish(body)
-        pair.origin.delete()
-    pair.origin.publish(b"last")
-    pair.settle()
-
-    assert pair.copied() == pair.origin.files()
-    assert pair.reason == ""
 
 
 def test_deleting_a_topic_while_it_is_read_keeps_the_connection(pair, monkeypatch):

@@ -161,6 +161,20 @@ def test_publisher_is_answered_when_the_last_replica_is_lost(refuse, reason):
     assert wait(pair) == (None if not refuse else [reason])
 
 
+@pytest.mark.parametrize(("refuse", "result"), [(False, ""), (True, "1 of 2 replicas are in sync")])
+def test_acknowledgement_of_a_replica_lost_before_the_ok_does_not_count(two, refuse, result):
+    one, other = two(refuse=refuse)
+    one.origin.publish(b"one")
+    results = wait(one)
+    other.move()
+
+    other.cut()
+    assert results == ([result] if refuse else [])
+    one.move()
+
+    assert results == [result]
+
+
 def test_change_waits_for_the_replicas_that_are_left_and_is_never_refused(two):
     one, other = two(refuse=True)
     other.cut()
