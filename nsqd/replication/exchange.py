@@ -5,14 +5,14 @@ known from the connection.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Final
 
 from nsqd.engine.topic import Topic
 from nsqd.replication.channel_states import nothing_pending, states_of
 from nsqd.replication.claims import Pending
-from nsqd.replication.frames import ChannelState, CopyId, CopyKind, Holder, Status
+from nsqd.replication.frames import ChannelState, CopyKind, Status
 from nsqd.replication.link import PeerLink
 from nsqd.replication.local_copy import LocalCopy
 from nsqd.replication.sender import Sender
@@ -50,29 +50,10 @@ class Checkpointing:
         return all(sender.synced >= position or sender.closed for sender, position in self.positions or ())
 
 
-class ExchangedLog(Protocol):
-    """What an exchange asks of its log; `LogState` is one."""
-
-    origin: bytes
-    copies: list[LocalCopy]
-    # The `NodeState`.
-    node: Any
-
-    def learn(
-        self, link: PeerLink, status: Status, states: list[ChannelState], now_ns: int
-    ) -> set[Topic]: ...
-    def changed(self) -> None: ...
-    def delivered(self, copy: LocalCopy) -> Pending: ...
-    def counted(self, copy: LocalCopy, since_ns: int, now_ns: int) -> tuple[CopyId, ...] | None: ...
-    def known_at(self, peer: bytes) -> list[Any]: ...
-    def has_no_copy(self, peer: bytes) -> None: ...
-    def forget_others(self, peer: bytes, numbers: set[int]) -> None: ...
-
-
 class Exchange:
     """See the module."""
 
-    def __init__(self, log: ExchangedLog, link: PeerLink, now_ns: int) -> None:
+    def __init__(self, link: PeerLink, now_ns: int) -> None:
         self.link = link
         self.opened_ns = now_ns
         # The peer has checkpointed the channel state of this node's statuses up to this serial.
@@ -81,7 +62,6 @@ class Exchange:
         self.answered = False
         # The next status asks for the full state of the peer's copies.
         self.asks = True
-        self._log = log
         self._serial = 0
         # Copies whose state is to be sent in full, and topics to be sent of the others.
         self._full: set[int] = set()
@@ -90,6 +70,8 @@ class Exchange:
         self._state_serials: dict[int, int] = {}
         self._sent: list[Status] = []
         self._sends_states = False
+        # The state of every copy is to be sent in full.
+        self._sends_all = False
         self._must_answer = True
         self._states: dict[int, list[ChannelState]] = {}
         self._named: set[int] = set()
@@ -111,10 +93,9 @@ class Exchange:
         """Ask the peer for the full state of its copies."""
         self.asks, self.answered = True, False
 
-    def use_this_link(self, now_ns: int) -> None:
-        """The peer has sent a status over the other connection: it hears of this one."""
+    def use_this_link(self) -> None:
+        """The peer has sent a status over the other connection: the next status over this one asks."""
         self._must_answer = self.asks = True
-        self.send(now_ns)
 
     def topic_changed(self, copy: LocalCopy, name: str) -> None:
         """A checkpoint of a topic was written."""
@@ -128,21 +109,30 @@ class Exchange:
     def has_state_of(self, copy: LocalCopy) -> bool:
         """Whether the peer has all channel state of the copy in a checkpoint."""
         number = copy.number
-        if not self._sends_states or number in self._full or self._changed.get(number):
+        if not self._sends_states or self._sends_all or number in self._full or self._changed.get(number):
             return False
         return self.acknowledged >= self._state_serials.get(number, 1 << 62)
 
-    def send(self, now_ns: int) -> None:
-        """Send the statuses of all copies here, if anything in them has changed."""
-        log = self._log
+    def send(
+        self,
+        copies: list[LocalCopy],
+        heads: list[Status],
+        delivered: Callable[[LocalCopy], Pending],
+        *,
+        takes_states: bool,
+    ) -> None:
+        """Send the statuses of all copies here, if anything in them has changed.
+
+        *heads* are these without serials; a node without a copy has one too. *takes_states*: the peer has a
+        copy that can learn channel state.
+        """
         while self._checkpointing and self._checkpointing[0].is_done:
             self._checkpointed = self._checkpointing.popleft().serial
-        if not self._sends_states and self._peer_takes_states():
-            self._sends_states = True
-            self._full = {copy.number for copy in log.copies}
-        is_transferred = log.node.is_transferred
-        copies = [one for one in log.copies if not (one.is_gone or (one.is_origin and is_transferred))]
-        heads = [self._head(copy, now_ns) for copy in copies] or [no_copy(log.origin, log.node.identity)]
+        if not self._sends_states and takes_states:
+            self._sends_states = self._sends_all = True
+        if self._sends_states and self._sends_all:
+            self._full |= {copy.number for copy in copies}
+            self._sends_all = False
         news = self._sends_states and any(
             copy.number in self._full or self._changed.get(copy.number) for copy in copies if copy.has_state
         )
@@ -153,7 +143,7 @@ class Exchange:
         self._must_answer = False
         for index, head in enumerate(heads):
             self._serial += 1
-            full = bool(copies) and self._send_states(copies[index])
+            full = bool(copies) and self._send_states(copies[index], delivered)
             is_last = index + 1 == len(heads)
             self.link.send(
                 replace(
@@ -167,7 +157,7 @@ class Exchange:
             )
         self.asks = False
 
-    def _send_states(self, copy: LocalCopy) -> bool:
+    def _send_states(self, copy: LocalCopy, delivered: Callable[[LocalCopy], Pending]) -> bool:
         """Send the channel state of a copy; True when it is the full state."""
         number = copy.number
         if not (self._sends_states and copy.has_state):
@@ -176,7 +166,7 @@ class Exchange:
         names = list(copy.topics) if full else sorted(self._changed.get(number, ()))
         self._full.discard(number)
         self._changed.pop(number, None)
-        pending = self._log.delivered(copy)
+        pending = delivered(copy)
         is_news = full
         for name in names:
             topic = copy.topics.get(name)
@@ -192,52 +182,37 @@ class Exchange:
             self._state_serials[number] = self._serial
         return full
 
-    def _head(self, copy: LocalCopy, now_ns: int) -> Status:
-        """The status of a copy, without serials."""
-        counted = self._log.counted(copy, self.opened_ns, now_ns)
-        return Status(
-            *(copy.origin, copy.number, copy.kind, copy.epoch, copy.seen, copy.owner),
-            fully_replicated=counted is not None,
-            counted=counted or (),
-            holders=tuple(Holder(identity, address) for identity, address in sorted(copy.holders.items())),
-        )
-
-    def _peer_takes_states(self) -> bool:
-        """Whether the peer has a copy that can learn channel state."""
-        return any(one.is_owner or one.kind == CopyKind.OPEN for one in self._log.known_at(self.peer))
-
     # --- received ---
 
     def take_state(self, state: ChannelState) -> None:
         """Take the channel state of a topic; the status of its copy follows."""
         self._states.setdefault(state.copy, []).append(state)
 
-    def take(self, status: Status, now_ns: int) -> None:
-        """Take a status, and the channel state that came before it."""
-        log, peer = self._log, self.peer
+    def take(self, status: Status) -> list[ChannelState]:
+        """Take a status; returns the channel state that came before it."""
         states = self._states.pop(status.copy, [])
         self.acknowledged = max(self.acknowledged, status.checkpointed)
-        news: set[Topic] = set()
-        if status.kind == CopyKind.NONE:
-            log.has_no_copy(peer)
-        else:
+        if status.kind != CopyKind.NONE:
             self._named.add(status.copy)
-            news = log.learn(self.link, status, states, now_ns)
-        self._checkpointing.append(Checkpointing(status.serial, news))
         if states or status.full:
             self._ack_wanted = status.serial
         if status.ask:
             self._must_answer = True
-            if self._sends_states:
-                self._full |= {copy.number for copy in log.copies}
+            self._sends_all = self._sends_states
         self._is_complete = self._is_complete and (status.full or status.kind in _WITHOUT_STATE)
-        if status.last:
-            named, self._named = self._named, set()
-            log.forget_others(peer, named)
-            # A status that was sent before the question is not complete.
-            self.answered = self.answered or self._is_complete
-            self._is_complete = True
-        log.changed()
+        return states
+
+    def learned(self, serial: int, news: set[Topic]) -> None:
+        """The channel state of a status was news for these topics."""
+        self._checkpointing.append(Checkpointing(serial, news))
+
+    def last_taken(self) -> set[int]:
+        """The last status of the peer's copies was taken; returns their numbers."""
+        # A status that was sent before the question is not complete.
+        self.answered = self.answered or self._is_complete
+        self._is_complete = True
+        named, self._named = self._named, set()
+        return named
 
     def checkpointed(self, topic: Topic, senders: list[Sender]) -> None:
         """A checkpoint of a topic was written, and sent to the replicas."""

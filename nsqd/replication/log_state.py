@@ -8,7 +8,7 @@ from nsqd.engine.topic import Topic
 from nsqd.log.ranges import merged
 from nsqd.replication.channel_states import merge, pending_of, states_of
 from nsqd.replication.claims import ChannelKey, Claim, Pending, subtract
-from nsqd.replication.exchange import Exchange
+from nsqd.replication.exchange import Exchange, no_copy
 from nsqd.replication.frames import ChannelState, CopyId, CopyKind, Holder, Status
 from nsqd.replication.link import PeerLink
 from nsqd.replication.local_copy import LocalCopy
@@ -210,8 +210,46 @@ class LogState:
         found = self.exchanges.get(link.peer)
         if found is None or found.link.is_closed or (found.link is not link and link.is_preferred):
             link = next((one for one in self.node.links_to(link.peer) if one.is_preferred), link)
-            found = self.exchanges[link.peer] = Exchange(self, link, now_ns)
+            found = self.exchanges[link.peer] = Exchange(link, now_ns)
         return found
+
+    def send_status(self, exchange: Exchange, now_ns: int) -> None:
+        """Send a peer the statuses of all copies here, if anything in them has changed."""
+        copies = [
+            one for one in self.copies if not (one.is_gone or (one.is_origin and self.node.is_transferred))
+        ]
+        heads = [self._status(copy, exchange.opened_ns, now_ns) for copy in copies]
+        exchange.send(
+            copies,
+            heads or [no_copy(self.origin, self.node.identity)],
+            self.delivered,
+            takes_states=any(
+                one.is_owner or one.kind == CopyKind.OPEN for one in self.known_at(exchange.peer)
+            ),
+        )
+
+    def _status(self, copy: LocalCopy, since_ns: int, now_ns: int) -> Status:
+        """The status of a copy, without serials."""
+        counted = self.counted(copy, since_ns, now_ns)
+        return Status(
+            *(copy.origin, copy.number, copy.kind, copy.epoch, copy.seen, copy.owner),
+            fully_replicated=counted is not None,
+            counted=counted or (),
+            holders=tuple(Holder(*one) for one in sorted(copy.holders.items())),
+        )
+
+    def take_status(self, exchange: Exchange, status: Status, now_ns: int) -> None:
+        """Take the status of a peer's copy, and the channel state that came before it."""
+        states = exchange.take(status)
+        news: set[Topic] = set()
+        if status.kind == CopyKind.NONE:
+            self.has_no_copy(exchange.peer)
+        else:
+            news = self._learn(exchange.link, status, states, now_ns)
+        exchange.learned(status.serial, news)
+        if status.last:
+            self._forget_others(exchange.peer, exchange.last_taken())
+        self.changed()
 
     def link_ended(self, link: PeerLink) -> None:
         """A connection is gone; the last status of the peer counts for the failover timeout."""
@@ -228,16 +266,16 @@ class LogState:
 
     def has_no_copy(self, peer: bytes) -> None:
         """The peer has no copy of this log (any more)."""
-        self.forget_others(peer, set())
+        self._forget_others(peer, set())
         self.without_copy.add(peer)
         self.node.forget_holder(self.copies, peer)
 
-    def forget_others(self, peer: bytes, numbers: set[int]) -> None:
+    def _forget_others(self, peer: bytes, numbers: set[int]) -> None:
         """The peer has no other copies than these."""
         for key in [key for key in self.known if key[0] == peer and key[1] not in numbers]:
             del self.known[key]
 
-    def learn(self, link: PeerLink, status: Status, states: list[ChannelState], now_ns: int) -> set[Topic]:
+    def _learn(self, link: PeerLink, status: Status, states: list[ChannelState], now_ns: int) -> set[Topic]:
         """Take the status of a peer's copy; returns the topics for which its channel state was news."""
         peer = link.peer
         known = self.known.setdefault((peer, status.copy), KnownCopy(peer, status.copy))

@@ -135,7 +135,7 @@ class ReplicationNode:
         self._forget_replaced(link)
         for log in list(self.logs.values()):
             if log.copies and (link.peer in log.all_holders or link.peer in log.exchanges):
-                log.exchange(link, now_ns).send(now_ns)
+                log.send_status(log.exchange(link, now_ns), now_ns)
         self.state.send_draining(link)
         if link.connector:
             self.deleted.send(link)
@@ -187,11 +187,11 @@ class ReplicationNode:
                 link.send(no_copy(frame.origin, self.identity))
             return
         exchange = log.exchange(link, now_ns)
-        if exchange.link is not link:
-            exchange.use_this_link(now_ns)
-            return
-        exchange.take(frame, now_ns)
-        exchange.send(now_ns)
+        if exchange.link is link:
+            log.take_status(exchange, frame, now_ns)
+        else:
+            exchange.use_this_link()
+        log.send_status(exchange, now_ns)
 
     # --- decommission ---
 

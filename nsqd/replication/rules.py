@@ -42,7 +42,7 @@ def apply_rules(log: LogState, jobs: Jobs, now_ns: int) -> None:
         if link is not None:
             log.exchange(link, now_ns)
     for exchange in list(log.exchanges.values()):
-        exchange.send(now_ns)
+        log.send_status(exchange, now_ns)
 
 
 def _apply(log: LogState, jobs: Jobs, copy: LocalCopy, now_ns: int) -> str:

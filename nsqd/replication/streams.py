@@ -36,7 +36,7 @@ class Streams:
                 chosen = self._chosen(log, copy)
                 if link.peer in chosen:
                     self._node.add_holder(copy, link)
-                    log.exchange(link, now_ns).send(now_ns)
+                    log.send_status(log.exchange(link, now_ns), now_ns)
                     primary.epoch = copy.epoch
                     holders = {**copy.holders, self._node.identity: self._node.address}
                     primary.holders = tuple(
@@ -102,7 +102,7 @@ class Streams:
             link.refuse(Refuse.BUSY, _IS_READING)
         else:
             newest.is_negotiating = True
-            exchange.send(link.heard_ns)
+            log.send_status(exchange, link.heard_ns)
         return newest
 
     def before(self, one: IncomingLog, frame: Snapshot) -> None:

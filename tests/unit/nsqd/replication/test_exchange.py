@@ -35,29 +35,24 @@ def known():
     return found
 
 
-def test_full_status_replaces_what_was_known(known):
-    known.take(status(full=True), [state([(7, 8)])], 20)
-
-    assert known.pending == {"t": {("c", 1): [(7, 8)]}}
-    assert known.received_ns == 20
+C = ("c", 1)
+U_PENDING = {"u": {C: [(0, 3)]}}
 
 
-def test_status_of_some_topics_changes_these_only(known):
-    known.take(status(), [state([(4, 5)])], 20)
+@pytest.mark.parametrize(
+    ("full", "states", "pending"),
+    [
+        (True, [state([(7, 8)])], {"t": {C: [(7, 8)]}}),
+        (False, [state([(4, 5)])], {"t": {C: [(4, 5)]}, **U_PENDING}),
+        (False, [state([])], U_PENDING),
+        (False, [state([(0, 2)]), state([(2, 4)])], {"t": {C: [(0, 4)]}, **U_PENDING}),
+    ],
+    ids=["full", "one topic", "nothing pending", "two parts of a channel"],
+)
+def test_status_replaces_the_topics_that_it_names(known, full, states, pending):
+    known.take(status(full=full), states, 20)
 
-    assert known.pending == {"t": {("c", 1): [(4, 5)]}, "u": {("c", 1): [(0, 3)]}}
-
-
-def test_topic_without_pending_messages_is_forgotten(known):
-    known.take(status(), [state([])], 20)
-
-    assert known.pending == {"u": {("c", 1): [(0, 3)]}}
-
-
-def test_parts_of_one_channel_are_joined(known):
-    known.take(status(), [state([(0, 2)]), state([(2, 4)])], 20)
-
-    assert known.pending["t"] == {("c", 1): [(0, 4)]}
+    assert (known.pending, known.received_ns) == (pending, 20)
 
 
 def test_streamed_copy_has_nothing_pending(known):
@@ -134,7 +129,7 @@ def test_peer_that_was_asked_has_answered_with_a_complete_status():
     site, there, here = exchanges_after_failover()
     there.ask()
     assert not there.answered
-    here.send(site.nodes[1].now)
+    log_of(site.nodes[1], site.nodes[1]).send_status(here, site.nodes[1].now)
 
     site.advance(2)
     assert there.answered
