@@ -81,6 +81,16 @@ def _unknown_to(known: Iterable[Candidate], candidates: Iterable[Candidate]) -> 
     ]
 
 
+@dataclass(slots=True)
+class _Health:
+    """What is known of one node."""
+
+    # When it accepted the stream last, or was first asked for.
+    accepted_ns: int | None = None
+    avoided_until_ns: int = 0
+    drains: bool = False
+
+
 class ReplicaHealth:
     """When a replica may be replaced by another node, and when a node may be chosen again.
 
@@ -91,14 +101,15 @@ class ReplicaHealth:
     def __init__(self, replace_after_ns: int) -> None:
         self.replace_after_ns = replace_after_ns
         # By identity, or by the address of a named node without one.
-        self._accepted_ns: dict[bytes, int] = {}
-        self._avoided_until_ns: dict[bytes, int] = {}
-        self._draining: set[bytes] = set()
+        self._nodes: dict[bytes, _Health] = {}
+
+    def _of(self, one: Holder | Candidate) -> _Health:
+        return self._nodes.setdefault(one.identity or one.address.encode(), _Health())
 
     def accepts(self, replica: Holder, now_ns: int) -> None:
         """Note that the replica accepts the stream now, or is in sync."""
-        self._accepted_ns[_key(replica)] = now_ns
-        self._avoided_until_ns.pop(_key(replica), None)
+        health = self._of(replica)
+        health.accepted_ns, health.avoided_until_ns = now_ns, 0
 
     def refuses(self, replica: Holder, code: int, now_ns: int) -> bool:
         """Note a refusal; returns whether it is a new reason to replace the replica now."""
@@ -109,57 +120,46 @@ class ReplicaHealth:
         return is_new
 
     def drains(self, replica: Holder, *, draining: bool) -> None:
-        """Note the last `Draining` frame of the replica, or that a node does not drain any more."""
-        if draining:
-            self._draining.add(_key(replica))
-        else:
-            self._draining.discard(_key(replica))
+        """Note the last `Draining` frame of the replica."""
+        self._of(replica).drains = draining
 
     def is_replaceable(self, replica: Holder, now_ns: int) -> bool:
         """Whether another node may take the place of the replica. The time counts from the first call."""
-        key = _key(replica)
-        if key in self._draining or self.is_avoided(replica, now_ns):
+        health = self._of(replica)
+        if health.drains or self.is_avoided(replica, now_ns):
             return True
-        return now_ns - self._accepted_ns.setdefault(key, now_ns) >= self.replace_after_ns
+        if health.accepted_ns is None:
+            health.accepted_ns = now_ns
+        return now_ns - health.accepted_ns >= self.replace_after_ns
 
     def chosen(self, replica: Holder, now_ns: int) -> None:
-        """Note that a node became a replica: it has time to accept the stream."""
+        """Note that a node became a replica: it has time to accept the stream.
+
+        A candidate does not drain, or nsqlookupd would not name it.
+        """
+        self._of(replica).drains = False
         self.accepts(replica, now_ns)
-        # A candidate does not drain, or nsqlookupd would not name it.
-        self.drains(replica, draining=False)
 
     def forget(self, replica: Holder, now_ns: int) -> None:
         """Note that a node is no longer a replica; one that was replaceable is avoided for a while."""
-        key = _key(replica)
         if self.is_replaceable(replica, now_ns):
             self.avoid(replica, now_ns)
-        self._accepted_ns.pop(key, None)
-        self._draining.discard(key)
+        health = self._of(replica)
+        health.accepted_ns, health.drains = None, False
 
-    def avoid(self, replica: Holder, now_ns: int) -> None:
+    def avoid(self, node: Holder | Candidate, now_ns: int) -> None:
         """Do not choose a node for a while."""
-        self._avoided_until_ns[_key(replica)] = now_ns + self.replace_after_ns
+        self._of(node).avoided_until_ns = now_ns + self.replace_after_ns
 
     def identified(self, replica: Holder, identity: bytes) -> None:
         """Note the identity of a replica that was known by its address."""
-        accepted_ns = self._accepted_ns.pop(_key(replica), None)
+        accepted_ns = self._of(replica).accepted_ns
         if accepted_ns is not None:
-            self._accepted_ns[identity] = accepted_ns
+            self._of(Holder(identity, replica.address)).accepted_ns = accepted_ns
 
     def is_avoided(self, node: Holder | Candidate, now_ns: int) -> bool:
         """Whether a node may not be chosen for a while."""
-        key = _key(node)
-        until_ns = self._avoided_until_ns.get(key)
-        if until_ns is None:
-            return False
-        if now_ns >= until_ns:
-            del self._avoided_until_ns[key]
-            return False
-        return True
-
-
-def _key(one: Holder | Candidate) -> bytes:
-    return one.identity or one.address.encode()
+        return now_ns < self._of(node).avoided_until_ns
 
 
 def choose_replicas(

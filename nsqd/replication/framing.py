@@ -56,23 +56,18 @@ def decode(data: bytes, at: int, end: int) -> AnyFrame:
     kind = KINDS.get(data[at])
     if kind is None:
         raise BadFrame(f"there is no frame of kind {data[at]}")
-    rest = FieldReader(data, at + 1, end)
-    if kind is Hello and not speaks(*_VERSIONS.unpack(rest.take(_VERSIONS.size))):
-        return _of_another_version(data, at)
+    if kind is Hello:
+        lowest, highest = _VERSIONS.unpack(FieldReader(data, at + 1, end).take(_VERSIONS.size))
+        if lowest > VERSIONS[1] or highest < VERSIONS[0]:
+            return _of_another_version(lowest, highest)
     rest = FieldReader(data, at + 1, end)
     values = {name: field.read(rest) for name, field in SHAPES[kind]}
     rest.done()
     return kind(**values)
 
 
-def speaks(lowest: int, highest: int) -> bool:
-    """Whether this release speaks a version between these two."""
-    return lowest <= VERSIONS[1] and highest >= VERSIONS[0]
-
-
-def _of_another_version(data: bytes, at: int) -> Hello:
+def _of_another_version(lowest: int, highest: int) -> Hello:
     """A hello with its versions only: its other fields may have another form."""
-    lowest, highest = _VERSIONS.unpack_from(data, at + 1)
     nothing = bytes(IDENTITY_BYTES)
     return Hello(
         *(nothing, 0, nothing, nothing, 0, "", bytes(NONCE_BYTES)), min_version=lowest, max_version=highest

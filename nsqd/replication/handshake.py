@@ -8,7 +8,7 @@ the membership. It keeps nothing of a stranger but this object.
 import hashlib
 import hmac
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from nsqd.replication.frames import AnyFrame, Hello, Proof, Refuse
@@ -53,25 +53,6 @@ def proof(
     parts = (_CONTEXT, role, connector_hello, acceptor_hello, certificate_hash)
     message = b"".join([_LENGTH.pack(len(part)) + part for part in parts])
     return hmac.digest(secret, message, hashlib.sha256)
-
-
-def is_proof(
-    secrets: Iterable[bytes],
-    role: bytes,
-    connector_hello: bytes,
-    acceptor_hello: bytes,
-    certificate_hash: bytes,
-    mac: bytes,
-) -> bool:
-    """Whether *mac* is the proof of the node in that role, by any of the secrets.
-
-    The time does not depend on which secret matches, or on how much of it does.
-    """
-    matches = False
-    for secret in secrets:
-        expected = proof(secret, role, connector_hello, acceptor_hello, certificate_hash)
-        matches |= hmac.compare_digest(expected, mac)
-    return matches
 
 
 # The FrameReader has this limit until the handshake is done: no stranger makes a node keep more bytes.
@@ -231,7 +212,11 @@ class Handshake:
         return ""
 
     def _take_proof(self, frame: Proof, peer: Hello) -> list[AnyFrame]:
-        if not is_proof(self._secrets, self._peer_role, *self._hellos, self._certificate_hash, frame.mac):
+        # The time does not depend on which secret matches, or on how much of it does.
+        matches = [
+            hmac.compare_digest(self._proof_by(one, self._peer_role), frame.mac) for one in self._secrets
+        ]
+        if not any(matches):
             return self._refuse(
                 Refuse.NOT_A_MEMBER,
                 f"the {self._peer_role.decode()} is not a member: its proof fits no secret in the"
@@ -256,7 +241,10 @@ class Handshake:
         return self._known.check(peer)
 
     def _proof(self) -> Proof:
-        return Proof(proof(self._secrets[0], self._role, *self._hellos, self._certificate_hash))
+        return Proof(self._proof_by(self._secrets[0], self._role))
+
+    def _proof_by(self, secret: bytes, role: bytes) -> bytes:
+        return proof(secret, role, *self._hellos, self._certificate_hash)
 
     @property
     def _peer_role(self) -> bytes:

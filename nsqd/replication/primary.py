@@ -59,6 +59,7 @@ class Primary:
         not pending. *may_resume* says whether a stream may enter the replica's earlier copy (rule 5).
         """
         self.may_resume = may_resume
+        self.unneeded = unneeded
         self.settings = settings
         self.origin = origin
         # The number of the owner's copy.
@@ -71,7 +72,6 @@ class Primary:
         # Topics whose next checkpoint is to be written soon, and whole.
         self.wants_checkpoint: dict[TopicLog, None] = {}
         self._replicas_of = replicas_of or (lambda _name: settings.replicas)
-        self._unneeded = unneeded
         self._topics: dict[TopicLog, _TappedTopic] = {}
         self._pending: dict[tuple[int, ...], PendingAck] = {}
 
@@ -98,10 +98,6 @@ class Primary:
         """The name of a topic; empty for one that is not streamed any more."""
         topic = self._topics.get(log)
         return "" if topic is None else topic.name
-
-    def unneeded(self, name: str) -> Ranges:
-        """Messages of a topic of which no copy is needed."""
-        return self._unneeded(name)
 
     def want_checkpoint(self, log: TopicLog) -> None:
         """Let the next checkpoint of this topic be written soon, and whole."""

@@ -59,7 +59,6 @@ from nsqd.server.lookup.peer import LookupPeers
 from nsqd.server.messages.finding import Finder
 from nsqd.server.opening import OpenedNsqd
 from nsqd.server.policies import Policies
-from nsqd.server.replication.options import replication_options
 from nsqd.server.replication.service import Replication
 from nsqd.server.tcp import Clients
 from nsqd.server.tls import to_replicas
@@ -109,7 +108,7 @@ class Nsqd:
         )
         self.peer_certificates = to_replicas(options)
         self.replication = Replication(
-            replication_options(options, log.warning),
+            options,
             self.broker,
             self.data,
             self.fsync,

@@ -4,19 +4,17 @@ from collections.abc import Sequence
 
 from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
+from nsqd.options import NsqdOptions
 from nsqd.replication.choosing import Candidate
-from nsqd.replication.log_stream import ReplicaSettings
 from nsqd.server.fsync import Fsync
-from nsqd.server.replication.options import ReplicationOptions
 from nsqd.server.replication.service import Replication
 from nsqd.storage.data_path import DataPath
 
 
 def unreplicated(broker: Broker, data: DataPath, fsync: Fsync, log: Log) -> Replication:
     """Return the service of a node that replicates nothing."""
-    options = ReplicationOptions(ReplicaSettings(), 1, "node:4150", secret=tuple)
     return Replication(
-        options,
+        NsqdOptions(node_id=1),
         broker,
         data,
         fsync,

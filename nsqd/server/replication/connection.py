@@ -5,7 +5,6 @@ import hashlib
 import os
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, cast
 
@@ -22,14 +21,38 @@ START_TLS: Final = encode(StartTls())
 _MOST_PIECES: Final = 1024
 
 
-@dataclass(slots=True)
 class Connections:
-    """All connections to other nodes, and what each of them needs."""
+    """All connections to other nodes; accepts those of others, and starts TLS if they ask for it."""
 
-    log: Log
-    # Begins the jobs that the links have started.
-    run_jobs: Callable[[], None]
-    all: dict["PeerConnection", None] = field(default_factory=dict)
+    def __init__(
+        self,
+        log: Log,
+        run_jobs: Callable[[], None],
+        make_link: Callable[[bytes], PeerLink],
+        *,
+        tls: ssl.SSLContext | None,
+        tls_required: bool,
+        certificate_hash: Callable[[], bytes],
+    ) -> None:
+        """*run_jobs* begins the jobs that links have started.
+
+        *make_link* makes the link of an accepted connection, given the hash of the certificate of its TLS.
+        """
+        self.all: dict[PeerConnection, None] = {}
+        self.log = log
+        self.run_jobs = run_jobs
+        self.make_link = make_link
+        self.tls = tls
+        self.tls_required = tls_required
+        self.certificate_hash = certificate_hash
+
+    def accept(self, transport: asyncio.Transport, data: bytes) -> None:
+        """Take over a connection whose first bytes were the magic; *data* is what followed it."""
+        connection = _Accepted(self)
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
+        if data:
+            connection.data_received(data)
 
     def flush(self) -> None:
         """Send waiting frames, to each peer in one write."""
@@ -148,42 +171,11 @@ def own_certificate_hash(path: str) -> bytes:
 _FIRST_BYTES_S: Final = 10.0
 
 
-class Acceptor:
-    """Accepts other nodes, and starts TLS if they ask for it."""
-
-    def __init__(
-        self,
-        connections: Connections,
-        log: Log,
-        make_link: Callable[[bytes], PeerLink],
-        *,
-        tls: ssl.SSLContext | None,
-        tls_required: bool,
-        certificate_hash: Callable[[], bytes],
-    ) -> None:
-        """*make_link* makes the link of a connection, given the hash of the certificate of its TLS."""
-        self.connections = connections
-        self.log = log
-        self.make_link = make_link
-        self.tls = tls
-        self.tls_required = tls_required
-        self.certificate_hash = certificate_hash
-
-    def accept(self, transport: asyncio.Transport, data: bytes) -> None:
-        """Take over a connection whose first bytes were the magic; *data* is what followed it."""
-        connection = _Accepted(self)
-        transport.set_protocol(connection)
-        connection.connection_made(transport)
-        if data:
-            connection.data_received(data)
-
-
 class _Accepted(PeerConnection):
     """A connection of another node."""
 
-    def __init__(self, acceptor: Acceptor) -> None:
-        super().__init__(acceptor.connections)
-        self._acceptor = acceptor
+    def __init__(self, connections: Connections) -> None:
+        super().__init__(connections)
         # The first bytes, which may ask for TLS.
         self._first = b""
         self._timer = asyncio.get_running_loop().call_later(_FIRST_BYTES_S, self._timed_out)
@@ -198,19 +190,19 @@ class _Accepted(PeerConnection):
         first, self._first = self._first, b""
         if first == START_TLS:
             self._start_tls()
-        elif self._acceptor.tls_required:
+        elif self._connections.tls_required:
             self._refuse("TLS is required here: --replication-tls")
         else:
             self._begin(b"", first)
 
     def _begin(self, certificate_hash: bytes, data: bytes) -> None:
         self._timer.cancel()
-        self.link = self._acceptor.make_link(certificate_hash)
+        self.link = self._connections.make_link(certificate_hash)
         if data:
             super().data_received(data)
 
     def _start_tls(self) -> None:
-        transport, context = self.transport, self._acceptor.tls
+        transport, context = self.transport, self._connections.tls
         if transport is None:
             return
         if context is None:
@@ -226,10 +218,10 @@ class _Accepted(PeerConnection):
         # Bytes no longer go past the transport to the socket.
         self._socket = -1
         self.transport = tls
-        self._begin(self._acceptor.certificate_hash(), b"")
+        self._begin(self._connections.certificate_hash(), b"")
 
     def _refuse(self, sentence: str) -> None:
-        self._acceptor.log.warning("REPLICATION: (%s) refused - %s", self.peer, sentence)
+        self._connections.log.warning("REPLICATION: (%s) refused - %s", self.peer, sentence)
         if self.transport is not None:
             self.transport.write(encode(Refuse(Refuse.NOT_A_MEMBER, sentence)))
             self.transport.close()
@@ -243,6 +235,6 @@ class _Accepted(PeerConnection):
         link = self.link
         super().connection_lost(exc)
         if link is not None:
-            self._acceptor.log.info(
+            self._connections.log.info(
                 "REPLICATION: %s (%s) is gone - %s", link.address or "a stranger", self.peer, link.reason
             )

@@ -2,12 +2,12 @@
 
 import asyncio
 import os
+import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final, cast
 
@@ -16,6 +16,7 @@ from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Topic
 from nsqd.log.layout import NewerVersion
+from nsqd.options import NsqdOptions
 from nsqd.replication.choosing import Candidate
 from nsqd.replication.copies import Copies
 from nsqd.replication.frames import Hello, Refuse
@@ -40,9 +41,9 @@ from nsqd.server.checkpointer import Checkpointer
 from nsqd.server.clock import now_ns
 from nsqd.server.fsync import Fsync
 from nsqd.server.replication.choice import ReplicaChoice
-from nsqd.server.replication.connection import Acceptor, Connections, own_certificate_hash
+from nsqd.server.replication.connection import Connections, own_certificate_hash
 from nsqd.server.replication.connector import Connector
-from nsqd.server.replication.options import ReplicationOptions
+from nsqd.server.replication.options import ClusterSecret, replica_settings
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.slots import CheckpointJob
 from nsqd.storage.topic_log import TopicLog
@@ -57,7 +58,7 @@ class Replication:
 
     def __init__(
         self,
-        options: ReplicationOptions,
+        options: NsqdOptions,
         broker: Broker,
         data: DataPath,
         fsync: Fsync,
@@ -74,7 +75,9 @@ class Replication:
 
         *threads* run the jobs; without a cluster secret there are none.
         """
-        self.options = options
+        self.settings = replica_settings(options)
+        self._options = options
+        self._secret = ClusterSecret(options.cluster_secret_file, log.warning)
         # None before the data path is loaded, and without a cluster secret.
         self.node: ReplicationNode | None = None
         # The stream of the own log; it wants no replicas while there is no node.
@@ -88,13 +91,12 @@ class Replication:
         self._look_up = look_up
         self._candidates = candidates
         self._threads = threads
-        self._connections = Connections(log, self._run_jobs)
-        self._acceptor = Acceptor(
-            self._connections,
+        self._connections = Connections(
             log,
+            self._run_jobs,
             lambda certificate: self._make_link(b"", certificate, connector=False),
             tls=server_tls,
-            tls_required=options.tls,
+            tls_required=options.replication_tls,
             certificate_hash=self._own_certificate_hash,
         )
         self._connectors: dict[bytes | str, tuple[Connector, asyncio.Task[None]]] = {}
@@ -109,19 +111,18 @@ class Replication:
     @property
     def accepts(self) -> bool:
         """Whether this node is a replica for others."""
-        return self.is_on and self.options.replicas.accept
+        return self.is_on and self.settings.accept
 
     @property
     def is_on(self) -> bool:
         """Whether a cluster secret is set: without one nothing is replicated or accepted."""
-        return bool(self.options.secret())
+        return bool(self._secret())
 
     def begin(self, address: str) -> None:
         """Start, after the data path is loaded and before clients are served; *address* is where it is found.
 
         Raises StartupError.
         """
-        self.options = options = replace(self.options, address=address)
         data = self._data
         if not self.is_on:
             return
@@ -129,7 +130,7 @@ class Replication:
             file = NodeRecordFile.load(data.disk, data.path, data.reservation.identity)
             file.begin_incarnation(os.urandom)
             state = NodeState(
-                options.replicas,
+                self.settings,
                 file,
                 address,
                 self._broker,
@@ -142,9 +143,11 @@ class Replication:
             node = ReplicationNode(state, Jobs(state))
             node.begin(now_ns())
         self.node, self.primary = node, node.primary
-        me = Candidate(node.identity, options.address, options.zone, options.host)
+        options = self._options
+        me = Candidate(node.identity, address, options.topology_zone, socket.gethostname())
         self._choice = ReplicaChoice(
-            node, me, options.named, options.replace_after_ns, self._candidates, self._log, now_ns()
+            *(node, me, options.replica, options.replica_replace_after),
+            *(self._candidates, self._log, now_ns()),
         )
 
     def before_load(self) -> None:
@@ -192,7 +195,7 @@ class Replication:
     async def settled(self) -> None:
         """Wait until publishers that wait for a replica were answered, at most for --replica-ack-timeout."""
         node = self.node
-        until = asyncio.get_running_loop().time() + self.options.replicas.timeout_ns / 1e9
+        until = asyncio.get_running_loop().time() + self.settings.timeout_ns / 1e9
         while node is not None and any(link.sender.has_waiters for link in node.state.links):
             self.flush()
             await asyncio.sleep(0.01)
@@ -227,11 +230,11 @@ class Replication:
             transport.write(encode(Refuse(Refuse.NOT_A_MEMBER, sentence)))
             transport.close()
         else:
-            self._acceptor.accept(transport, data)
+            self._connections.accept(transport, data)
 
     def _own_certificate_hash(self) -> bytes:
         try:
-            return own_certificate_hash(self.options.certificate_path)
+            return own_certificate_hash(self._options.tls_cert)
         except (OSError, ValueError) as error:
             self._log.warning("REPLICATION: the certificate cannot be read - %s", error)
             return b""
@@ -242,14 +245,14 @@ class Replication:
         record = node.state.record
         me = Hello(
             *(node.identity, record.incarnation, record.token, record.previous_token),
-            node_id=self.options.node_id,
-            address=self.options.address,
+            node_id=self._options.node_id,
+            address=node.state.address,
             nonce=os.urandom(_NONCE_BYTES),
         )
         handshake = Handshake(
             CONNECTOR if connector else ACCEPTOR,
             me,
-            self.options.secret,
+            self._secret,
             node.state.incarnations,
             expected,
             certificate,
@@ -422,7 +425,7 @@ class Replication:
                 "identity": self._data.reservation.identity.hex(),
                 "incarnation": 0,
                 "epoch": 0,
-                "replicas_wanted": self.options.replicas.replicas,
+                "replicas_wanted": self.settings.replicas,
                 "fully_replicated": False,
                 "replicas": [],
                 "copies": [],
