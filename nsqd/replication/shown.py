@@ -87,6 +87,15 @@ def no_replica(address: str, identity: bytes = b"") -> dict[str, Any]:
     }
 
 
+# The content of GET /decommission of a node without a cluster secret.
+NO_DECOMMISSION: Final[dict[str, Any]] = {
+    "decommissioning": False,
+    "done": False,
+    "waits_for": "",
+    **dict.fromkeys(("logs", "remaining", "transferred"), 0),
+}
+
+
 def shown_decommission(node: NodeState, logs: Logs) -> dict[str, Any]:
     """The content of GET /decommission."""
     owned = [(log, copy) for log in logs.values() for copy in log.copies if copy.is_owner]

@@ -23,7 +23,7 @@ _OF_REPLICA: Final = (
 
 def replication_metrics(replication: Replication) -> Iterator[Family]:
     """Yield the metric families; those of replicas are empty where there are none."""
-    shown = replication.shown()
+    shown, node = replication.shown(), replication.node
     replicas: list[dict[str, Any]] = shown["replicas"]
     labels = [(one["address"] or one["identity"],) for one in replicas]
     connected = [float(one["state"] != "unreachable") for one in replicas]
@@ -71,14 +71,17 @@ def replication_metrics(replication: Replication) -> Iterator[Family]:
         sum(len(one["problems"]) for one in promoted),
     )
     yield _one(
-        "nsqd_failovers", "copies here that took over for a silent owner", replication.failovers, counter=True
+        "nsqd_failovers",
+        "copies here that took over for a silent owner",
+        0 if node is None else node.jobs.failovers,
+        counter=True,
     )
     yield _one(
         "nsqd_yielded_messages",
         "pending messages that another owner delivers instead",
-        replication.yielded(),
+        0 if node is None else node.yielded(),
     )
-    refused = replication.refusals()
+    refused = {} if node is None else node.state.refusals
     yield Family(
         "nsqd_replication_refused",
         "connections of other nodes that were refused, by reason",

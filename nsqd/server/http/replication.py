@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from nsqcore.http.api import ApiError, Request, Response, json_reply
+from nsqd.replication.shown import NO_DECOMMISSION
 from nsqd.server.replication.service import Replication
 
 _ADDRESS: Final = re.compile(r"[^\s:/?#]+:\d{1,5}|\[[0-9a-fA-F:.]+\]:\d{1,5}")
@@ -27,14 +28,16 @@ class ReplicationApi:
         to = request.query.get("target", "")
         if to and not _ADDRESS.fullmatch(to):
             raise ApiError(400, "INVALID_TARGET")
-        if not self._replication.is_on:
+        node = self._replication.node
+        if node is None:
             raise ApiError(409, "NO_CLUSTER_SECRET")
         if request.flag("cancel"):
-            self._replication.cancel_decommission()
+            node.cancel_decommission()
         else:
-            self._replication.decommission(to, fewer_copies=request.flag("fewer_copies"))
-        return json_reply(self._replication.decommission_state())
+            node.decommission(to, fewer_copies=request.flag("fewer_copies"))
+        return json_reply(node.decommission_state())
 
     async def decommission_state(self, _request: Request) -> Response:
         """How far the transfer is, and what it waits for."""
-        return json_reply(self._replication.decommission_state())
+        node = self._replication.node
+        return json_reply(NO_DECOMMISSION if node is None else node.decommission_state())

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from nsqcore.process.addresses import split_host_port
@@ -166,3 +166,71 @@ class Connector:
             transport.abort()
             raise
         return connection
+
+
+class Connectors:
+    """Keeps a connection to each node that is wanted."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        log: Log,
+        make_link: Callable[[bytes, bytes], PeerLink],
+        look_up: Callable[[Sequence[bytes]], Awaitable[dict[bytes, list[str]]]],
+        *,
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        """*make_link* as for a `Connector`; *look_up* asks nsqlookupd for the addresses of identities."""
+        self._connections = connections
+        self._log = log
+        self._make_link = make_link
+        self._look_up = look_up
+        self._tls = tls
+        # By the identity of the wanted node, or by the address of a node whose identity was unknown.
+        self._running: dict[bytes | str, tuple[Connector, asyncio.Task[None]]] = {}
+
+    @property
+    def all(self) -> list[Connector]:
+        return [one for one, _ in self._running.values()]
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        return [task for _, task in self._running.values()]
+
+    def keep(self, peers: dict[bytes, str], unknown: Iterable[str]) -> None:
+        """Connect to these nodes, whose last addresses are known, and to *unknown* addresses; end others."""
+        wanted: dict[bytes | str, str] = dict(peers.items())
+        known = {one.identity for one in self.all if one.identity}
+        found = self._found_at(wanted)
+        wanted |= {address: address for address in unknown if address not in found}
+        # A node that is connected by an address needs no second connection by its identity.
+        doubled = {one.identity for key, (one, _) in self._running.items() if isinstance(key, str)}
+        for key, (connector, task) in list(self._running.items()):
+            if isinstance(key, str):
+                is_wanted = key in wanted or connector.identity in wanted
+            else:
+                is_wanted = key in wanted and key not in doubled
+            if not is_wanted:
+                task.cancel()
+                del self._running[key]
+        for key, address in wanted.items():
+            if key not in self._running and key not in known:
+                self._start(key, address)
+
+    def _start(self, key: bytes | str, address: str) -> None:
+        connector = Connector(
+            *(key if isinstance(key, bytes) else b"", address, self._connections, self._log),
+            *(self._make_link, self._find),
+            tls=self._tls,
+        )
+        task = asyncio.create_task(connector.run(), name=f"replication to {address}")
+        self._running[key] = (connector, task)
+
+    def _found_at(self, wanted: dict[bytes | str, str]) -> set[str]:
+        """Addresses at which nodes are looked for by their identity and may be: nothing failed there."""
+        connectors = [one for one, _ in filter(None, map(self._running.get, wanted))]
+        failed = {one.address for one in connectors if one.link is None and one.has_failed}
+        return set(wanted.values()) - failed
+
+    async def _find(self, identity: bytes) -> list[str]:
+        return (await self._look_up([identity])).get(identity, [])

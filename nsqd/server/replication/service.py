@@ -42,7 +42,7 @@ from nsqd.server.clock import now_ns
 from nsqd.server.fsync import Fsync
 from nsqd.server.replication.choice import ReplicaChoice
 from nsqd.server.replication.connection import Connections, own_certificate_hash
-from nsqd.server.replication.connector import Connector
+from nsqd.server.replication.connector import Connectors
 from nsqd.server.replication.options import ClusterSecret, replica_settings
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.slots import CheckpointJob
@@ -87,8 +87,6 @@ class Replication:
         self._fsync = fsync
         self._log = log
         self._ask_turn = ask_turn
-        self._client_tls = client_tls
-        self._look_up = look_up
         self._candidates = candidates
         self._threads = threads
         self._connections = Connections(
@@ -99,7 +97,13 @@ class Replication:
             tls_required=options.replication_tls,
             certificate_hash=self._own_certificate_hash,
         )
-        self._connectors: dict[bytes | str, tuple[Connector, asyncio.Task[None]]] = {}
+        self._connectors = Connectors(
+            self._connections,
+            log,
+            lambda expected, certificate: self._make_link(expected, certificate, connector=True),
+            look_up,
+            tls=client_tls,
+        )
         self._choice: ReplicaChoice | None = None
         self._jobs: set[asyncio.Future[None]] = set()
         self._choosing: asyncio.Task[None] | None = None
@@ -178,7 +182,9 @@ class Replication:
             while True:
                 node.tick(now_ns())
                 node.state.set_draining(draining=self._broker.leaving or self._broker.disk_low)
-                self._connect(node)
+                if self._choice is not None:
+                    self._choice.look(self._connectors.all, now_ns())
+                    self._connectors.keep(node.wanted_peers(), self._choice.unknown_addresses)
                 self._run_jobs()
                 self._write_checkpoints(node, checkpoints)
                 self._begin_choosing()
@@ -187,7 +193,7 @@ class Replication:
                 if node.state.wants_turn:
                     node.state.wants_turn = False
                     self._ask_turn()
-                await asyncio.sleep(TICK_S if self._connections.all or self._connectors else 10 * TICK_S)
+                await asyncio.sleep(TICK_S if self._connections.all or self._connectors.all else 10 * TICK_S)
         finally:
             # Otherwise a thread that is still at work could write after later writes.
             await asyncio.gather(*self._jobs, return_exceptions=True)
@@ -212,7 +218,7 @@ class Replication:
             if not any(link.sender.lag_bytes for link in links):
                 break
             await asyncio.sleep(0.01)
-        tasks = [task for _, task in self._connectors.values()]
+        tasks = [*self._connectors.tasks]
         tasks += [task for task in (self._choosing, self._syncing, self._removing) if task is not None]
         self._connections.close()
         if self._threads is not None:
@@ -272,53 +278,6 @@ class Replication:
             if other.node_id == hello.node_id:
                 return other.address
         return ""
-
-    def _connect(self, node: ReplicationNode) -> None:
-        """Keep a connection to each node that is wanted, and end the others."""
-        choice = self._choice
-        if choice is not None:
-            choice.look([one for one, _ in self._connectors.values()], now_ns())
-        wanted: dict[bytes | str, str] = dict(node.wanted_peers().items())
-        known = {one.identity for one, _ in self._connectors.values() if one.identity}
-        found = self._found_at(wanted)
-        wanted |= {
-            address: address
-            for address in ([] if choice is None else choice.unknown_addresses)
-            if address not in found
-        }
-        # A node that is connected by an address needs no second connection by its identity.
-        doubled = {one.identity for key, (one, _) in self._connectors.items() if isinstance(key, str)}
-        for key, (connector, task) in list(self._connectors.items()):
-            if isinstance(key, str):
-                is_wanted = key in wanted or connector.identity in wanted
-            else:
-                is_wanted = key in wanted and key not in doubled
-            if not is_wanted:
-                task.cancel()
-                del self._connectors[key]
-        for key, address in wanted.items():
-            if key in self._connectors or key in known:
-                continue
-            connector = Connector(
-                key if isinstance(key, bytes) else b"",
-                address,
-                self._connections,
-                self._log,
-                lambda expected, certificate: self._make_link(expected, certificate, connector=True),
-                self._find,
-                tls=self._client_tls,
-            )
-            task = asyncio.create_task(connector.run(), name=f"replication to {address}")
-            self._connectors[key] = (connector, task)
-
-    def _found_at(self, wanted: dict[bytes | str, str]) -> set[str]:
-        """Addresses at which nodes are looked for by their identity and may be: nothing failed there."""
-        connectors = [one for one, _ in filter(None, map(self._connectors.get, wanted))]
-        failed = {one.address for one in connectors if one.link is None and one.has_failed}
-        return set(wanted.values()) - failed
-
-    async def _find(self, identity: bytes) -> list[str]:
-        return (await self._look_up([identity])).get(identity, [])
 
     # --- the choice of replicas ---
 
@@ -431,7 +390,7 @@ class Replication:
                 "copies": [],
             }
         found = self.node.shown(now_ns())
-        connectors = [one for one, _ in self._connectors.values() if one.link is None]
+        connectors = [one for one in self._connectors.all if one.link is None]
         found["replicas"] += map(no_replica, [] if self._choice is None else self._choice.unknown_addresses)
         for replica in found["replicas"]:
             name, address = replica["identity"], replica["address"]
@@ -442,44 +401,6 @@ class Replication:
             ]
             replica["problem"] = next(filter(None, problems), "")
         return found
-
-    @property
-    def failovers(self) -> int:
-        """How many copies here took over for a silent owner since the start."""
-        return 0 if self.node is None else self.node.jobs.failovers
-
-    def yielded(self) -> int:
-        """How many pending messages another owner delivers instead."""
-        return 0 if self.node is None else self.node.yielded()
-
-    def refusals(self) -> dict[str, int]:
-        """Refused connections since the start, by reason."""
-        return {} if self.node is None else dict(self.node.state.refusals)
-
-    # --- decommission ---
-
-    def decommission(self, to: str, *, fewer_copies: bool) -> None:
-        """Transfer all logs to other nodes: to the node at *to*, or to a replica."""
-        if self.node is not None:
-            self.node.decommission(to, fewer_copies=fewer_copies)
-
-    def cancel_decommission(self) -> None:
-        """Keep the logs that were not transferred yet."""
-        if self.node is not None:
-            self.node.cancel_decommission()
-
-    def decommission_state(self) -> dict[str, Any]:
-        """The content of GET /decommission."""
-        if self.node is None:
-            return {
-                "decommissioning": False,
-                "done": False,
-                "waits_for": "",
-                "logs": 0,
-                "remaining": 0,
-                "transferred": 0,
-            }
-        return self.node.decommission_state()
 
 
 @contextmanager
