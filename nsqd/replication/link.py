@@ -85,11 +85,8 @@ class PeerLink:
         self.refused = 0
         # The peer refused, not this node.
         self.refused_by_peer = False
-        # The peer is about to leave or has no room.
-        self.peer_drains = False
-        # It accepts no stream any more.
-        self.peer_accepts_none = False
-        # The last `Draining` that was sent.
+        # The last `Draining` of the peer, and the last that was sent: an acceptor begins with one.
+        self.draining: Draining | None = None
         self.sent_draining: Draining | None = None
         self.heard_ns = now_ns
         self.sender = Sender(now_ns, strict=node.settings.strict)
@@ -137,6 +134,16 @@ class PeerLink:
     def peer(self) -> bytes:
         """The identity of the peer; empty before it has proved it."""
         return self.hello.identity if self._handshake.done and self.hello is not None else b""
+
+    @property
+    def peer_drains(self) -> bool:
+        """Whether the peer is about to leave or has no room."""
+        return self.draining is not None and self.draining.draining
+
+    @property
+    def peer_accepts(self) -> bool:
+        """Whether the peer accepts streams: not before it has said so."""
+        return self.draining is not None and not self.draining.fewer_copies
 
     @property
     def is_preferred(self) -> bool:
@@ -365,7 +372,8 @@ class PeerLink:
             self.streams[frame.log].take_ready(frame, now_ns)
             self.node.stream_began(self)
         elif isinstance(frame, Draining):
-            self.node.state.take_draining(self, frame)
+            self.draining = frame
+            self.node.streams.begin(self, now_ns)
         else:
             raise BadFrame(f"{type(frame).__name__} cannot be sent now")
 

@@ -139,8 +139,6 @@ class ReplicationNode:
         self.state.send_draining(link)
         if link.connector:
             self.deleted.send(link)
-            self.state.remember_draining(link)
-            self.streams.begin(link, now_ns)
 
     def _forget_replaced(self, link: PeerLink) -> None:
         """Forget holders whose node id the peer has now: their data paths were replaced by the peer's."""

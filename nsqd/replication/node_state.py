@@ -80,8 +80,6 @@ class NodeState:
         self.local_syncs: list[Replicated] = []
         # The node id of each identity that has proved its membership.
         self.node_ids: dict[bytes, int] = {}
-        # The last `Draining` of each peer, with the token of its incarnation.
-        self._draining: dict[bytes, tuple[bytes, Draining]] = {}
         self._file = file
         # The file is written by one thread at a time.
         self._saving = Lock()
@@ -148,17 +146,6 @@ class NodeState:
         if link.is_up and not link.connector and frame != link.sent_draining:
             link.sent_draining = frame
             link.send(frame)
-
-    def take_draining(self, link: PeerLink, frame: Draining) -> None:
-        """A peer drains, or does not any more."""
-        link.peer_drains, link.peer_accepts_none = frame.draining, frame.fewer_copies
-        self._draining[link.peer] = (link.token, frame)
-
-    def remember_draining(self, link: PeerLink) -> None:
-        """Apply the last `Draining` of this incarnation of the peer to a new connection."""
-        token, frame = self._draining.get(link.peer, (b"", None))
-        if frame is not None and token == link.token:
-            self.take_draining(link, frame)
 
     # --- records ---
 

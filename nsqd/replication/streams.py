@@ -28,7 +28,7 @@ class Streams:
             for copy, primary in list(log.primaries.items()):
                 if (
                     link.is_closed
-                    or link.peer_accepts_none
+                    or not link.peer_accepts
                     or copy.is_busy
                     or link.stream_of(primary) is not None
                 ):
@@ -64,7 +64,7 @@ class Streams:
         is_left = link.peer not in self._node.replicas and link.stream_of(own) is not None
         if is_left or (link.peer_drains and self._has_better(link)):
             link.end("another replica was chosen")
-        elif link.peer_accepts_none and link.streams:
+        elif link.streams and not link.peer_accepts:
             link.end("the replica accepts no copies")
 
     def _has_better(self, link: PeerLink) -> bool:

@@ -74,7 +74,8 @@ class ReplicaChoice:
             if holder is None:
                 continue
             if link is not None:
-                self._health.drains(holder, draining=link.peer_drains)
+                if link.draining is not None:
+                    self._health.drains(holder, draining=link.peer_drains)
                 stream = link.stream_of(self._node.primary)
                 if stream is not None and stream.is_up:
                     self._health.accepts(holder, now_ns)

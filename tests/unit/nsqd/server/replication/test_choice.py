@@ -7,7 +7,7 @@ import pytest
 
 from nsqcore.process.logs import Log, LogLevel
 from nsqd.replication.choosing import Candidate
-from nsqd.replication.frames import Holder
+from nsqd.replication.frames import Draining, Holder
 from nsqd.server.replication.choice import ReplicaChoice
 
 _S = 1_000_000_000
@@ -36,7 +36,9 @@ class Connection:
     def __init__(self, holder, *, refused=0, drains=False, connected=True):
         self.identity, self.address, self.refused = holder.identity, holder.address, refused
         stream = SimpleNamespace(is_up=True)
-        link = SimpleNamespace(peer=holder.identity, peer_drains=drains, stream_of=lambda _: stream)
+        link = SimpleNamespace(
+            peer=holder.identity, draining=Draining(drains), peer_drains=drains, stream_of=lambda _: stream
+        )
         self.link = link if connected else None
 
 
