@@ -158,10 +158,8 @@ def nsqd_families() -> Iterator[Sequence[str]]:
         SimpleNamespace(free=0, total=0),
         SimpleNamespace(
             shown=lambda: {"replicas": [], "copies": []},
-            under_replicated=int,
-            yielded=int,
-            refusals=dict,
-            failovers=0,
+            primary=SimpleNamespace(under_replicated=int),
+            node=None,
         ),
     )
     for one in made.families():
