@@ -55,18 +55,22 @@ class DeletedTopics:
         """The origin has deleted a topic; its frame begins at this position of the connection."""
         log = self._logs.get(frame.origin)
         for copy in [] if log is None else log.copies:
-            if copy.is_origin or copy.is_streamed:
-                continue
-            topic = copy.topics.get(frame.name)
-            if topic is not None and not delete_below(self._node.broker, topic, frame.below):
-                self._node.to_checkpoint[topic] = None
-                continue
-            if topic is not None:
-                del copy.topics[frame.name]
-                self._jobs.close_topic(topic)
-                self._logs[copy.origin].topic_removed(copy, frame.name)
-            link.unacknowledged.append(position)
-            self._waiting.append((copy, frame, link, position))
+            if not (copy.is_origin or copy.is_streamed) and self._remove(copy, frame):
+                link.unacknowledged.append(position)
+                self._waiting.append((copy, frame, link, position))
+
+    def _remove(self, copy: LocalCopy, frame: DeleteTopic) -> bool:
+        """Close a deleted topic of a copy; False if it has later messages, and stays."""
+        topic = copy.topics.get(frame.name)
+        if topic is None:
+            return True
+        if not delete_below(self._node.broker, topic, frame.below):
+            self._node.to_checkpoint[topic] = None
+            return False
+        del copy.topics[frame.name]
+        self._jobs.close_topic(topic)
+        self._logs[copy.origin].topic_removed(copy, frame.name)
+        return True
 
     def begin_jobs(self) -> None:
         """Begin the jobs that rename folders of deleted topics, one at a time of each copy.
@@ -81,5 +85,8 @@ class DeletedTopics:
                 link.unacknowledged.remove(position)
             elif copy.is_busy or copy.is_negotiating or copy.running_jobs:
                 self._waiting.append(one)
-            else:
+            elif self._remove(copy, frame):
+                # A job that ran when the frame came may have opened the topic.
                 self._jobs.delete_topic(self._logs[copy.origin], copy, frame, link, position)
+            else:
+                link.unacknowledged.remove(position)

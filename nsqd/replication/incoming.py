@@ -7,6 +7,7 @@ finding the files of an earlier copy, making folders, names and fsyncs. No socke
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import islice
 from typing import Final
 
 from nsqd.log import segment_index
@@ -34,6 +35,8 @@ from nsqd.replication.local_copy import LocalCopy
 
 # A primary disconnects a replica that leaves so much unacknowledged; a frame more may be under way.
 MAX_WAITING_BYTES: Final = 2 * MAX_APPEND + MAX_FRAME
+# So many topics get their folders and waiting frames at once, because clients wait meanwhile.
+_MADE_AT_ONCE: Final = 200
 
 
 class IncomingState(IntEnum):
@@ -372,10 +375,12 @@ class IncomingLog:
         self._start(JobKind.DELETE, copy, run, then)
 
     def _make_folders(self, copy: LocalCopy) -> None:
-        """Make the folders of topics that are new in the copy, with one sync of the folder above."""
+        """Make the folders of some topics that are new in the copy, with one sync of the folder above."""
         if not self._to_make or JobKind.MAKE in self._running:
             return
-        topics, self._to_make = list(self._to_make), {}
+        topics = list(islice(self._to_make, _MADE_AT_ONCE))
+        for topic in topics:
+            del self._to_make[topic]
         folders = {topic: self._copies.new_folder(copy, topic.name) for topic in topics}
         occupied: list[str] = []
 

@@ -14,6 +14,7 @@ from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker, Event
 from nsqd.engine.channel import Channel
 from nsqd.engine.topic import Topic
+from nsqd.replication.sender import PendingAck
 from nsqd.server.busy_poll import BusyPoll
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.commit import Commit, Failures
@@ -25,7 +26,7 @@ from nsqd.server.health import Health, reading_of
 from nsqd.server.pending_replies import AfterBoth
 from nsqd.server.replication.service import Replication
 from nsqd.storage.data_path import DataPath
-from nsqd.storage.topic_log import store_of
+from nsqd.storage.topic_log import TopicLog, store_of
 
 # With at most so many publishers an fsync in the loop serves them sooner than one in a thread.
 FEW: Final = 8
@@ -117,14 +118,15 @@ class WriteBatch:
 
         In each round of the loop the first client that waits gets its answer, so that it continues while
         the others are read; these share the turn at the end of the round. Otherwise nsqd and a few clients
-        that wait for each answer would work alternately, never at the same time.
+        that wait for each answer would work alternately, never at the same time. With replicas all share
+        one turn: their answers wait for a replica in any case, and it gets one frame.
         """
         self._answering[connection] = None
         self.ask()
         if waits:
             self._awaited = True
             self._busy_poll.heard(clock_ns())
-            if not self._hurried:
+            if not (self._hurried or self._replication.replicates):
                 self._hurried = True
                 self._take()
 
@@ -261,30 +263,29 @@ class WriteBatch:
 
         Replies about *failed* topics are not held.
         """
-        topics = [topic for topic in connection.published() if topic not in failed and self._waits_for(topic)]
-        settle = connection.hold_answer(len(topics))
+        waiting = []
+        for topic in connection.published():
+            if topic not in failed:
+                store, wait = self._waits_for(topic, is_publish=True)
+                if wait is not None or self._fsync.waits_for(store):
+                    waiting.append((topic, wait))
+        settle = connection.hold_answer(len(waiting))
         if settle is None:
             return False
-        for topic in topics:
-            self._when_kept(topic, partial(settle, topic))
+        for topic, wait in waiting:
+            self._when_kept(topic, wait, partial(settle, topic), durable=False)
         return True
 
-    def _waits_for(self, topic: Topic) -> bool:
-        """Whether publishers to *topic* must wait for an fsync or a replica."""
+    def _waits_for(self, topic: Topic, *, is_publish: bool) -> tuple[TopicLog | None, PendingAck | None]:
+        """The log of a topic, and what a client of it waits for at replicas."""
         store = store_of(topic)
-        if store is None:
-            return False
-        return self._fsync.waits_for(store) or self._replication.primary.wait(store) is not None
+        return store, None if store is None else self._replication.primary.wait(store, is_publish=is_publish)
 
-    def _when_kept(
-        self, topic: Topic, callback: Callback, *, durable: bool = False, is_publish: bool = True
-    ) -> None:
+    def _when_kept(self, topic: Topic, wait: PendingAck | None, callback: Callback, *, durable: bool) -> None:
         """Call *callback* when all that a client waits for is done; *durable*: an fsync in any mode."""
-        store = store_of(topic)
-        wait = None if store is None else self._replication.primary.wait(store, is_publish=is_publish)
         if wait is None:
             self._when_durable(topic, callback)
-        elif durable or self._fsync.waits_for(store):
+        elif durable or self._fsync.waits_for(store_of(topic)):
             both = AfterBoth(callback)
             wait.add(partial(self._call, both.one))
             self._when_durable(topic, both.one)
@@ -304,8 +305,10 @@ class WriteBatch:
         for topic, callback, durable in waiting:
             if topic in failed:
                 self._call(callback, failed[topic])
-            elif durable or self._waits_for(topic):
-                self._when_kept(topic, callback, durable=durable, is_publish=is_publish)
+                continue
+            store, wait = self._waits_for(topic, is_publish=is_publish)
+            if durable or wait is not None or self._fsync.waits_for(store):
+                self._when_kept(topic, wait, callback, durable=durable)
             else:
                 self._call(callback, "")
 

@@ -184,6 +184,18 @@ def test_folders_of_new_topics_are_made_with_one_sync_of_the_folder_above(shelf)
     assert called.count("sync_folder") == 1
 
 
+def test_folders_of_many_new_topics_are_made_by_several_jobs(shelf, monkeypatch):
+    monkeypatch.setattr("nsqd.replication.incoming._MADE_AT_ONCE", 10)
+    shelf.begin("t")
+    shelf.disk.calls.clear()
+
+    shelf.send(*(Topic(1, number, f"t{number}") for number in range(2, 30)))
+
+    called = [call.operation for call in shelf.disk.calls]
+    assert called.count("make_folder") == 28
+    assert called.count("sync_folder") == 3
+
+
 def test_frames_that_wait_are_bounded(shelf, shop, sent, monkeypatch):
     shelf.begin("other")
     shop.publish(b"x" * 1000)

@@ -1,10 +1,11 @@
 """What a node decides: its connections, transfers, deletions, and what is shown to operators."""
 
 import errno
+from types import SimpleNamespace
 
 import pytest
 
-from nsqd.replication.frames import CopyKind
+from nsqd.replication.frames import CopyKind, DeleteTopic
 from nsqd.replication.records import NodeRecordFile
 from nsqd.storage.topic_log import store_of
 from tests.campaign.replication.node import DATA, SECOND
@@ -209,6 +210,25 @@ def test_deletion_is_acknowledged_when_the_folder_of_the_copy_is_renamed(site):
 
     assert site.nodes[1].replication.state.record.deletions == ()
     assert all("t" not in copy.topics for copy in copies_of(site.nodes[2], site.nodes[1]))
+
+
+def test_deleted_topic_that_a_job_opens_meanwhile_is_closed(site):
+    publish(site.nodes[1], b"one")
+    site.advance(2)
+    origin, node = site.nodes[1].identity, site.nodes[2]
+    site.kill(1)
+    site.advance(1)
+    (copy,) = copies_of(node, origin)
+    link = SimpleNamespace(unacknowledged=[])
+    node.replication.deleted.take(link, DeleteTopic(origin, "t", 1 << 62), 7)
+    node.replication.jobs.open(log_of(node, origin), copy)
+    node.work()
+    assert list(copy.topics) == ["t"]
+
+    site.advance(3)
+
+    assert list(copy.topics) == []
+    assert link.unacknowledged == []
 
 
 def test_topic_of_a_promoted_copy_is_deleted_for_good():

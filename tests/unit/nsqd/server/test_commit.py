@@ -109,6 +109,7 @@ class OneReplica(Disk):
     slow = False
     in_sync = True
     replicates = True
+    appends = 0
 
     @property
     def primary(self):
@@ -116,6 +117,7 @@ class OneReplica(Disk):
 
     def append(self, fd, pieces):
         super().append(fd, pieces)
+        self.appends += 1
         self.in_sync = self.in_sync and not self.slow
 
     def lacks(self, _store):
@@ -224,3 +226,15 @@ async def test_notes_fail_together_with_a_refused_publish_on_a_full_disk(tmp_pat
 
     with pytest.raises(NotStored, match="no space left on device"):
         await paused
+
+
+async def test_publishers_of_a_round_share_one_append_with_replicas(tmp_path):
+    replica = OneReplica()
+    bench = Bench(tmp_path, replica, replicas=replica)
+    publishers = [bench.connect() for _ in range(3)]
+    for publisher in publishers:
+        publisher.says(b"PUB t\n" + sized(b"one"))
+    await bench.rest()
+
+    assert [one.replies for one in publishers] == [[(0, b"OK")]] * 3
+    assert replica.appends == 1
