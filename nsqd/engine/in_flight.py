@@ -230,11 +230,12 @@ class InFlight:
         """When :meth:`expired` finds something; takes time in proportion to the consumers."""
         return min((next(iter(runs)).deadline_ns for runs in self._runs.values() if runs), default=None)
 
-    def expired(self, now_ns: int, limit: int = _EXPIRED_AT_ONCE) -> list[tuple[Credit, Ranges]]:
+    def expired(self, now_ns: int) -> list[tuple[Credit, Ranges]]:
         """Take runs whose deadline has passed out of flight: their consumers and ranges of messages.
 
-        It stops after *limit* messages or more; the next call finds the others.
+        It stops after some thousand messages; the next call finds the others.
         """
+        limit = _EXPIRED_AT_ONCE
         found: list[tuple[Credit, Ranges]] = []
         for consumer, runs in self._runs.items():
             late: list[Run] = []

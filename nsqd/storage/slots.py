@@ -41,8 +41,6 @@ class _Slot:
 class _Chain:
     """The records of a file that were written in this life, and what is to be added to them."""
 
-    # So many bytes may be added whatever the size of the whole record.
-    spare: int
     # Bytes of the whole record, and of all records.
     whole: int = 0
     size: int = 0
@@ -55,12 +53,12 @@ class _Chain:
     @property
     def goes_on(self) -> bool:
         """Whether, by what was added so far, one more record costs less than writing all again."""
-        return self.size <= 2 * self.whole + self.spare
+        return self.size <= 2 * self.whole + _CHAIN_BYTES
 
     @property
     def is_outgrown(self) -> bool:
         """Whether what is to be added is more than a whole record, as after many rounds that failed."""
-        return self.waiting > self.whole + self.spare
+        return self.waiting > self.whole + _CHAIN_BYTES
 
     def add(self, pending: Backlog, change: Additions) -> None:
         self.added.setdefault(pending, Additions()).add(change)
@@ -118,12 +116,11 @@ class CheckpointSlots:
     """Which checkpoints exist, and what both of them cover."""
 
     __slots__ = (
-        *("_chain_bytes", "_chains", "_disk", "_folder", "_offset_ns", "_slots"),
+        *("_chains", "_disk", "_folder", "_offset_ns", "_slots"),
         *("damaged", "is_writing"),
     )
 
-    def __init__(self, disk: Disk, folder: Path, chain_bytes: int = _CHAIN_BYTES) -> None:
-        self._chain_bytes = chain_bytes
+    def __init__(self, disk: Disk, folder: Path) -> None:
         self._disk = disk
         self._folder = folder
         self._slots: list[_Slot | None] = [None, None]
@@ -208,7 +205,7 @@ class CheckpointSlots:
         slot = _Slot(max(0, *serials) + 1, topic.low_water(), mark.notes, durable)
         chain = self._chains[place]
         if chain is None or not chain.goes_on:
-            chain = _Chain(self._chain_bytes)
+            chain = _Chain()
             encode = checkpoint.encoder(topic, slot.serial, mark)
         else:
             encode = checkpoint.encoder(topic, slot.serial, mark, chain.added, chain.alone_to)
@@ -224,7 +221,7 @@ class CheckpointSlots:
         chain = job.chain
         whole = chain.whole if chain.size else job.written
         self._slots[job.place] = job.slot
-        self._chains[job.place] = _Chain(chain.spare, whole, chain.size + job.written, chain.alone_to)
+        self._chains[job.place] = _Chain(whole, chain.size + job.written, chain.alone_to)
 
     def begin_anew(self) -> None:
         """Write the next records whole, because somebody lacks the ones that they would continue."""

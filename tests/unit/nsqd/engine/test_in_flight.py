@@ -141,25 +141,25 @@ def test_messages_answered_since_another_consumer_left_are_given_back_as_they_ar
 
 def test_what_times_out_at_one_moment_comes_back_a_little_at_a_time(consumer):
     flight = InFlight()
-    for start in range(0, 100, 10):
-        flight.add(Run(start, start + 10, consumer, start, 60 + start))
+    for start in range(0, 40_000, 4000):
+        flight.add(Run(start, start + 4000, consumer, start, 60 + start))
 
-    found = [[ranges for _, ranges in flight.expired(200, 25)] for _ in range(4)]
+    found = [[ranges for _, ranges in flight.expired(50_000)] for _ in range(4)]
 
     assert [[low for ranges in part for low, _ in ranges] for part in found] == [
-        [0, 10, 20],
-        [30, 40, 50],
-        [60, 70, 80],
-        [90],
+        [0, 4000, 8000],
+        [12_000, 16_000, 20_000],
+        [24_000, 28_000, 32_000],
+        [36_000],
     ]
     assert (flight.count, flight.next_deadline_ns()) == (0, None)
 
 
 def test_messages_left_after_a_full_turn_of_time_outs_keep_their_deadline(consumer):
     flight = InFlight()
-    flight.add(Run(0, 10, consumer, 0, 60))
-    flight.add(Run(10, 20, consumer, 1, 61))
-    flight.expired(100, 5)
+    flight.add(Run(0, 9000, consumer, 0, 60))
+    flight.add(Run(9000, 9010, consumer, 1, 61))
+    flight.expired(100)
 
     assert (flight.count, flight.next_deadline_ns()) == (10, 61)
 

@@ -41,9 +41,9 @@ def test_a_policy_with_a_channel_pattern_is_about_no_topic():
 def test_all_that_no_policy_is_about_share_one_value():
     found = PolicySet([policy("p", topic="^orders$")])
 
-    assert found.settings_for("other") is NOTHING
+    assert found.settings_for("other", "") is NOTHING
     assert found.settings_for("other", "c") is NOTHING
-    assert PolicySet().settings_for("t") is NOTHING
+    assert PolicySet().settings_for("t", "") is NOTHING
 
 
 def test_two_nodes_with_the_same_policies_have_the_same_digest():
