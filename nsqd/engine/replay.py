@@ -21,7 +21,6 @@ from nsqd.engine.notes import (
     UNPAUSE,
     BadNote,
 )
-from nsqd.engine.numbering import BEFORE, drawn_generation
 from nsqd.engine.topic import Topic
 from nsqd.log.ranges import Ranges, ranges_of
 
@@ -36,7 +35,7 @@ def apply(topic: Topic, content: bytes) -> None:
         elif what == CREATE:
             if name not in topic.channels:
                 pending = _ranges(note.get("pending", ()))
-                topic.add_channel(name, pending, drawn_generation(note.get("generation", BEFORE)))
+                topic.add_channel(name, pending, note["generation"])
         elif what == ONLY:
             topic.exclusive.add(note["first"], note["end"], name)
         elif name in topic.channels:
@@ -86,8 +85,7 @@ def _defer(topic: Topic, channel: Channel, note: dict[str, Any]) -> None:
 
 
 def _seek(topic: Topic, channel: Channel, note: dict[str, Any]) -> None:
-    generation = drawn_generation(note.get("generation", BEFORE))
-    seeking.seek(topic, channel, note["sequence"], _ranges(note["pending"]), generation)
+    seeking.seek(topic, channel, note["sequence"], _ranges(note["pending"]), note["generation"])
 
 
 def _finish(topic: Topic, channel: Channel, note: dict[str, Any]) -> None:

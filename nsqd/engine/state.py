@@ -76,8 +76,8 @@ class TopicState:
     counters: dict[str, int]
     backlog: BacklogState
     channels: dict[str, BacklogState]
-    # What the log has or had; None in a checkpoint of a version that did not know.
-    stored_ranges: Ranges | None = None
+    # What the log has or had.
+    stored_ranges: Ranges
     # Channels that were deleted, and their generations.
     gone: dict[str, int] = field(default_factory=dict)
     # See `Topic.exclusive`.

@@ -293,7 +293,7 @@ def _state(header: dict[str, Any], rest: bytes, before: TopicState | None) -> To
             header["notes"],
             header["synced"],
             header["end"],
-            header.get("synced_notes", 0),
+            header["synced_notes"],
         ),
         log_start=header["kept_from"],
         low_water=header["low_water"],
@@ -304,8 +304,8 @@ def _state(header: dict[str, Any], rest: bytes, before: TopicState | None) -> To
         channels={
             item["name"]: _decode_owed(item, arrays, known.get(item["name"])) for item in header["channels"]
         },
-        stored_ranges=_ranges(header["had"]) if "had" in header else None,
-        gone={str(name): int(number) for name, number in header.get("gone", {}).items()},
+        stored_ranges=_ranges(header["had"]),
+        gone={str(name): int(number) for name, number in header["gone"].items()},
         exclusive=(before.exclusive if before else []) + exclusive,
         tombstoned=bool(header.get("tombstoned", False)),
         finished_elsewhere={

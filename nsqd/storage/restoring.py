@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable
 from nsqd.engine import facts, replay
 from nsqd.engine.journal import WIDTH
 from nsqd.engine.notes import BadNote
-from nsqd.engine.numbering import drawn_generation
 from nsqd.engine.state import TopicState
 from nsqd.engine.topic import Topic
 from nsqd.log.finding import Found
@@ -26,7 +25,7 @@ def fill(topic: Topic, state: TopicState, now_ns: int = 0) -> None:
     topic.message_bytes = state.counters.get("bytes", 0)
     topic.dropped_count = state.counters.get("dropped", 0)
     for name, pending in state.channels.items():
-        channel = topic.add_channel(name, generation=drawn_generation(pending.generation))
+        channel = topic.add_channel(name, generation=pending.generation)
         channel.paused = pending.paused
         channel.committed = pending.committed
         channel.ahead = pending.ahead
@@ -97,10 +96,10 @@ def load_stored_ranges(
 ) -> None:
     """Restore which messages the log has or had, when everything else of the topic is restored.
 
-    *noted* is what the checkpoint says of these, *stored* what came after it. If the checkpoint does not say
-    it, only what is on the disk counts: a missing message may be pending on a channel that is not known here.
-    A message that is pending and is missing or *damaged* was never had: a power cut took it, or it never came
-    to this copy. So another nsqd that has it gives it out.
+    *noted* is what the checkpoint says of these, *stored* what came after it. Without a checkpoint only what
+    is on the disk counts: a missing message may be pending on a channel that is not known here. A message
+    that is pending and is missing or *damaged* was never had: a power cut took it, or it never came to this
+    copy. So another nsqd that has it gives it out.
     """
     stored_ranges = merged([*segments.extents(), *stored] if noted is None else [*noted, *stored])
     lost = merged(damaged + [(gap.start, gap.end) for gap in segments.losses(topic.log.log_start)])
