@@ -21,7 +21,7 @@ from nsqd.engine.channel import Channel
 from nsqd.engine.in_flight import InFlightSnapshot
 from nsqd.engine.journal import WIDTH
 from nsqd.engine.replica_topic import ReplicaTopic
-from nsqd.engine.state import Additions, BacklogState, TopicState, owners
+from nsqd.engine.state import CHANNEL_COUNTERS, Additions, BacklogState, TopicState, owners
 from nsqd.engine.topic import Topic
 from nsqd.log.gaps import EVERYTHING
 from nsqd.log.layout import MUST_UNDERSTAND, NewerVersion
@@ -193,15 +193,7 @@ def _header(backlog: Backlog, channel: Channel | None) -> dict[str, Any]:
             "paused": channel.paused,
             "committed": channel.committed,
             **({"absent": channel.absent} if channel.absent else {}),
-            "counters": {
-                "messages": channel.message_count,
-                "requeued": channel.requeue_count,
-                "returned": channel.returned_count,
-                "timed_out": channel.timeout_count,
-                "dropped": channel.dropped_count,
-                "expired": channel.expired_count,
-                "dead": channel.dead_count,
-            },
+            "counters": {name: getattr(channel, field) for name, field in CHANNEL_COUNTERS.items()},
         }
     return header
 

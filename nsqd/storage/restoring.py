@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from nsqd.engine import facts, replay
 from nsqd.engine.journal import WIDTH
 from nsqd.engine.notes import BadNote
-from nsqd.engine.state import TopicState
+from nsqd.engine.state import CHANNEL_COUNTERS, TopicState
 from nsqd.engine.topic import Topic
 from nsqd.log.finding import Found
 from nsqd.log.ranges import Ranges, RangeSet, merged, within, without
@@ -21,22 +21,17 @@ def fill(topic: Topic, state: TopicState, now_ns: int = 0) -> None:
     for first, end, name in state.exclusive:
         topic.exclusive.add(first, end, name)
     topic.gone = dict(state.gone)
-    topic.message_count = state.counters.get("messages", 0)
-    topic.message_bytes = state.counters.get("bytes", 0)
-    topic.dropped_count = state.counters.get("dropped", 0)
+    topic.message_count = state.counters["messages"]
+    topic.message_bytes = state.counters["bytes"]
+    topic.dropped_count = state.counters["dropped"]
     for name, pending in state.channels.items():
         channel = topic.add_channel(name, generation=pending.generation)
         channel.paused = pending.paused
         channel.committed = pending.committed
         channel.ahead = pending.ahead
         channel.absent = pending.absent
-        channel.message_count = pending.counters.get("messages", 0)
-        channel.requeue_count = pending.counters.get("requeued", 0)
-        channel.returned_count = pending.counters.get("returned", 0)
-        channel.timeout_count = pending.counters.get("timed_out", 0)
-        channel.dropped_count = pending.counters.get("dropped", 0)
-        channel.expired_count = pending.counters.get("expired", 0)
-        channel.dead_count = pending.counters.get("dead", 0)
+        for counter, field in CHANNEL_COUNTERS.items():
+            setattr(channel, field, pending.counters[counter])
         pending.fill(channel.backlog, offset_ns, now_ns)
     # What is deferred at a topic stays so until the topic is unpaused.
     state.backlog.fill(topic.backlog, offset_ns)
