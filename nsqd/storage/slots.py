@@ -20,8 +20,6 @@ from nsqd.storage import checkpoint
 from nsqd.storage.checkpoint import BadCheckpoint, Sealed
 
 NAMES: Final = ("checkpoint.0", "checkpoint.1")
-# A file of few messages may grow by so much before it is written whole again.
-_CHAIN_BYTES: Final = 64 << 10
 # The wall clock was set if it moved by more than this against the steady one.
 STEP_NS: Final = 1_000_000_000
 _T = TypeVar("_T")
@@ -50,15 +48,13 @@ class _Chain:
     # The bytes of the journals in it.
     waiting: int = 0
 
-    @property
-    def goes_on(self) -> bool:
+    def goes_on(self, spare: int) -> bool:
         """Whether, by what was added so far, one more record costs less than writing all again."""
-        return self.size <= 2 * self.whole + _CHAIN_BYTES
+        return self.size <= 2 * self.whole + spare
 
-    @property
-    def is_outgrown(self) -> bool:
+    def is_outgrown(self, spare: int) -> bool:
         """Whether what is to be added is more than a whole record, as after many rounds that failed."""
-        return self.waiting > self.whole + _CHAIN_BYTES
+        return self.waiting > self.whole + spare
 
     def add(self, pending: Backlog, change: Additions) -> None:
         self.added.setdefault(pending, Additions()).add(change)
@@ -117,10 +113,12 @@ class CheckpointSlots:
 
     __slots__ = (
         *("_chains", "_disk", "_folder", "_offset_ns", "_slots"),
-        *("damaged", "is_writing"),
+        *("chain_bytes", "damaged", "is_writing"),
     )
 
     def __init__(self, disk: Disk, folder: Path) -> None:
+        # A file of few messages may grow by so many bytes before it is written whole again.
+        self.chain_bytes = 64 << 10
         self._disk = disk
         self._folder = folder
         self._slots: list[_Slot | None] = [None, None]
@@ -194,7 +192,7 @@ class CheckpointSlots:
         for at, one in enumerate(self._chains):
             if one is not None:
                 one.keep_only(everybody)
-                if one.is_outgrown:
+                if one.is_outgrown(self.chain_bytes):
                     # While checkpoints fail, the same file is tried each time, and this would only grow.
                     self._chains[at] = None
         serials = [slot.serial if slot else -1 for slot in self._slots]
@@ -204,7 +202,7 @@ class CheckpointSlots:
             place = 1 - place
         slot = _Slot(max(0, *serials) + 1, topic.low_water(), mark.notes, durable)
         chain = self._chains[place]
-        if chain is None or not chain.goes_on:
+        if chain is None or not chain.goes_on(self.chain_bytes):
             chain = _Chain()
             encode = checkpoint.encoder(topic, slot.serial, mark)
         else:
