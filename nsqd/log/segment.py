@@ -90,6 +90,11 @@ class Segment:
         return self.header.first
 
     @property
+    def began_ns(self) -> int:
+        """When its first message was published, in ns since 1970; 0 if it has none."""
+        return self.page_times[0] if self.page_times else 0
+
+    @property
     def closed(self) -> bool:
         """Whether the file is neither appended to nor synced any more."""
         return self.state is SegmentState.SYNCED

@@ -18,7 +18,6 @@ from xxhash import xxh3_64, xxh3_64_intdigest
 
 from nsqd.engine.backlog import Backlog
 from nsqd.engine.channel import Channel
-from nsqd.engine.in_flight import InFlightSnapshot
 from nsqd.engine.journal import WIDTH
 from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.state import CHANNEL_COUNTERS, Additions, BacklogState, TopicState, owners
@@ -50,13 +49,13 @@ class _Facts:
     pages: list[tuple[int, bytes]]
     dues: "list[array[int]]"
     tries: "list[array[int]]"
-    in_flight: InFlightSnapshot | None
+    in_flight: Callable[[], Ranges]
     attempts: dict[int, int]
 
     def parts(self) -> list[bytes]:
         """The arrays as bytes; their sizes are noted in the header."""
         tries = array("Q")
-        for start, end in self.in_flight.ranges() if self.in_flight is not None else ():
+        for start, end in self.in_flight():
             tries.extend((1, start, end))
         for seq, count in self.attempts.items():
             tries.extend((count, seq, seq + 1))
@@ -172,7 +171,7 @@ def _added(backlog: Backlog, channel: Channel | None, change: Additions) -> _Fac
         [(number, finished.page(number)) for number in change.pages & finished.pages()],
         [journal.dues for journal in change.journals],
         [journal.tries for journal in change.journals],
-        None,
+        list,
         {},
     )
 

@@ -9,7 +9,7 @@ from tests.support.engine import Outlet
 
 def ranges(flight):
     """The ranges that are in flight."""
-    return flight.snapshot().ranges()
+    return flight.snapshot()()
 
 
 def scattered(seqs, consumer, now_ns, deadline_ns, published=None):
@@ -173,7 +173,7 @@ def test_a_snapshot_keeps_what_was_in_flight_whatever_is_answered_later(flight, 
     flight.take(15, consumer)
     flight.take(44, consumer)
 
-    assert sorted(snapshot.ranges()) == [(11, 20), (30, 31), (40, 41), (44, 45)]
+    assert sorted(snapshot()) == [(11, 20), (30, 31), (40, 41), (44, 45)]
 
 
 def test_messages_from_here_and_there_are_one_run_and_answered_in_any_order(consumer):
