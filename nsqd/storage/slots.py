@@ -8,7 +8,7 @@ since a file's last turn is appended to it, until writing all again costs no mor
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from nsqd.engine.backlog import Backlog
 from nsqd.engine.state import Additions, TopicState, owners, take_change
@@ -22,7 +22,6 @@ from nsqd.storage.checkpoint import BadCheckpoint, Sealed
 NAMES: Final = ("checkpoint.0", "checkpoint.1")
 # The wall clock was set if it moved by more than this against the steady one.
 STEP_NS: Final = 1_000_000_000
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,36 +139,30 @@ class CheckpointSlots:
 
         With *topic_name*, a checkpoint of another topic counts as damaged.
         """
-        whole = [
-            (sealed, place)
-            for place, name in enumerate(NAMES)
-            if (sealed := self._read(name, lambda content: Sealed(content, topic_name), warn)) is not None
-        ]
+        complete: list[tuple[Sealed, int]] = []
+        for place, name in enumerate(NAMES):
+            try:
+                complete.append((Sealed(self._disk.read_file(self._folder / name), topic_name), place))
+            except FileNotFoundError:
+                continue
+            except BadCheckpoint as error:
+                self._refuse(name, error, warn)
         found: TopicState | None = None
-        for sealed, place in sorted(whole, key=lambda one: -one[0].serial):
-            if found is None:
-                found = self._unless_bad(NAMES[place], sealed.state, warn)
-            if found is not None:
-                # It is not known whether it ever reached the disk, so it covers nothing.
-                if sealed.rest:
-                    warn(f"{self._folder / NAMES[place]}: the last {sealed.rest} bytes cannot be used")
-                self._slots[place] = _Slot(sealed.serial, 0, 0, durable=False)
+        for sealed, place in sorted(complete, key=lambda one: -one[0].serial):
+            try:
+                found = found or sealed.state()
+            except BadCheckpoint as error:
+                self._refuse(NAMES[place], error, warn)
+                continue
+            # It is not known whether it ever reached the disk, so it covers nothing.
+            if sealed.rest:
+                warn(f"{self._folder / NAMES[place]}: the last {sealed.rest} bytes cannot be used")
+            self._slots[place] = _Slot(sealed.serial, 0, 0, durable=False)
         return found
 
-    def _read(self, name: str, use: Callable[[bytes], _T], warn: Callable[[str], None]) -> _T | None:
-        try:
-            content = self._disk.read_file(self._folder / name)
-        except FileNotFoundError:
-            return None
-        return self._unless_bad(name, lambda: use(content), warn)
-
-    def _unless_bad(self, name: str, use: Callable[[], _T], warn: Callable[[str], None]) -> _T | None:
-        try:
-            return use()
-        except BadCheckpoint as error:
-            self.damaged = True
-            warn(f"cannot use {self._folder / name}: {error}")
-            return None
+    def _refuse(self, name: str, error: BadCheckpoint, warn: Callable[[str], None]) -> None:
+        self.damaged = True
+        warn(f"cannot use {self._folder / name}: {error}")
 
     def begin(self, topic: Topic, mark: CheckpointPosition, *, durable: bool = True) -> CheckpointJob:
         """The job that writes the checkpoint of a topic as it is now."""

@@ -135,7 +135,7 @@ def test_of_two_torn_segments_each_is_cut_at_its_end(shop):
 
 
 @pytest.mark.parametrize("number", [3, 4])
-def test_segment_torn_at_its_first_append_is_removed_and_its_number_is_not_used_again(shop, number):
+def test_segment_torn_at_its_first_append_is_removed(shop, number):
     zero(shop.log(number), 500, 6300)
 
     shop.reopen()
