@@ -1,17 +1,22 @@
 """Figures of a channel, or a topic, together with the promoted copies beside it. Pure."""
 
+from collections.abc import Sequence
+from typing import TypeAlias
+
 from nsqd.engine.channel import Channel
 from nsqd.engine.topic import Topic
 
-
-def logs_of(channel: Channel) -> tuple[Channel, ...]:
-    """The channel itself and those of promoted copies."""
-    return (channel, *channel.siblings)
+_Owner: TypeAlias = Channel | Topic
 
 
-def topics_of(topic: Topic) -> tuple[Topic, ...]:
-    """The topic itself and those of promoted copies."""
-    return (topic, *topic.promoted)
+def copies_of(owner: _Owner) -> Sequence[_Owner]:
+    """The channels, or the topics, of promoted copies."""
+    return owner.siblings if isinstance(owner, Channel) else owner.promoted
+
+
+def logs_of(owner: _Owner) -> Sequence[_Owner]:
+    """The channel or topic itself, and those of promoted copies."""
+    return (owner, *copies_of(owner))
 
 
 def depth(channel: Channel, *, asks_holders: bool = False) -> int:
@@ -38,31 +43,16 @@ def deferred(channel: Channel) -> int:
     return sum(one.backlog.deferred.count for one in logs_of(channel))
 
 
-def is_paused(channel: Channel) -> bool:
-    """Whether messages wait here because the channel was paused, here or in a promoted copy."""
-    return channel.paused or any(one.paused and one.backlog.count() > 0 for one in channel.siblings)
+def is_paused(owner: _Owner) -> bool:
+    """Whether messages wait here because the channel or topic was paused, here or in a promoted copy."""
+    return owner.paused or any(one.paused and one.backlog.count() > 0 for one in copies_of(owner))
 
 
-def is_topic_paused(topic: Topic) -> bool:
-    """Whether messages wait at the topic because it was paused, here or in a promoted copy."""
-    return topic.paused or any(one.paused and one.backlog.count() > 0 for one in topic.promoted)
+def count(owner: _Owner) -> int:
+    """Messages that are pending and not suspended, in flight and deferred ones included."""
+    return sum(one.backlog.count() for one in logs_of(owner))
 
 
-def promoted_depth(channel: Channel) -> int:
-    """Messages of promoted copies that are pending and not suspended: waiting, in flight and deferred."""
-    return sum(one.backlog.count() for one in channel.siblings)
-
-
-def pending_at_most(topic: Topic) -> int:
-    """Messages of one log that are pending and not suspended, on the channel with most of them."""
-    return max((one.backlog.count() for one in topic.channels.values()), default=topic.backlog.count())
-
-
-def waiting_at(topic: Topic) -> int:
-    """Messages that wait at the topic, for a first channel or to be unpaused, deferred ones included."""
-    return sum(one.backlog.count() for one in topics_of(topic))
-
-
-def promoted_waiting_at(topic: Topic) -> int:
-    """Messages of promoted copies that wait at the topic, deferred ones included."""
-    return sum(one.backlog.count() for one in topic.promoted)
+def promoted_count(owner: _Owner) -> int:
+    """Those of :func:`count` that are of promoted copies."""
+    return sum(one.backlog.count() for one in copies_of(owner))

@@ -12,7 +12,6 @@ from nsqd.engine.dead_letter_queue import EXPIRED, REQUEUED, RETURNED, TIMED_OUT
 from nsqd.engine.identity import ELSEWHERE
 from nsqd.engine.in_flight import NotInFlight
 from nsqd.engine.latency import Latency
-from nsqd.engine.numbering import BEFORE
 from nsqd.engine.settings import NOTHING, Settings
 from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ids import MessageIds
@@ -109,7 +108,7 @@ class Channel:
         # What policies say of this channel; its topic keeps it up to date.
         self.settings: Settings = NOTHING
         # Another channel of the same name, here or on another nsqd, has another number: see `numbering`.
-        self.generation = BEFORE
+        self.generation = 0
         # Finished elsewhere, but held back by the topic here: see `merge_finished`.
         self.ahead: Ranges = []
         # Messages that the log no longer had when the channel was made or set to a position: they were never

@@ -26,8 +26,8 @@ class DedupBudget:
 
     __slots__ = ("most", "used")
 
-    def __init__(self, most: int = MOST_IDS) -> None:
-        self.most = most
+    def __init__(self) -> None:
+        self.most = MOST_IDS
         self.used = 0
 
 

@@ -54,8 +54,8 @@ def of_channel(channel: Channel) -> DrainReport:
 
 def of_backlog(topic: Topic) -> DrainReport:
     """Messages that wait at the topic itself: for a first channel, or for the topic to be unpaused."""
-    waiting = sum(one.backlog.pending.count for one in all_logs.topics_of(topic))
-    return DrainReport(waiting, 0, all_logs.waiting_at(topic) - waiting)
+    waiting = sum(one.backlog.pending.count for one in all_logs.logs_of(topic))
+    return DrainReport(waiting, 0, all_logs.count(topic) - waiting)
 
 
 def report(broker: Broker, unread: Unread, now_ns: int) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _topic(topic: Topic, unread: Unread, now_ns: int) -> dict[str, Any]:
         "backlog": backlog.total,
         "channel_count": len(topic.channels),
         "unread_ms": unread.for_ms(topic, now_ns),
-        "paused": all_logs.is_topic_paused(topic),
+        "paused": all_logs.is_paused(topic),
         "channels": channels,
     }
 

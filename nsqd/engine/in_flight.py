@@ -8,7 +8,7 @@ one dictionary entry per message.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Final
 
@@ -83,24 +83,6 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<Run {self.start}..{self.end} left {self.left}{' broken' if self.broken else ''}>"
-
-
-class InFlightSnapshot:
-    """What is in flight at one moment: a quick copy, made in the loop for readers in any thread.
-
-    Its runs change later, so only their ends and which of them are unbroken are used.
-    """
-
-    __slots__ = ("_entries", "_wide")
-
-    def __init__(self, entries: dict[int, Run], wide: dict[Run, None]) -> None:
-        self._entries = entries.copy()
-        self._wide = wide.copy()
-
-    def ranges(self) -> Ranges:
-        """The ranges of messages, in no order; takes time in proportion to them."""
-        wide = self._wide
-        return [(seq, run.end if run in wide else seq + 1) for seq, run in self._entries.items()]
 
 
 class InFlight:
@@ -230,11 +212,12 @@ class InFlight:
         """When :meth:`expired` finds something; takes time in proportion to the consumers."""
         return min((next(iter(runs)).deadline_ns for runs in self._runs.values() if runs), default=None)
 
-    def expired(self, now_ns: int, limit: int = _EXPIRED_AT_ONCE) -> list[tuple[Credit, Ranges]]:
+    def expired(self, now_ns: int) -> list[tuple[Credit, Ranges]]:
         """Take runs whose deadline has passed out of flight: their consumers and ranges of messages.
 
-        It stops after *limit* messages or more; the next call finds the others.
+        It stops after some thousand messages; the next call finds the others.
         """
+        limit = _EXPIRED_AT_ONCE
         found: list[tuple[Credit, Ranges]] = []
         for consumer, runs in self._runs.items():
             late: list[Run] = []
@@ -273,7 +256,7 @@ class InFlight:
 
     def ranges(self) -> Ranges:
         """What is in flight, sorted and merged."""
-        return merged(self.snapshot().ranges())
+        return merged(self.snapshot()())
 
     def fresh(self) -> Ranges:
         """Ranges that were delivered since the last call and are in flight; not all of very many."""
@@ -287,9 +270,14 @@ class InFlight:
             run.noted = True
         return found
 
-    def snapshot(self) -> InFlightSnapshot:
-        """What is in flight now."""
-        return InFlightSnapshot(self._entries, self._wide)
+    def snapshot(self) -> Callable[[], Ranges]:
+        """A function that gives the ranges of what is in flight now, in no order, in any thread.
+
+        The copy is quick; the function takes time in proportion to the ranges.
+        """
+        entries, wide = self._entries.copy(), self._wide.copy()
+        # The runs change later, so only their ends and which of them are unbroken are used.
+        return lambda: [(seq, run.end if run in wide else seq + 1) for seq, run in entries.items()]
 
     def note_again(self) -> None:
         """The next checkpoint states again that all of this was delivered."""

@@ -139,7 +139,7 @@ class StateFilter:
         if self._state is MessageState.FINISHED:
             return self._finished.missing(0, self._end) + self._held
         if self._in_flight is not None:
-            return self._in_flight.ranges()
+            return self._in_flight()
         held = [part for low, high in ranges_in(self._held_pending) for part in within(self._held, low, high)]
         deferred = [(low, high) for _, low, high in self._runs()]
         return ranges_in(self._pending) + held + self._dead_lettering + deferred

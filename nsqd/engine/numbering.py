@@ -12,9 +12,7 @@ from xxhash import xxh3_64_intdigest
 from nsqd.log.frames import WallNs
 from nsqd.log.ids import SEQUENCE_MASK, first_sequence
 
-# The generation of channels that were made by a version that did not draw one: all of them count as the same.
-BEFORE: Final = 0
-# That version counted from 1 in each life; such a number does not identify a channel.
+# Set in each generation, so that all of them have the same number of digits.
 _LEAST: Final = 1 << 62
 
 
@@ -26,11 +24,6 @@ def draw_generation(node_id: int, topic: str, channel: str, next_seq: int, count
     """
     drawn_from = f"{node_id} {topic} {channel} {next_seq} {count}"
     return _LEAST | xxh3_64_intdigest(drawn_from.encode()) >> 2
-
-
-def drawn_generation(noted: int) -> int:
-    """The generation that a checkpoint or a note states; BEFORE if it was not drawn."""
-    return noted if noted >= _LEAST else BEFORE
 
 
 class Sequences:

@@ -1,27 +1,12 @@
 """Replaying notes after a start, in the order of the log: doing to a topic what they say."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from nsqd.engine import seeking
+from nsqd.engine import notes, seeking
 from nsqd.engine.channel import Channel
-from nsqd.engine.notes import (
-    COMMIT,
-    CREATE,
-    DEFER,
-    DELETE,
-    EMPTY,
-    FINISH,
-    FLOW,
-    HOLD,
-    ONLY,
-    PAUSE,
-    SEEK,
-    UNPAUSE,
-    BadNote,
-)
-from nsqd.engine.numbering import BEFORE, drawn_generation
+from nsqd.engine.notes import BadNote
 from nsqd.engine.topic import Topic
 from nsqd.log.ranges import Ranges, ranges_of
 
@@ -32,43 +17,58 @@ def apply(topic: Topic, content: bytes) -> None:
         note = json.loads(content)
         what, name = note["note"], note.get("channel", "")
         if not name:
-            _ON_TOPIC[what](topic, note)
-        elif what == CREATE:
+            _change_topic(topic, what, note)
+        elif what == notes.CREATE:
             if name not in topic.channels:
-                pending = _ranges(note.get("pending", ()))
-                topic.add_channel(name, pending, drawn_generation(note.get("generation", BEFORE)))
-        elif what == ONLY:
+                topic.add_channel(name, _ranges(note.get("pending", ())), note["generation"])
+        elif what == notes.ONLY:
             topic.exclusive.add(note["first"], note["end"], name)
         elif name in topic.channels:
-            _ON_CHANNEL[what](topic, topic.channels[name], note)
+            _change_channel(topic, topic.channels[name], what, note)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadNote(f"{type(error).__name__}: {error}") from error
 
 
-def _pause(owner: Topic | Channel) -> None:
-    owner.paused = True
+def _change_topic(topic: Topic, what: str, note: dict[str, Any]) -> None:
+    match what:
+        case notes.CREATE:
+            pass
+        case notes.PAUSE:
+            topic.paused = True
+        case notes.UNPAUSE:
+            topic.paused = False
+            topic.pump()
+        case notes.HOLD:
+            topic.awaiting_registration = True
+        case notes.FLOW:
+            topic.awaiting_registration = False
+            topic.pump()
+        case notes.EMPTY:
+            topic.empty(note["sequence"])
+        case _:
+            raise KeyError(what)
 
 
-def _unpause_topic(topic: Topic, _note: dict[str, Any]) -> None:
-    topic.paused = False
-    topic.pump()
-
-
-def _hold(topic: Topic, _note: dict[str, Any]) -> None:
-    topic.awaiting_registration = True
-
-
-def _flow(topic: Topic, _note: dict[str, Any]) -> None:
-    topic.awaiting_registration = False
-    topic.pump()
-
-
-def _unpause(_topic: Topic, channel: Channel, _note: dict[str, Any]) -> None:
-    channel.paused = False
-
-
-def _delete(topic: Topic, channel: Channel, _note: dict[str, Any]) -> None:
-    topic.remove_channel(channel.name)
+def _change_channel(topic: Topic, channel: Channel, what: str, note: dict[str, Any]) -> None:
+    match what:
+        case notes.DELETE:
+            topic.remove_channel(channel.name)
+        case notes.PAUSE:
+            channel.paused = True
+        case notes.UNPAUSE:
+            channel.paused = False
+        case notes.EMPTY:
+            channel.empty()
+        case notes.DEFER:
+            _defer(topic, channel, note)
+        case notes.SEEK:
+            seeking.seek(topic, channel, note["sequence"], _ranges(note["pending"]), note["generation"])
+        case notes.FINISH:
+            channel.merge_finished(_ranges(note["sequences"]), topic.log.next_seq)
+        case notes.COMMIT:
+            channel.commit(note["sequence"])
+        case _:
+            raise KeyError(what)
 
 
 def _defer(topic: Topic, channel: Channel, note: dict[str, Any]) -> None:
@@ -85,34 +85,5 @@ def _defer(topic: Topic, channel: Channel, note: dict[str, Any]) -> None:
         backlog.defer(seq, seq + 1, due_ns - offset_ns)
 
 
-def _seek(topic: Topic, channel: Channel, note: dict[str, Any]) -> None:
-    generation = drawn_generation(note.get("generation", BEFORE))
-    seeking.seek(topic, channel, note["sequence"], _ranges(note["pending"]), generation)
-
-
-def _finish(topic: Topic, channel: Channel, note: dict[str, Any]) -> None:
-    channel.merge_finished(_ranges(note["sequences"]), topic.log.next_seq)
-
-
 def _ranges(noted: Iterable[Sequence[int]]) -> Ranges:
     return [(start, end) for start, end in noted]
-
-
-_ON_TOPIC: Final[dict[str, Callable[[Topic, dict[str, Any]], None]]] = {
-    CREATE: lambda _topic, _note: None,
-    PAUSE: lambda topic, _note: _pause(topic),
-    UNPAUSE: _unpause_topic,
-    EMPTY: lambda topic, note: topic.empty(note.get("sequence", 0)),
-    HOLD: _hold,
-    FLOW: _flow,
-}
-_ON_CHANNEL: Final[dict[str, Callable[[Topic, Channel, dict[str, Any]], None]]] = {
-    DELETE: _delete,
-    PAUSE: lambda _topic, channel, _note: _pause(channel),
-    UNPAUSE: _unpause,
-    EMPTY: lambda _topic, channel, _note: channel.empty(),
-    DEFER: _defer,
-    SEEK: _seek,
-    FINISH: _finish,
-    COMMIT: lambda _topic, channel, note: channel.commit(note["sequence"]),
-}

@@ -7,6 +7,7 @@ be brought up to date with what was added since: the `Additions`.
 
 from array import array
 from dataclasses import dataclass, field
+from typing import Final
 
 from nsqd.engine.backlog import Backlog
 from nsqd.engine.channel import Channel
@@ -15,6 +16,17 @@ from nsqd.engine.topic import Topic
 from nsqd.log.ranges import Ranges, RangeSet, merged, without
 from nsqd.log.retention import WantedPositions
 from nsqd.log.tail_records import CheckpointPosition
+
+# The counters of a channel as a checkpoint names them.
+CHANNEL_COUNTERS: Final = {
+    "messages": "message_count",
+    "requeued": "requeue_count",
+    "returned": "returned_count",
+    "timed_out": "timeout_count",
+    "dropped": "dropped_count",
+    "expired": "expired_count",
+    "dead": "dead_count",
+}
 
 
 @dataclass(slots=True)
@@ -76,8 +88,8 @@ class TopicState:
     counters: dict[str, int]
     backlog: BacklogState
     channels: dict[str, BacklogState]
-    # What the log has or had; None in a checkpoint of a version that did not know.
-    stored_ranges: Ranges | None = None
+    # What the log has or had.
+    stored_ranges: Ranges
     # Channels that were deleted, and their generations.
     gone: dict[str, int] = field(default_factory=dict)
     # See `Topic.exclusive`.

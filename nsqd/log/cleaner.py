@@ -47,17 +47,14 @@ class Cleaner:
 
     # --- whole segments ---
 
-    def can_drop_below(self, seq: int, notes: int) -> bool:
-        """Whether :meth:`drop_below` would find something to remove."""
-        return next(self._droppable(seq, notes), None) is not None
+    def log_start_after_drop(self, seq: int, notes: int) -> int | None:
+        """The sequence below which messages are gone after :meth:`drop_below`; 0 when none go.
 
-    def kept_after_drop(self, seq: int, notes: int) -> int:
-        """The sequence below which messages are gone after :meth:`drop_below`; 0 when none go."""
-        log_start = 0
-        for segment in self._droppable(seq, notes):
-            if segment.messages or segment.header.ends:
-                log_start = segment.next
-        return log_start
+        None if that would find nothing to remove.
+        """
+        droppable = list(self._droppable(seq, notes))
+        ends = [one.next for one in droppable if one.messages or one.header.ends]
+        return max(ends, default=0) if droppable else None
 
     def _droppable(self, seq: int, notes: int) -> Iterator[Segment]:
         """Segments to let go of, oldest first; one that is kept for its notes holds up none behind it."""

@@ -15,6 +15,7 @@ from typing import Final
 
 from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ranges import PAGE, Ranges, RangeSet, join
+from nsqd.log.segment import Segment
 
 # Copying a segment is worth it when at least this share of it is wanted by nobody ...
 _SPARSE: Final = 1 / 2
@@ -76,18 +77,8 @@ class RetentionLimit:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Age:
-    """A segment's range and size, and the time of its first message in ns since 1970; 0 if it has none."""
-
-    first: int
-    end: int
-    size: int
-    began_ns: int
-
-
 def retention_start(
-    segments: Sequence[Age], kept: RetentionLimit, now_ns: int, newest_ns: Callable[[], int]
+    segments: Sequence[Segment], kept: RetentionLimit, now_ns: int, newest_ns: Callable[[], int]
 ) -> int:
     """The sequence from which on a policy keeps everything: where a segment begins, or behind the last one.
 
@@ -95,7 +86,7 @@ def retention_start(
     size to keep. *newest_ns* tells when the last message of all was published; it is called only when the
     index does not say.
     """
-    begin = segments[-1].end if segments else 0
+    begin = segments[-1].next if segments else 0
     behind = 0
     # When the next segment began, this one was over.
     ended_ns = 0

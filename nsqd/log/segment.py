@@ -43,6 +43,7 @@ class Segment:
         "folder",
         "generation",
         "header",
+        "index_path",
         "last_note",
         "messages",
         "next",
@@ -50,6 +51,7 @@ class Segment:
         "page_firsts",
         "page_offsets",
         "page_times",
+        "path",
         "size",
         "state",
         "synced",
@@ -57,11 +59,11 @@ class Segment:
     )
 
     def __init__(self, folder: Path, number: int, header: FileHeader, generation: int = 0) -> None:
-        self.folder = folder
         self.number = number
         self.header = header
         # How often the segment was compacted.
         self.generation = generation
+        self.move_to(folder)
         self.messages = 0
         self.next = header.first
         self.size = FILE_HEADER_BYTES
@@ -88,6 +90,11 @@ class Segment:
         return self.header.first
 
     @property
+    def began_ns(self) -> int:
+        """When its first message was published, in ns since 1970; 0 if it has none."""
+        return self.page_times[0] if self.page_times else 0
+
+    @property
     def closed(self) -> bool:
         """Whether the file is neither appended to nor synced any more."""
         return self.state is SegmentState.SYNCED
@@ -109,17 +116,12 @@ class Segment:
         self.become(SegmentState.SEALED)
         self.become(SegmentState.SYNCED)
 
-    @property
-    def path(self) -> Path:
-        return self.folder / f"{self._name}.log"
-
-    @property
-    def index_path(self) -> Path:
-        return self.folder / f"{self._name}.index"
-
-    @property
-    def _name(self) -> str:
-        return f"{self.number:08}.{self.generation}" if self.generation else f"{self.number:08}"
+    def move_to(self, folder: Path) -> None:
+        """Its files are in this folder."""
+        self.folder = folder
+        name = f"{self.number:08}.{self.generation}" if self.generation else f"{self.number:08}"
+        self.path = folder / f"{name}.log"
+        self.index_path = folder / f"{name}.index"
 
     @property
     def wants_time(self) -> bool:

@@ -127,7 +127,7 @@ def holes_in(disk: Disk, segment: Segment) -> Ranges:
         kept = kept_of(disk, segment)
         if kept is not None:
             return without([(segment.first, segment.next)], kept)
-        # Its index was lost, or an earlier version wrote it.
+        # Its index was lost.
         return [
             (found.start, found.end)
             for page in range(segment.pages)

@@ -103,8 +103,8 @@ def _search(window: Window, at: int, salt: int, least: int) -> Append | None:
     while True:
         window.reach(at, at + _WINDOW_BYTES)
         found = find_append(window.data, at - window.base, window.base, salt, least)
-        stored_ranges = window.base + len(window.data)
-        if found is not None or stored_ranges >= window.end:
+        read_to = window.base + len(window.data)
+        if found is not None or read_to >= window.end:
             return found
         # A header may lie across two windows.
-        at = max(at + 1, stored_ranges - MAX_HEADER_BYTES)
+        at = max(at + 1, read_to - MAX_HEADER_BYTES)

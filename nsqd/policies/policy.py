@@ -101,14 +101,14 @@ class PolicySet:
     def __len__(self) -> int:
         return len(self._ordered)
 
-    def in_force(self, topic_name: str, channel_name: str = "") -> Policy | None:
+    def in_force(self, topic_name: str, channel_name: str) -> Policy | None:
         """The policy that counts for the topic, or for one of its channels."""
         for policy in self._ordered:
             if policy.matches(topic_name, channel_name):
                 return policy
         return None
 
-    def settings_for(self, topic_name: str, channel_name: str = "") -> Settings:
+    def settings_for(self, topic_name: str, channel_name: str) -> Settings:
         """The settings of the policy that counts."""
         policy = self.in_force(topic_name, channel_name)
         return NOTHING if policy is None else policy.settings

@@ -309,7 +309,7 @@ class CopyFolder:
         for found in self.files.values():
             found.is_sealed = False
             if found.segment is not None:
-                found.segment.folder = self.path
+                found.segment.move_to(self.path)
 
     def close(self) -> None:
         """Close all files. The primary sends incomplete files, renames and removals again."""

@@ -206,9 +206,9 @@ class Checkpointer:
         # The files of a copy are removed when the copy is dropped.
         low_water = 0 if store.segments.read_only else topic.unwanted_below()
         notes = store.segments.notes
-        if store.cleaner.can_drop_below(low_water, notes):
+        log_start = store.cleaner.log_start_after_drop(low_water, notes)
+        if log_start is not None:
             # Set before the files are dropped, because the checkpoint must contain it.
-            log_start = store.cleaner.kept_after_drop(low_water, notes)
             topic.log.log_start = max(topic.log.log_start, log_start)
             # Files are removed when both checkpoints agree: the next round writes the other one.
             topic.changed = True

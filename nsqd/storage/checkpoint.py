@@ -18,10 +18,9 @@ from xxhash import xxh3_64, xxh3_64_intdigest
 
 from nsqd.engine.backlog import Backlog
 from nsqd.engine.channel import Channel
-from nsqd.engine.in_flight import InFlightSnapshot
 from nsqd.engine.journal import WIDTH
 from nsqd.engine.replica_topic import ReplicaTopic
-from nsqd.engine.state import Additions, BacklogState, TopicState, owners
+from nsqd.engine.state import CHANNEL_COUNTERS, Additions, BacklogState, TopicState, owners
 from nsqd.engine.topic import Topic
 from nsqd.log.gaps import EVERYTHING
 from nsqd.log.layout import MUST_UNDERSTAND, NewerVersion
@@ -50,13 +49,13 @@ class _Facts:
     pages: list[tuple[int, bytes]]
     dues: "list[array[int]]"
     tries: "list[array[int]]"
-    in_flight: InFlightSnapshot | None
+    in_flight: Callable[[], Ranges]
     attempts: dict[int, int]
 
     def parts(self) -> list[bytes]:
         """The arrays as bytes; their sizes are noted in the header."""
         tries = array("Q")
-        for start, end in self.in_flight.ranges() if self.in_flight is not None else ():
+        for start, end in self.in_flight():
             tries.extend((1, start, end))
         for seq, count in self.attempts.items():
             tries.extend((count, seq, seq + 1))
@@ -172,7 +171,7 @@ def _added(backlog: Backlog, channel: Channel | None, change: Additions) -> _Fac
         [(number, finished.page(number)) for number in change.pages & finished.pages()],
         [journal.dues for journal in change.journals],
         [journal.tries for journal in change.journals],
-        None,
+        list,
         {},
     )
 
@@ -193,15 +192,7 @@ def _header(backlog: Backlog, channel: Channel | None) -> dict[str, Any]:
             "paused": channel.paused,
             "committed": channel.committed,
             **({"absent": channel.absent} if channel.absent else {}),
-            "counters": {
-                "messages": channel.message_count,
-                "requeued": channel.requeue_count,
-                "returned": channel.returned_count,
-                "timed_out": channel.timeout_count,
-                "dropped": channel.dropped_count,
-                "expired": channel.expired_count,
-                "dead": channel.dead_count,
-            },
+            "counters": {name: getattr(channel, field) for name, field in CHANNEL_COUNTERS.items()},
         }
     return header
 
@@ -293,7 +284,7 @@ def _state(header: dict[str, Any], rest: bytes, before: TopicState | None) -> To
             header["notes"],
             header["synced"],
             header["end"],
-            header.get("synced_notes", 0),
+            header["synced_notes"],
         ),
         log_start=header["kept_from"],
         low_water=header["low_water"],
@@ -304,8 +295,8 @@ def _state(header: dict[str, Any], rest: bytes, before: TopicState | None) -> To
         channels={
             item["name"]: _decode_owed(item, arrays, known.get(item["name"])) for item in header["channels"]
         },
-        stored_ranges=_ranges(header["had"]) if "had" in header else None,
-        gone={str(name): int(number) for name, number in header.get("gone", {}).items()},
+        stored_ranges=_ranges(header["had"]),
+        gone={str(name): int(number) for name, number in header["gone"].items()},
         exclusive=(before.exclusive if before else []) + exclusive,
         tombstoned=bool(header.get("tombstoned", False)),
         finished_elsewhere={

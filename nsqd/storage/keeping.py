@@ -5,7 +5,7 @@ from nsqd.engine.topic import Topic
 from nsqd.log.cursor import Cursor
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
-from nsqd.log.retention import Age, RetentionLimit, retention_start
+from nsqd.log.retention import RetentionLimit, retention_start
 from nsqd.storage.topic_log import store_of
 
 
@@ -16,15 +16,11 @@ def keep(topic: Topic, now_ns: int) -> None:
         return
     kept = _bounds(topic.settings)
     segments = store.segments
-    if segments:
-        newest = segments[-1]
-        began_ns = newest.page_times[0] if newest.page_times else 0
-        if began_ns and any(one.is_full(newest.size, now_ns - began_ns) for one in kept):
-            store.appender.end_segment()
-    ages = [
-        Age(one.first, one.next, one.size, one.page_times[0] if one.page_times else 0) for one in segments
-    ]
-    begins = [retention_start(ages, one, now_ns, lambda: _newest_ns(topic, now_ns)) for one in kept]
+    began_ns = segments[-1].began_ns if segments else 0
+    if began_ns and any(one.is_full(segments[-1].size, now_ns - began_ns) for one in kept):
+        store.appender.end_segment()
+    found = list(segments)
+    begins = [retention_start(found, one, now_ns, lambda: _newest_ns(topic, now_ns)) for one in kept]
     if topic.raise_retention_start(min(begins)):
         # So that messages that are no longer kept are removed.
         topic.changed = True

@@ -51,26 +51,20 @@ class Reservation:
 
         Raises OSError, and NewerVersion.
         """
-        try:
-            content = self._disk.read_file(self.path)
-        except FileNotFoundError:
-            return 0, 0
-        raw = [content[at : at + _SLOT_BYTES] for at in (0, _SLOT_BYTES)]
-        slots = [slot for slot in map(_decode, raw) if slot is not None]
+        (self._serial, reserved, inode, self.identity), is_damaged = self._newest()
         jump = 0
-        if not slots:
-            if content.strip(b"\0"):
+        if not self.identity:
+            if is_damaged:
                 warn(f"{self.path} is damaged: new message ids start far above all that are on disk")
                 jump = self._far()
             return 0, jump
-        self._serial, reserved, inode, self.identity = max(slots)
         if inode != self._disk.identity(self.path):
             warn(
                 f"{self.path.parent} is a copy of another data path: new message ids start far above its own"
             )
             self.identity = b""
             jump = self._far()
-        elif any(slot.strip(b"\0") and _decode(slot) is None for slot in raw):
+        elif is_damaged:
             # The damaged slot may have been the newer one, with more numbers reserved.
             jump = 2 * STRIDE
         return reserved, jump
@@ -83,23 +77,26 @@ class Reservation:
 
         Raises OSError, and NewerVersion.
         """
-        return self._newest()[3]
+        return self._newest()[0][3]
 
     def copied_from(self) -> bytes:
         """The identity of the data path of which this one is a copy; empty if it is none.
 
         Raises OSError, and NewerVersion.
         """
-        _, _, inode, identity = self._newest()
+        (_, _, inode, identity), _ = self._newest()
         return identity if identity and inode != self._disk.identity(self.path) else b""
 
-    def _newest(self) -> tuple[int, int, int, bytes]:
+    def _newest(self) -> tuple[tuple[int, int, int, bytes], bool]:
+        """Serial, reserved, inode and identity of the newest slot, and whether a slot is damaged."""
         try:
             content = self._disk.read_file(self.path)
         except FileNotFoundError:
-            return 0, 0, 0, b""
-        slots = [_decode(content[at : at + _SLOT_BYTES]) for at in (0, _SLOT_BYTES)]
-        return max((slot for slot in slots if slot is not None), default=(0, 0, 0, b""))
+            content = b""
+        raw = [content[at : at + _SLOT_BYTES] for at in (0, _SLOT_BYTES)]
+        slots = {slot: _decode(slot) for slot in raw if slot.strip(b"\0")}
+        newest = max((slot for slot in slots.values() if slot is not None), default=(0, 0, 0, b""))
+        return newest, None in slots.values()
 
     def open(self, floor: int) -> None:
         """Begin a life of the node: no number below *floor* is used any more. Raises OSError."""

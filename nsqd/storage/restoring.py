@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable
 from nsqd.engine import facts, replay
 from nsqd.engine.journal import WIDTH
 from nsqd.engine.notes import BadNote
-from nsqd.engine.numbering import drawn_generation
-from nsqd.engine.state import TopicState
+from nsqd.engine.state import CHANNEL_COUNTERS, TopicState
 from nsqd.engine.topic import Topic
 from nsqd.log.finding import Found
 from nsqd.log.ranges import Ranges, RangeSet, merged, within, without
@@ -22,22 +21,17 @@ def fill(topic: Topic, state: TopicState, now_ns: int = 0) -> None:
     for first, end, name in state.exclusive:
         topic.exclusive.add(first, end, name)
     topic.gone = dict(state.gone)
-    topic.message_count = state.counters.get("messages", 0)
-    topic.message_bytes = state.counters.get("bytes", 0)
-    topic.dropped_count = state.counters.get("dropped", 0)
+    topic.message_count = state.counters["messages"]
+    topic.message_bytes = state.counters["bytes"]
+    topic.dropped_count = state.counters["dropped"]
     for name, pending in state.channels.items():
-        channel = topic.add_channel(name, generation=drawn_generation(pending.generation))
+        channel = topic.add_channel(name, generation=pending.generation)
         channel.paused = pending.paused
         channel.committed = pending.committed
         channel.ahead = pending.ahead
         channel.absent = pending.absent
-        channel.message_count = pending.counters.get("messages", 0)
-        channel.requeue_count = pending.counters.get("requeued", 0)
-        channel.returned_count = pending.counters.get("returned", 0)
-        channel.timeout_count = pending.counters.get("timed_out", 0)
-        channel.dropped_count = pending.counters.get("dropped", 0)
-        channel.expired_count = pending.counters.get("expired", 0)
-        channel.dead_count = pending.counters.get("dead", 0)
+        for counter, field in CHANNEL_COUNTERS.items():
+            setattr(channel, field, pending.counters[counter])
         pending.fill(channel.backlog, offset_ns, now_ns)
     # What is deferred at a topic stays so until the topic is unpaused.
     state.backlog.fill(topic.backlog, offset_ns)
@@ -97,10 +91,10 @@ def load_stored_ranges(
 ) -> None:
     """Restore which messages the log has or had, when everything else of the topic is restored.
 
-    *noted* is what the checkpoint says of these, *stored* what came after it. If the checkpoint does not say
-    it, only what is on the disk counts: a missing message may be pending on a channel that is not known here.
-    A message that is pending and is missing or *damaged* was never had: a power cut took it, or it never came
-    to this copy. So another nsqd that has it gives it out.
+    *noted* is what the checkpoint says of these, *stored* what came after it. Without a checkpoint only what
+    is on the disk counts: a missing message may be pending on a channel that is not known here. A message
+    that is pending and is missing or *damaged* was never had: a power cut took it, or it never came to this
+    copy. So another nsqd that has it gives it out.
     """
     stored_ranges = merged([*segments.extents(), *stored] if noted is None else [*noted, *stored])
     lost = merged(damaged + [(gap.start, gap.end) for gap in segments.losses(topic.log.log_start)])

@@ -8,7 +8,7 @@ since a file's last turn is appended to it, until writing all again costs no mor
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from nsqd.engine.backlog import Backlog
 from nsqd.engine.state import Additions, TopicState, owners, take_change
@@ -20,11 +20,8 @@ from nsqd.storage import checkpoint
 from nsqd.storage.checkpoint import BadCheckpoint, Sealed
 
 NAMES: Final = ("checkpoint.0", "checkpoint.1")
-# A file of few messages may grow by so much before it is written whole again.
-_CHAIN_BYTES: Final = 64 << 10
 # The wall clock was set if it moved by more than this against the steady one.
 STEP_NS: Final = 1_000_000_000
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +38,6 @@ class _Slot:
 class _Chain:
     """The records of a file that were written in this life, and what is to be added to them."""
 
-    # So many bytes may be added whatever the size of the whole record.
-    spare: int
     # Bytes of the whole record, and of all records.
     whole: int = 0
     size: int = 0
@@ -52,15 +47,13 @@ class _Chain:
     # The bytes of the journals in it.
     waiting: int = 0
 
-    @property
-    def goes_on(self) -> bool:
+    def goes_on(self, spare: int) -> bool:
         """Whether, by what was added so far, one more record costs less than writing all again."""
-        return self.size <= 2 * self.whole + self.spare
+        return self.size <= 2 * self.whole + spare
 
-    @property
-    def is_outgrown(self) -> bool:
+    def is_outgrown(self, spare: int) -> bool:
         """Whether what is to be added is more than a whole record, as after many rounds that failed."""
-        return self.waiting > self.whole + self.spare
+        return self.waiting > self.whole + spare
 
     def add(self, pending: Backlog, change: Additions) -> None:
         self.added.setdefault(pending, Additions()).add(change)
@@ -118,12 +111,13 @@ class CheckpointSlots:
     """Which checkpoints exist, and what both of them cover."""
 
     __slots__ = (
-        *("_chain_bytes", "_chains", "_disk", "_folder", "_offset_ns", "_slots"),
-        *("damaged", "is_writing"),
+        *("_chains", "_disk", "_folder", "_offset_ns", "_slots"),
+        *("chain_bytes", "damaged", "is_writing"),
     )
 
-    def __init__(self, disk: Disk, folder: Path, chain_bytes: int = _CHAIN_BYTES) -> None:
-        self._chain_bytes = chain_bytes
+    def __init__(self, disk: Disk, folder: Path) -> None:
+        # A file of few messages may grow by so many bytes before it is written whole again.
+        self.chain_bytes = 64 << 10
         self._disk = disk
         self._folder = folder
         self._slots: list[_Slot | None] = [None, None]
@@ -145,36 +139,30 @@ class CheckpointSlots:
 
         With *topic_name*, a checkpoint of another topic counts as damaged.
         """
-        whole = [
-            (sealed, place)
-            for place, name in enumerate(NAMES)
-            if (sealed := self._read(name, lambda content: Sealed(content, topic_name), warn)) is not None
-        ]
+        complete: list[tuple[Sealed, int]] = []
+        for place, name in enumerate(NAMES):
+            try:
+                complete.append((Sealed(self._disk.read_file(self._folder / name), topic_name), place))
+            except FileNotFoundError:
+                continue
+            except BadCheckpoint as error:
+                self._refuse(name, error, warn)
         found: TopicState | None = None
-        for sealed, place in sorted(whole, key=lambda one: -one[0].serial):
-            if found is None:
-                found = self._unless_bad(NAMES[place], sealed.state, warn)
-            if found is not None:
-                # It is not known whether it ever reached the disk, so it covers nothing.
-                if sealed.rest:
-                    warn(f"{self._folder / NAMES[place]}: the last {sealed.rest} bytes cannot be used")
-                self._slots[place] = _Slot(sealed.serial, 0, 0, durable=False)
+        for sealed, place in sorted(complete, key=lambda one: -one[0].serial):
+            try:
+                found = found or sealed.state()
+            except BadCheckpoint as error:
+                self._refuse(NAMES[place], error, warn)
+                continue
+            # It is not known whether it ever reached the disk, so it covers nothing.
+            if sealed.rest:
+                warn(f"{self._folder / NAMES[place]}: the last {sealed.rest} bytes cannot be used")
+            self._slots[place] = _Slot(sealed.serial, 0, 0, durable=False)
         return found
 
-    def _read(self, name: str, use: Callable[[bytes], _T], warn: Callable[[str], None]) -> _T | None:
-        try:
-            content = self._disk.read_file(self._folder / name)
-        except FileNotFoundError:
-            return None
-        return self._unless_bad(name, lambda: use(content), warn)
-
-    def _unless_bad(self, name: str, use: Callable[[], _T], warn: Callable[[str], None]) -> _T | None:
-        try:
-            return use()
-        except BadCheckpoint as error:
-            self.damaged = True
-            warn(f"cannot use {self._folder / name}: {error}")
-            return None
+    def _refuse(self, name: str, error: BadCheckpoint, warn: Callable[[str], None]) -> None:
+        self.damaged = True
+        warn(f"cannot use {self._folder / name}: {error}")
 
     def begin(self, topic: Topic, mark: CheckpointPosition, *, durable: bool = True) -> CheckpointJob:
         """The job that writes the checkpoint of a topic as it is now."""
@@ -197,7 +185,7 @@ class CheckpointSlots:
         for at, one in enumerate(self._chains):
             if one is not None:
                 one.keep_only(everybody)
-                if one.is_outgrown:
+                if one.is_outgrown(self.chain_bytes):
                     # While checkpoints fail, the same file is tried each time, and this would only grow.
                     self._chains[at] = None
         serials = [slot.serial if slot else -1 for slot in self._slots]
@@ -207,8 +195,8 @@ class CheckpointSlots:
             place = 1 - place
         slot = _Slot(max(0, *serials) + 1, topic.low_water(), mark.notes, durable)
         chain = self._chains[place]
-        if chain is None or not chain.goes_on:
-            chain = _Chain(self._chain_bytes)
+        if chain is None or not chain.goes_on(self.chain_bytes):
+            chain = _Chain()
             encode = checkpoint.encoder(topic, slot.serial, mark)
         else:
             encode = checkpoint.encoder(topic, slot.serial, mark, chain.added, chain.alone_to)
@@ -224,7 +212,7 @@ class CheckpointSlots:
         chain = job.chain
         whole = chain.whole if chain.size else job.written
         self._slots[job.place] = job.slot
-        self._chains[job.place] = _Chain(chain.spare, whole, chain.size + job.written, chain.alone_to)
+        self._chains[job.place] = _Chain(whole, chain.size + job.written, chain.alone_to)
 
     def begin_anew(self) -> None:
         """Write the next records whole, because somebody lacks the ones that they would continue."""

@@ -92,7 +92,7 @@ class TopicLog:
         """The folder of a copy was renamed."""
         self.segments.folder = folder
         for segment in self.segments:
-            segment.folder = folder
+            segment.move_to(folder)
         self.checkpoints.move_to(folder)
 
     def delete(self) -> Path | None:

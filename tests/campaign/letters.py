@@ -102,7 +102,9 @@ class Letters:
             # If several requests ask for a letter at the same time, one of them sends it back.
             shared = len(self._shared.intersection(letters))
             sent_well = len(gone) - shared <= answer["sent"] <= len(gone)
-            if not sent_well or (dry and len(letters) - answer["found"] not in range(shared + 1)):
+            # A full topic keeps them where they are.
+            found = answer["found"] + sum(answer["left"].values())
+            if not sent_well or (dry and len(letters) - found not in range(shared + 1)):
                 work.break_off(f"{len(gone)} of {len(letters)} letters are gone, and told was {answer}")
             if len(gone) < len(letters):
                 # It is open whether they are in the channel.

@@ -34,7 +34,6 @@ from nsqd.server.watermark import Watermark
 from nsqd.server.write_batch import WriteBatch
 from nsqd.storage import metadata
 from nsqd.storage.data_path import DataPath, StorageOptions
-from nsqd.storage.slots import CheckpointSlots
 from nsqd.storage.topic_log import TopicLog, store_of
 from tests.campaign.client import Client
 from tests.campaign.headed import body_in
@@ -75,7 +74,7 @@ class SmallStores(DataPath):
     def make_store(self, topic_name: str) -> TopicLog | None:
         store = super().make_store(topic_name)
         if store is not None:
-            store.checkpoints = CheckpointSlots(self.disk, store.segments.folder, CHAIN_BYTES)
+            store.checkpoints.chain_bytes = CHAIN_BYTES
         return store
 
 

@@ -42,6 +42,12 @@ def bodies(outlet: Outlet) -> list[bytes]:
     return [body for _, _, body in outlet.taken()]
 
 
+def counts(channel: Channel) -> tuple[int, int, int]:
+    """How many messages are pending, in flight and deferred."""
+    backlog = channel.backlog
+    return backlog.pending.count, backlog.in_flight.count, backlog.deferred.count
+
+
 class NoDisk:
     """The log on disk of a topic whose messages are all in memory."""
 

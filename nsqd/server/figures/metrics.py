@@ -41,10 +41,10 @@ _ChannelFigure = tuple[str, str, Callable[[Channel], float]]
 _TOPIC_OWED: Final[_TopicFigure] = (
     "depth",
     "messages that wait for a first channel or for unpausing",
-    all_logs.waiting_at,
+    all_logs.count,
 )
 _TOPIC_GAUGES: Final[tuple[_TopicFigure, ...]] = (
-    ("paused", "1 while paused", all_logs.is_topic_paused),
+    ("paused", "1 while paused", all_logs.is_paused),
     ("log_bytes", "message data on disk", _size),
 )
 _TOPIC_COUNTERS: Final[tuple[_TopicFigure, ...]] = (

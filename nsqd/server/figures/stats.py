@@ -116,18 +116,18 @@ class StatsReport:
             "topic_name": topic.name,
             "channels": [self._channel(topic, topic.channels[name], wanted, by_channel) for name in names],
             # Deferred messages that wait at the topic count here, because no other figure has them.
-            "depth": all_logs.waiting_at(topic),
+            "depth": all_logs.count(topic),
             "backend_depth": topic.backend_depth(topic.backlog),
             "message_count": topic.message_count,
             "message_bytes": topic.message_bytes,
-            "paused": all_logs.is_topic_paused(topic),
+            "paused": all_logs.is_paused(topic),
             "e2e_processing_latency": latencies[0].merged(latencies, clock_ns()) if latencies else NO_LATENCY,
             # Not in the original: dropped messages of those that wait for a first channel.
             "dropped_count": topic.dropped_count,
             # Why the topic accepts no publishes until a restart.
             **({"failed": failed} if failed else {}),
             # The part of `depth` from promoted copies.
-            "promoted_depth": all_logs.promoted_waiting_at(topic),
+            "promoted_depth": all_logs.promoted_count(topic),
             **replicas,
         }
 
@@ -163,7 +163,7 @@ class StatsReport:
             # When the oldest pending message was published, in ns since 1970, or 0.
             "oldest_message_time": self.ages.oldest_ns(topic, channel, clock_ns()),
             # Messages of promoted copies: waiting, in flight and deferred; they are also counted above.
-            "promoted_depth": all_logs.promoted_depth(channel),
+            "promoted_depth": all_logs.promoted_count(channel),
         }
 
     def _connections_by_channel(self) -> dict[Channel, list[ClientConnection]]:

@@ -376,10 +376,9 @@ class SimulatedNode:
             if not topic.take_changed():
                 continue
             low_water = topic.unwanted_below()
-            if store.cleaner.can_drop_below(low_water, store.segments.notes):
-                topic.log.log_start = max(
-                    topic.log.log_start, store.cleaner.kept_after_drop(low_water, store.segments.notes)
-                )
+            log_start = store.cleaner.log_start_after_drop(low_water, store.segments.notes)
+            if log_start is not None:
+                topic.log.log_start = max(topic.log.log_start, log_start)
                 # Files are removed when both checkpoints agree.
                 topic.changed = True
             self.write_checkpoint(topic)

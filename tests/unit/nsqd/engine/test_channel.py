@@ -8,7 +8,7 @@ from nsqd.engine.pending import PendingRange
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.ranges import merged, size_of
-from tests.support.engine import SECOND, Node, Outlet, bodies
+from tests.support.engine import SECOND, Node, Outlet, bodies, counts
 
 
 def test_messages_are_delivered_in_order_up_to_rdy(node, channel):
@@ -186,12 +186,7 @@ def test_empty_drops_waiting_in_flight_and_deferred(node, channel):
 
     channel.empty()
 
-    assert (
-        channel.backlog.pending.count,
-        channel.backlog.in_flight.count,
-        channel.backlog.deferred.count,
-        consumer.in_flight,
-    ) == (0, 0, 0, 0)
+    assert (counts(channel), consumer.in_flight) == ((0, 0, 0), 0)
     failed = channel.finish([node.broker.ids.decode(first)], consumer, node.now_ns)
     assert [str(why) for _, why in failed] == ["ID not in flight"]
     node.publish(b"4")
@@ -294,11 +289,7 @@ def test_commit_acknowledges_waiting_deferred_and_flying_messages_below(node, ch
     node.ready(consumer, 0)
 
     assert channel.acknowledged == first + 3
-    assert (
-        channel.backlog.pending.count,
-        channel.backlog.in_flight.count,
-        channel.backlog.deferred.count,
-    ) == (6, 1, 0)
+    assert counts(channel) == (6, 1, 0)
     channel.commit(first + 10)
     assert channel.acknowledged == first + 10 == node.topic().log.next_seq
     assert consumer.in_flight == 0

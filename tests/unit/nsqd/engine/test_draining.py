@@ -73,8 +73,7 @@ def test_a_node_with_nothing_is_drained_as_soon_as_it_drains(node):
     assert drained(node) == {"draining": True, "drained": True, "remaining": 0, "topics": []}
 
 
-def test_all_that_a_channel_owes_remains(node):
-    channel = node.channel()
+def test_all_that_a_channel_owes_remains(node, channel):
     node.publish(b"1", b"2", b"3", b"4")
     consumer, outlet = node.subscribe(channel, rdy=2)
     (first, _, _), _ = outlet.taken()
@@ -98,8 +97,7 @@ def test_all_that_a_channel_owes_remains(node):
     assert (topic["remaining"], topic["backlog"]) == (4, 0)
 
 
-def test_it_says_when_the_first_of_what_is_deferred_can_go_if_nothing_can_before(node):
-    channel = node.channel()
+def test_it_says_when_the_first_of_what_is_deferred_can_go_if_nothing_can_before(node, channel):
     node.publish(b"1")
     consumer, outlet = node.subscribe(channel, rdy=1)
     ((first, _, _),) = outlet.taken()

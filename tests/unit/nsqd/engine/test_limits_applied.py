@@ -6,7 +6,7 @@ from nsqd.engine.bounds import MOST_LOOKED_AT
 from nsqd.engine.dead_letter_queue import EXPIRED, REQUEUED, RETURNED, TIMED_OUT
 from nsqd.engine.settings import NOTHING, Settings
 from nsqd.log.encoder import Batch
-from tests.support.engine import SECOND, Node, bodies
+from tests.support.engine import SECOND, Node, bodies, counts
 
 
 def hold(node, **said):
@@ -34,57 +34,43 @@ def moves(channel):
 # --- bounds ---
 
 
-def test_the_oldest_go_when_there_are_too_many(node):
-    channel = node.channel()
+def test_oldest_messages_are_dropped_beyond_the_bound(node, channel):
     hold(node, max_depth=3, drop_oldest=True)
-
     node.publish(b"1", b"2", b"3", b"4", b"5")
-
-    assert (channel.backlog.pending.count, channel.dropped_count) == (3, 2)
-    _, outlet = node.subscribe(channel, rdy=10)
-    assert bodies(outlet) == [b"3", b"4", b"5"]
-    assert channel.changed
-
-
-def test_what_is_dropped_is_owed_by_nobody(node):
-    channel = node.channel()
-    hold(node, max_depth=1, drop_oldest=True)
-    node.publish(b"1", b"2", b"3")
     end = node.topic().log.next_seq
 
-    assert node.topic().wanted(0, end) == [(end - 1, end)]
-    assert channel.backlog.count() == 1
+    assert (channel.backlog.count(), channel.dropped_count, channel.changed) == (3, 2, True)
+    assert node.topic().wanted(0, end) == [(end - 3, end)]
+    _, outlet = node.subscribe(channel, rdy=10)
+    assert bodies(outlet) == [b"3", b"4", b"5"]
 
 
-def test_what_is_in_flight_is_not_dropped_and_counts(node):
-    channel = node.channel()
+def test_messages_in_flight_count_and_are_not_dropped(node, channel):
     hold(node, max_depth=3, drop_oldest=True)
     node.publish(b"1", b"2")
     consumer, outlet = node.subscribe(channel, rdy=2)
-    (first, second) = ids_of(outlet)
+    first, second = ids_of(outlet)
 
     node.publish(b"3", b"4")
 
-    assert (channel.backlog.in_flight.count, channel.backlog.pending.count, channel.dropped_count) == (
-        2,
-        1,
-        1,
-    )
+    assert (counts(channel), channel.dropped_count) == ((1, 2, 0), 1)
     node.finish(consumer, first)
     node.finish(consumer, second)
     assert bodies(outlet) == [b"4"]
 
 
-def test_a_bound_that_comes_later_holds_at_once(node):
-    channel = node.channel()
+def test_bound_that_comes_later_holds_until_it_is_gone(node, channel):
     node.publish(b"1", b"2", b"3")
-
     hold(node, max_depth=2, drop_oldest=True)
-
     assert (channel.backlog.pending.count, channel.dropped_count) == (2, 1)
 
+    node.broker.apply(lambda _topic, _channel: NOTHING)
+    node.publish(b"4", b"5")
 
-def test_a_topic_without_a_channel_is_bounded(node):
+    assert channel.backlog.pending.count == 4
+
+
+def test_topic_without_a_channel_is_bounded(node):
     hold(node, max_depth=2, drop_oldest=True)
 
     node.publish(b"1", b"2", b"3")
@@ -95,21 +81,10 @@ def test_a_topic_without_a_channel_is_bounded(node):
     assert bodies(outlet) == [b"2", b"3"]
 
 
-def test_without_a_policy_nothing_goes(node):
-    channel = node.channel()
-    hold(node, max_depth=2, drop_oldest=True)
-    node.broker.apply(lambda _topic, _channel: NOTHING)
-
-    node.publish(b"1", b"2", b"3")
-
-    assert channel.backlog.pending.count == 3
-
-
 # --- time to live ---
 
 
-def test_what_was_published_too_long_ago_is_not_delivered(node):
-    channel = node.channel()
+def test_what_was_published_too_long_ago_is_not_delivered(node, channel):
     hold(node, ttl_ns=10 * SECOND)
     node.publish(b"old")
     node.advance(6)
@@ -122,8 +97,7 @@ def test_what_was_published_too_long_ago_is_not_delivered(node):
     assert (channel.expired_count, channel.backlog.count()) == (1, 1)
 
 
-def test_messages_expire_though_nobody_takes_any(node):
-    channel = node.channel()
+def test_messages_expire_though_nobody_takes_any(node, channel):
     hold(node, ttl_ns=10 * SECOND)
     node.publish(b"1", b"2")
 
@@ -135,8 +109,7 @@ def test_messages_expire_though_nobody_takes_any(node):
 
 
 @pytest.mark.parametrize("finished", [True, False])
-def test_messages_expire_also_behind_those_from_before_the_clock_was_set_back(node, finished):
-    channel = node.channel()
+def test_messages_expire_also_behind_those_from_before_the_clock_was_set_back(node, channel, finished):
     hold(node, ttl_ns=600 * SECOND)
     node.publish(b"future")
     if finished:
@@ -177,8 +150,7 @@ def test_a_long_backlog_from_before_the_clock_was_set_back_is_not_looked_through
     assert (channel.backlog.pending.count, channel.expired_count) == (0, MOST_LOOKED_AT)
 
 
-def test_one_that_came_back_expires_as_well(node):
-    channel = node.channel()
+def test_one_that_came_back_expires_as_well(node, channel):
     hold(node, ttl_ns=10 * SECOND)
     node.publish(b"1")
     consumer, outlet = node.subscribe(channel, rdy=1)
@@ -192,8 +164,7 @@ def test_one_that_came_back_expires_as_well(node):
     assert channel.expired_count == 2
 
 
-def test_what_comes_back_before_its_time_needs_no_look_at_all_that_waits(node):
-    channel = node.channel()
+def test_what_comes_back_before_its_time_needs_no_look_at_all_that_waits(node, channel):
     hold(node, ttl_ns=10 * SECOND)
     node.publish(b"1", b"2", b"3")
     consumer, outlet = node.subscribe(channel, rdy=2)
@@ -213,8 +184,7 @@ def test_what_comes_back_before_its_time_needs_no_look_at_all_that_waits(node):
     assert (channel.backlog.pending.count, channel.expired_count) == (0, 1)
 
 
-def test_a_longer_time_to_live_saves_what_has_expired_in_flight(node):
-    channel = node.channel()
+def test_a_longer_time_to_live_saves_what_has_expired_in_flight(node, channel):
     hold(node, ttl_ns=10 * SECOND)
     node.publish(b"1")
     consumer, outlet = node.subscribe(channel, rdy=1)
@@ -235,8 +205,7 @@ def expire_later(node, channel):
     assert channel.expiry_ns > node.now_ns
 
 
-def test_a_deferred_one_that_has_expired_goes_when_it_is_due(node):
-    channel = node.channel()
+def test_a_deferred_one_that_has_expired_goes_when_it_is_due(node, channel):
     hold(node, ttl_ns=10 * SECOND)
     topic = node.topic()
     topic.stage(b"old", node.now_ns, node.now_ns + 15 * SECOND)
@@ -252,8 +221,7 @@ def test_a_deferred_one_that_has_expired_goes_when_it_is_due(node):
     assert bodies(outlet) == [b"young"]
 
 
-def test_what_a_pause_held_back_expires_when_it_is_handed_on(node):
-    channel = node.channel()
+def test_what_a_pause_held_back_expires_when_it_is_handed_on(node, channel):
     hold(node, ttl_ns=10 * SECOND)
     expire_later(node, channel)
     node.broker.pause_topic(node.topic(), paused=True)
@@ -268,8 +236,7 @@ def test_what_a_pause_held_back_expires_when_it_is_handed_on(node):
     assert (channel.backlog.pending.count, channel.expired_count) == (0, 2)
 
 
-def test_what_somebody_goes_back_to_has_expired_already(node):
-    channel = node.channel()
+def test_what_somebody_goes_back_to_has_expired_already(node, channel):
     node.publish(b"old")
     consumer, outlet = node.subscribe(channel, rdy=1)
     node.finish(consumer, *ids_of(outlet))
@@ -285,8 +252,7 @@ def test_what_somebody_goes_back_to_has_expired_already(node):
     assert (channel.backlog.pending.count, channel.expired_count) == (1, 1)
 
 
-def test_what_expired_is_a_dead_letter_where_that_is_said(node):
-    channel = node.channel()
+def test_what_expired_is_a_dead_letter_where_that_is_said(node, channel):
     hold(node, ttl_ns=10 * SECOND, dead_letter_topic="dead")
     node.publish(b"1", b"2")
 
@@ -296,8 +262,7 @@ def test_what_expired_is_a_dead_letter_where_that_is_said(node):
     assert moves(channel) == [(2, EXPIRED)]
 
 
-def test_a_time_to_live_that_comes_later_holds_for_what_is_there(node):
-    channel = node.channel()
+def test_a_time_to_live_that_comes_later_holds_for_what_is_there(node, channel):
     node.publish(b"1")
     node.advance(5)
 
@@ -309,8 +274,7 @@ def test_a_time_to_live_that_comes_later_holds_for_what_is_there(node):
 # --- attempts ---
 
 
-def test_a_message_that_was_requeued_too_often_is_a_dead_letter(node):
-    channel = node.channel()
+def test_a_message_that_was_requeued_too_often_is_a_dead_letter(node, channel):
     hold(node, max_attempts=3)
     node.publish(b"poison")
     consumer, outlet = node.subscribe(channel, rdy=1)
@@ -321,46 +285,52 @@ def test_a_message_that_was_requeued_too_often_is_a_dead_letter(node):
         assert attempts == attempt
         requeue(node, channel, consumer, message_id)
 
-    assert outlet.taken() == []
-    assert (channel.backlog.pending.count, channel.backlog.in_flight.count, channel.backlog.count()) == (
-        0,
-        0,
-        1,
-    )
+    assert (outlet.taken(), counts(channel)) == ([], (0, 0, 0))
     (move,) = channel.backlog.dead_letter_queue.take(10)
     assert (move.reason, move.client) == (REQUEUED, "me")
 
 
-def test_it_is_owed_until_it_is_there(node):
-    channel = node.channel()
+@pytest.fixture
+def poisoned(node, channel):
+    """A channel whose only message goes to the dead letters."""
     hold(node, max_attempts=1)
     node.publish(b"poison")
     consumer, outlet = node.subscribe(channel, rdy=1)
     requeue(node, channel, consumer, *ids_of(outlet))
-    seq = node.topic().log.next_seq - 1
-    assert channel.backlog.unfinished(0, seq + 1) == [(seq, seq + 1)]
-
-    (move,) = channel.backlog.dead_letter_queue.take(10)
-    channel.finish_dead(move)
-
-    assert channel.backlog.unfinished(0, seq + 1) == []
-    assert (channel.backlog.count(), channel.dead_count, channel.backlog.attempts) == (0, 1, {})
+    return channel
 
 
-@pytest.mark.parametrize("delay", [0, SECOND])
-def test_a_delay_of_the_client_does_not_keep_it_alive(node, delay):
-    channel = node.channel()
+def test_dead_letter_is_unfinished_until_it_is_stored(node, poisoned):
+    backlog, seq = poisoned.backlog, node.topic().log.next_seq - 1
+    assert backlog.unfinished(0, seq + 1) == [(seq, seq + 1)]
+
+    (move,) = backlog.dead_letter_queue.take(10)
+    poisoned.finish_dead(move)
+
+    assert backlog.unfinished(0, seq + 1) == []
+    assert (backlog.count(), poisoned.dead_count, backlog.attempts) == (0, 1, {})
+
+
+@pytest.mark.parametrize(
+    "finish", [lambda channel: channel.empty(), lambda channel: channel.commit(channel.backlog.end)]
+)
+def test_emptying_and_committing_include_the_dead_letters(poisoned, finish):
+    finish(poisoned)
+
+    assert (poisoned.backlog.count(), poisoned.backlog.dead_letter_queue.count) == (0, 0)
+
+
+def test_delay_of_the_client_does_not_keep_a_dead_letter_alive(node, channel):
     hold(node, max_attempts=1)
     node.publish(b"poison")
     consumer, outlet = node.subscribe(channel, rdy=1)
 
-    requeue(node, channel, consumer, *ids_of(outlet), delay_ns=delay)
+    requeue(node, channel, consumer, *ids_of(outlet), delay_ns=SECOND)
 
     assert moves(channel) == [(1, REQUEUED)]
 
 
-def test_time_outs_count_like_requeues(node):
-    channel = node.channel()
+def test_time_outs_count_like_requeues(node, channel):
     hold(node, max_attempts=2)
     node.publish(b"1", b"2")
     node.subscribe(channel, rdy=2, msg_timeout=1)
@@ -373,8 +343,7 @@ def test_time_outs_count_like_requeues(node):
     assert moves(channel) == [(1, TIMED_OUT), (1, TIMED_OUT)]
 
 
-def test_a_consumer_that_leaves_does_not_make_dead_letters_at_once(node):
-    channel = node.channel()
+def test_a_consumer_that_leaves_does_not_make_dead_letters_at_once(node, channel):
     hold(node, max_attempts=1)
     node.publish(b"1")
 
@@ -399,42 +368,13 @@ def test_in_its_own_dead_letter_topic_a_message_lives_on(node):
     node.broker.leave(consumer)
     node.advance(9)
 
-    assert (channel.backlog.dead_letter_queue.count, channel.expired_count, channel.backlog.count()) == (
-        0,
-        1,
-        0,
-    )
-
-
-def test_emptying_a_channel_leaves_no_dead_letters(node):
-    channel = node.channel()
-    hold(node, max_attempts=1)
-    node.publish(b"1")
-    consumer, outlet = node.subscribe(channel, rdy=1)
-    requeue(node, channel, consumer, *ids_of(outlet))
-
-    channel.empty()
-
-    assert (channel.backlog.count(), channel.backlog.dead_letter_queue.count) == (0, 0)
-
-
-def test_an_acknowledged_position_covers_dead_letters(node):
-    channel = node.channel()
-    hold(node, max_attempts=1)
-    node.publish(b"1")
-    consumer, outlet = node.subscribe(channel, rdy=1)
-    requeue(node, channel, consumer, *ids_of(outlet))
-
-    channel.commit(node.topic().log.next_seq)
-
-    assert channel.backlog.count() == 0
+    assert (channel.backlog.count(), channel.expired_count) == (0, 1)
 
 
 # --- delays ---
 
 
-def test_what_comes_back_waits_longer_each_time(node):
-    channel = node.channel()
+def test_what_comes_back_waits_longer_each_time(node, channel):
     hold(node, retry_delay_ns=SECOND, retry_delay_max_ns=3 * SECOND)
     node.publish(b"1")
     consumer, outlet = node.subscribe(channel, rdy=1)
@@ -447,35 +387,29 @@ def test_what_comes_back_waits_longer_each_time(node):
         assert channel.backlog.deferred.count == 0
 
 
-def test_a_time_out_waits_as_well(node):
-    channel = node.channel()
+@pytest.fixture
+def retried(node, channel):
+    """A consumer with the message of a channel that delays what comes back by five seconds."""
     hold(node, retry_delay_ns=5 * SECOND, retry_delay_max_ns=5 * SECOND)
     node.publish(b"1")
-    node.subscribe(channel, rdy=1, msg_timeout=1)
+    return node.subscribe(channel, rdy=1, msg_timeout=1)
 
+
+def test_timed_out_message_is_delayed(node, channel, retried):
     node.advance(1)
 
-    assert (channel.backlog.in_flight.count, channel.backlog.deferred.count) == (0, 1)
+    assert counts(channel) == (0, 0, 1)
 
 
-def test_the_delay_of_the_client_counts_where_there_is_one(node):
-    channel = node.channel()
-    hold(node, retry_delay_ns=SECOND, retry_delay_max_ns=SECOND)
-    node.publish(b"1")
-    consumer, outlet = node.subscribe(channel, rdy=1)
-
+def test_delay_of_the_client_replaces_that_of_the_policy(node, channel, retried):
+    consumer, outlet = retried
     requeue(node, channel, consumer, *ids_of(outlet), delay_ns=60 * SECOND)
-    node.advance(2)
+    node.advance(6)
 
-    assert channel.backlog.deferred.count == 1
+    assert counts(channel) == (0, 0, 1)
 
 
-def test_what_a_leaving_consumer_had_does_not_wait(node):
-    channel = node.channel()
-    hold(node, retry_delay_ns=SECOND, retry_delay_max_ns=SECOND)
-    node.publish(b"1")
-    consumer, _ = node.subscribe(channel, rdy=1)
+def test_message_of_a_leaving_consumer_is_not_delayed(node, channel, retried):
+    node.broker.leave(retried[0])
 
-    node.broker.leave(consumer)
-
-    assert channel.backlog.pending.count == 1
+    assert counts(channel) == (1, 0, 0)

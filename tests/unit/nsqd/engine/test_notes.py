@@ -151,8 +151,7 @@ def test_emptying_a_topic_at_which_nothing_waits_is_not_noted(node):
     assert list(topic.staged_notes()) == []
 
 
-def test_a_message_that_came_back_with_a_delay_is_deferred_with_its_attempts(node, twin):
-    channel = node.channel()
+def test_a_message_that_came_back_with_a_delay_is_deferred_with_its_attempts(node, channel, twin):
     node.topic().stage_batch(Batch([b"1", b"2", b"3"]), node.now_ns)
     node.broker.dirty[node.topic()] = None
     twin.learn()
@@ -174,8 +173,7 @@ def test_a_message_that_came_back_with_a_delay_is_deferred_with_its_attempts(nod
         assert restored.pending.count == 2
 
 
-def test_a_message_that_came_back_twice_has_the_later_due_time(node):
-    channel = node.channel()
+def test_a_message_that_came_back_twice_has_the_later_due_time(node, channel):
     channel.backlog.begin(10)
     channel.backlog.extend(10, 12)
     topic = node.topic()
@@ -186,8 +184,7 @@ def test_a_message_that_came_back_twice_has_the_later_due_time(node):
     assert (channel.backlog.pending.count, channel.backlog.attempts) == (1, {10: 3})
 
 
-def test_a_message_that_was_finished_is_not_deferred_by_an_old_note(node):
-    channel = node.channel()
+def test_a_message_that_was_finished_is_not_deferred_by_an_old_note(node, channel):
     channel.backlog.extend(11, 12)
 
     replay.apply(node.topic(), notes.encode(notes.DEFER, "c", messages=[[10, 100, 1]]))
@@ -199,8 +196,7 @@ def test_a_message_that_was_finished_is_not_deferred_by_an_old_note(node):
     )
 
 
-def test_due_times_in_notes_are_those_of_the_clock_on_the_wall(node):
-    channel = node.channel()
+def test_due_times_in_notes_are_those_of_the_clock_on_the_wall(node, channel):
     channel.backlog.begin(10)
     channel.backlog.extend(10, 11)
     topic = node.topic()
@@ -223,8 +219,7 @@ def test_a_note_on_a_channel_that_is_gone_is_passed_over(node):
     assert topic.channels == {}
 
 
-def test_making_a_channel_that_is_there_changes_nothing(node):
-    channel = node.channel()
+def test_making_a_channel_that_is_there_changes_nothing(node, channel):
     channel.backlog.begin(10)
     channel.backlog.extend(10, 20)
 
@@ -259,8 +254,7 @@ def test_notes_that_could_not_be_written_wait_for_the_next_write(node):
     assert topic.staged_notes() == []
 
 
-def test_a_refused_publish_leaves_the_notes_of_other_clients(node):
-    channel = node.channel()
+def test_a_refused_publish_leaves_the_notes_of_other_clients(node, channel):
     node.publish(b"1")
     topic, consumer = node.topic(), node.subscribe(channel, rdy=1)[0]
     node.broker.pause_channel(topic, channel, paused=True)
@@ -274,8 +268,7 @@ def test_a_refused_publish_leaves_the_notes_of_other_clients(node):
     assert [json.loads(note)["note"] for note in topic.staged_notes()] == ["pause", "defer"]
 
 
-def test_delays_that_could_not_be_noted_are_left_to_the_next_checkpoint(node):
-    channel = node.channel()
+def test_delays_that_could_not_be_noted_are_left_to_the_next_checkpoint(node, channel):
     node.publish(b"1", b"2")
     topic, consumer = node.topic(), node.subscribe(channel, rdy=2)[0]
     first = channel.backlog.in_flight.ranges()[0][0]

@@ -29,6 +29,12 @@ def owner():
     return Owner()
 
 
+@pytest.fixture
+def copy(origin, owner):
+    """The origin's topic, promoted by the owner."""
+    return owner.promote(origin.topic())
+
+
 def generation(count=1):
     return draw_generation(99, "t", "x", 1, count)
 
@@ -56,9 +62,7 @@ def test_consumers_get_a_promoted_copys_messages_with_the_origins_ids(origin, ow
     ]
 
 
-def test_attach_makes_missing_topic_and_channels(origin, owner):
-    owner.promote(origin.topic())
-
+def test_attach_makes_missing_topic_and_channels(owner, copy):
     assert list(owner.broker.topics["t"].channels) == ["c"]
     changes = [event.change for event in owner.broker.events]
     assert changes == [Change.TOPIC_CREATED, Change.CHANNEL_CREATED]
@@ -139,8 +143,7 @@ def test_fin_reaches_the_log_of_the_message(origin, owner, first, together):
     assert (consumer.in_flight, consumer.finish_count) == (0, 13)
 
 
-def test_fin_of_a_message_not_in_flight_is_refused(origin, owner, first):
-    owner.promote(origin.topic())
+def test_fin_of_a_message_not_in_flight_is_refused(origin, owner, first, copy):
     consumer, _ = owner.subscribe(owner.channel(), rdy=1)
 
     reply = say(owner, consumer, b"FIN " + origin.broker.ids.encode(first + 5) + b"\n")
@@ -148,8 +151,7 @@ def test_fin_of_a_message_not_in_flight_is_refused(origin, owner, first):
     assert b"E_FIN_FAILED" in reply
 
 
-def test_a_requeued_message_comes_again_with_its_attempts(origin, owner, first):
-    owner.promote(origin.topic())
+def test_a_requeued_message_comes_again_with_its_attempts(owner, first, copy):
     consumer, outlet = owner.subscribe(owner.channel(), rdy=1)
     (message_id, _, _) = outlet.taken()[0]
 
@@ -159,8 +161,7 @@ def test_a_requeued_message_comes_again_with_its_attempts(origin, owner, first):
     assert (message_id, 2) in [(one, attempts) for one, attempts, _ in outlet.taken()]
 
 
-def test_a_deferred_requeue_comes_when_due(origin, owner):
-    owner.promote(origin.topic())
+def test_a_deferred_requeue_comes_when_due(owner, copy):
     consumer, outlet = owner.subscribe(owner.channel(), rdy=10)
     (message_id, _, _) = outlet.taken()[0]
 
@@ -172,8 +173,7 @@ def test_a_deferred_requeue_comes_when_due(origin, owner):
     assert [one for one, _, _ in outlet.taken()] == [message_id]
 
 
-def test_a_touched_message_does_not_time_out(origin, owner):
-    owner.promote(origin.topic())
+def test_a_touched_message_does_not_time_out(owner, copy):
     consumer, outlet = owner.subscribe(owner.channel(), rdy=2, msg_timeout=10)
     touched, left = (message_id for message_id, _, _ in outlet.taken())
     owner.advance(6)
@@ -277,8 +277,7 @@ def test_emptying_a_topic_finishes_messages_of_promoted_copies(owner):
     assert copy.backlog.lowest() is None
 
 
-def test_a_deleted_channel_is_finished_for_other_copies_and_not_made_again(origin, owner, first):
-    copy = owner.promote(origin.topic())
+def test_a_deleted_channel_is_finished_for_other_copies_and_not_made_again(origin, owner, first, copy):
     consumer, _ = owner.subscribe(owner.channel(), rdy=5)
     orphans = owner.broker.delete_channel(owner.topic(), "c")
 
@@ -291,8 +290,7 @@ def test_a_deleted_channel_is_finished_for_other_copies_and_not_made_again(origi
     assert "c" not in copy.channels
 
 
-def test_a_seek_forward_finishes_earlier_messages_of_all_logs(origin, owner, first):
-    copy = owner.promote(origin.topic())
+def test_a_seek_forward_finishes_earlier_messages_of_all_logs(owner, first, copy):
     promoted.pass_over(owner.broker, owner.topic(), "c", lambda topic: topic.log.next_seq - 2)
     _, outlet = owner.subscribe(owner.channel(), rdy=100)
 
@@ -300,16 +298,14 @@ def test_a_seek_forward_finishes_earlier_messages_of_all_logs(origin, owner, fir
     assert facts.facts(copy, "c").finished == [(first, first + 8)]
 
 
-def test_a_seek_back_keeps_finished_messages_of_a_copy_finished(origin, owner, first):
-    copy = owner.promote(origin.topic())
+def test_a_seek_back_keeps_finished_messages_of_a_copy_finished(owner, first, copy):
     copy.channels["c"].commit(first + 8)
     promoted.pass_over(owner.broker, owner.topic(), "c", lambda _: first)
 
     assert facts.facts(copy, "c").finished == [(first, first + 8)]
 
 
-def test_deleting_a_topic_deletes_the_channels_of_promoted_copies(origin, owner):
-    copy = owner.promote(origin.topic())
+def test_deleting_a_topic_deletes_the_channels_of_promoted_copies(owner, copy):
     owner.broker.delete_topic("t")
 
     assert copy.tombstoned
@@ -355,8 +351,7 @@ def test_unreadable_messages_of_a_copy_are_not_counted_as_lost(origin, owner, fi
 # --- counted
 
 
-def test_counts_of_a_copy_move_to_the_own_channel_and_stay(origin, owner):
-    copy = owner.promote(origin.topic())
+def test_counts_of_a_copy_move_to_the_own_channel_and_stay(owner, copy):
     channel = owner.channel()
     consumer, outlet = owner.subscribe(channel, rdy=4, msg_timeout=5)
     (first, _, _), *_ = outlet.taken()
@@ -430,8 +425,7 @@ def test_detach_leaves_consumers_and_own_messages(origin, owner):
 # --- channel state of other copies
 
 
-def test_learn_finishes_messages_of_the_own_topic_for_the_next_checkpoint(origin, owner, first):
-    copy = owner.promote(origin.topic())
+def test_learn_finishes_messages_of_the_own_topic_for_the_next_checkpoint(origin, owner, first, copy):
     consumer, outlet = owner.subscribe(owner.channel(), rdy=4)
     say(owner, consumer, b"".join(b"FIN " + message_id + b"\n" for message_id, _, _ in outlet.taken()))
     told = facts.facts(copy, "c")
@@ -469,8 +463,7 @@ def test_an_unknown_channel_is_made_with_the_pending_messages(origin, first):
     assert copy.channels["n"].backlog.pending.ranges() == [(first + 7, first + 10)]
 
 
-def test_a_deleted_channel_is_not_made_again_by_another_copys_state(origin, owner):
-    copy = owner.promote(origin.topic())
+def test_a_deleted_channel_is_not_made_again_by_another_copys_state(origin, owner, copy):
     origin.broker.delete_channel(origin.topic(), "c")
 
     promoted.learn(origin.broker, origin.topic(), "c", facts.facts(copy, "c"), stored=list)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.engine import SECOND
+from tests.support.engine import SECOND, counts
 
 
 @pytest.fixture
@@ -41,11 +41,7 @@ def test_withheld_messages_stay_withheld_when_they_time_out(node, channel, first
 
     node.advance(10)
 
-    assert (
-        channel.backlog.pending.count,
-        channel.backlog.in_flight.count,
-        channel.backlog.deferred.count,
-    ) == (0, 0, 0)
+    assert counts(channel) == (0, 0, 0)
 
 
 def test_released_messages_wait_unless_deferred_in_flight_or_finished(node, channel, first):

@@ -52,8 +52,7 @@ def test_a_paused_topic_gives_what_it_keeps_back_only_later(node):
     assert later.backlog.pending.count == 2
 
 
-def test_a_paused_topic_keeps_what_is_published_and_channels_go_on(node):
-    channel = node.channel()
+def test_a_paused_topic_keeps_what_is_published_and_channels_go_on(node, channel):
     node.publish(b"1")
     topic = node.topic()
     topic.paused = True
@@ -151,8 +150,7 @@ def test_a_deferred_message_without_channels_is_kept_for_the_first_one(node):
     assert channel.backlog.pending.count == 1
 
 
-def test_what_was_not_stored_reaches_nobody_and_its_numbers_stay_unused(node):
-    channel = node.channel()
+def test_what_was_not_stored_reaches_nobody_and_its_numbers_stay_unused(node, channel):
     topic = node.topic()
     node.publish(b"1")
     end = topic.log.next_seq
@@ -176,8 +174,7 @@ def test_counters_count_stored_messages_and_their_bytes(node):
     assert (topic.message_count, topic.message_bytes) == (2, 7)
 
 
-def test_emptying_a_topic_leaves_its_channels_alone(node):
-    channel = node.channel()
+def test_emptying_a_topic_leaves_its_channels_alone(node, channel):
     node.publish(b"1")
     topic = node.topic()
     node.broker.pause_topic(topic, paused=True)
@@ -243,8 +240,7 @@ def test_low_water_is_the_lowest_message_anybody_owes(node):
     assert node.topic().low_water() == first + 1
 
 
-def test_a_deleted_channel_is_not_kept_by_its_timer(node):
-    channel = node.channel()
+def test_a_deleted_channel_is_not_kept_by_its_timer(node, channel):
     node.publish(b"1")
     node.subscribe(channel, rdy=1)
     assert node.broker.next_due_ns() is not None

@@ -28,7 +28,7 @@ def test_a_segment_with_a_note_that_no_checkpoint_has_stays(shop):
     shop.publish(b"b", notes=(b"2",))
     shop.publish(b"c")
 
-    assert not shop.store.cleaner.can_drop_below(FIRST + 3, 0)
+    assert shop.store.cleaner.log_start_after_drop(FIRST + 3, 0) is None
     assert shop.drop(FIRST + 3, 0) == 0
     assert shop.drop(FIRST + 3, 1) == 1
     assert shop.store.segments.first_seq == FIRST + 1
@@ -42,8 +42,7 @@ def test_what_is_kept_for_its_note_holds_up_nothing_behind_it(shop):
     shop.publish(b"d")
     shop.publish(b"e")
 
-    assert shop.store.cleaner.can_drop_below(FIRST + 5, 0)
-    assert shop.store.cleaner.kept_after_drop(FIRST + 5, 0) == FIRST + 4
+    assert shop.store.cleaner.log_start_after_drop(FIRST + 5, 0) == FIRST + 4
     assert shop.drop(FIRST + 5, 0) == 2
     assert shop.bodies() == {FIRST: b"a", FIRST + 2: b"c", FIRST + 4: b"e"}
 
@@ -58,8 +57,8 @@ def test_what_will_be_kept_after_a_drop_is_known_before(shop):
     for _ in range(10):
         shop.publish(b"x" * 60)
 
-    assert shop.store.cleaner.kept_after_drop(FIRST + 1, 0) == 0
-    log_start = shop.store.cleaner.kept_after_drop(FIRST + 5, 0)
+    assert shop.store.cleaner.log_start_after_drop(FIRST + 1, 0) is None
+    log_start = shop.store.cleaner.log_start_after_drop(FIRST + 5, 0)
     shop.drop(FIRST + 5, 0)
     assert log_start == shop.store.segments.first_seq
 

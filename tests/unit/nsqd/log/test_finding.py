@@ -39,6 +39,14 @@ def sequences(shop):
     return sorted(shop.bodies())
 
 
+def compact(shop, *wanted):
+    """Compact the closed segments to the *wanted* ranges."""
+    job = shop.store.cleaner.begin_compaction(wanting(*wanted), shop.store.checkpoints.covered_notes)
+    job.run()
+    assert shop.store.cleaner.end_compaction(job) > 0
+    shop.store.cleaner.remove_files()
+
+
 def lost(shop):
     return [gap for gap in shop.gaps() if gap.is_loss]
 
@@ -126,23 +134,17 @@ def test_of_two_torn_segments_each_is_cut_at_its_end(shop):
     ]
 
 
-def test_a_segment_torn_at_its_first_append_goes_as_a_whole(shop):
-    zero(shop.log(3), 500, 6300)
+@pytest.mark.parametrize("number", [3, 4])
+def test_segment_torn_at_its_first_append_is_removed(shop, number):
+    zero(shop.log(number), 500, 6300)
 
     shop.reopen()
-    shop.publish(b"more")
+    more = shop.publish(b"more").first
 
-    assert sequences(shop) == [*range(FIRST, FIRST + 4), *range(FIRST + 6, FIRST + 9)]
-    assert lost(shop) == [Gap(FIRST + 4, FIRST + 6, Why.REMOVED)]
-    assert not shop.log(3).exists()
-
-
-def test_the_number_of_a_newest_segment_that_was_torn_as_a_whole_is_not_used_again(shop):
-    zero(shop.log(4), 500, 6300)
-    shop.reopen()
-    shop.publish(b"more")
-
-    assert not shop.log(4).exists()
+    torn = range(FIRST + 2 * number - 2, FIRST + 2 * number)
+    assert sequences(shop) == sorted({*range(FIRST, FIRST + 8), more} - ({*torn} - {more}))
+    assert lost(shop) == ([Gap(FIRST + 4, FIRST + 6, Why.REMOVED)] if number == 3 else [])
+    assert not shop.log(number).exists()
     assert shop.log(5).exists()
 
 
@@ -157,25 +159,22 @@ def test_what_was_durable_is_never_cut_off(shop):
     assert "up to 1 messages from 3eb on are lost: damaged" in shop.warnings[0]
 
 
-def test_power_cut_that_lost_the_end_of_an_earlier_file_leaves_a_gap(shop):
-    # The size of the earlier file had not reached the disk: it ends behind a whole append.
-    shop.log(2).write_bytes(shop.log(2).read_bytes()[:-3082])
+@pytest.mark.parametrize(
+    ("file", "lost_from", "lost_to"), [(2, 3, 4), (3, 4, 6)], ids=["end of a file", "name of a file"]
+)
+def test_loss_before_a_later_file_is_a_gap_and_pending(shop, file, lost_from, lost_to):
+    if file == 2:
+        # The size of the file had not reached the disk: it ends behind a whole append.
+        shop.log(2).write_bytes(shop.log(2).read_bytes()[:-3082])
+    else:
+        shop.log(3).unlink()
 
     found = shop.reopen(CheckpointPosition(FIRST + 2, 0, FIRST + 2, FIRST + 2))
 
-    assert sequences(shop) == [seq for seq in range(FIRST, FIRST + 8) if seq != FIRST + 3]
-    assert lost(shop) == [Gap(FIRST + 3, FIRST + 4, Why.REMOVED)]
-    assert stored(found)[:2] == [(FIRST + 2, FIRST + 3, 0), (FIRST + 3, FIRST + 4, 0)]
-
-
-def test_a_power_cut_that_lost_the_name_of_a_file_in_the_middle_leaves_a_gap(shop):
-    shop.log(3).unlink()
-
-    found = shop.reopen(CheckpointPosition(FIRST + 2, 0, FIRST + 2, FIRST + 2))
-
-    assert sequences(shop) == [*range(FIRST, FIRST + 4), FIRST + 6, FIRST + 7]
-    assert lost(shop) == [Gap(FIRST + 4, FIRST + 6, Why.REMOVED)]
-    assert (FIRST + 4, FIRST + 6, 0) in stored(found)
+    start, end = FIRST + lost_from, FIRST + lost_to
+    assert sequences(shop) == [seq for seq in range(FIRST, FIRST + 8) if not start <= seq < end]
+    assert lost(shop) == [Gap(start, end, Why.REMOVED)]
+    assert (start, end, 0) in stored(found)
 
 
 def test_a_crash_while_an_end_is_cut_costs_no_more(shop):
@@ -330,26 +329,26 @@ def test_when_all_had_to_go_what_comes_next_is_kept(tmp_path):
 # --- files that are gone or are not ours
 
 
-def test_a_durable_file_removed_in_the_middle_is_a_gap(shop):
+@pytest.mark.parametrize(
+    ("gone", "gap"),
+    [([2], (2, 4)), ([4], (6, 8)), ([1, 2, 3, 4], (0, 8))],
+    ids=["in the middle", "the newest", "all"],
+)
+def test_durable_files_that_were_removed_are_one_gap(shop, gone, gap):
     mark = all_of_it(shop)
-    shop.log(2).unlink()
+    for number in gone:
+        shop.log(number).unlink()
 
     shop.reopen(mark)
 
-    assert sequences(shop) == [FIRST, FIRST + 1, *range(FIRST + 4, FIRST + 8)]
-    assert lost(shop) == [Gap(FIRST + 2, FIRST + 4, Why.REMOVED)]
-    assert shop.store.segments.losses() == lost(shop)
-    assert shop.store.segments.extents() == [(FIRST, FIRST + 2), (FIRST + 4, FIRST + 8)]
-
-
-def test_a_durable_newest_file_that_is_gone_is_a_gap_too(shop):
-    mark = all_of_it(shop)
-    shop.log(4).unlink()
-
-    shop.reopen(mark)
-
-    assert lost(shop) == [Gap(FIRST + 6, FIRST + 8, Why.REMOVED)]
-    assert shop.store.segments.end == FIRST + 8
+    start, end = FIRST + gap[0], FIRST + gap[1]
+    assert lost(shop) == [Gap(start, end, Why.REMOVED)]
+    assert sequences(shop) == [seq for seq in range(FIRST, FIRST + 8) if not start <= seq < end]
+    assert shop.store.segments.losses() == (lost(shop) if len(gone) < 4 else [])
+    assert shop.store.segments.extents() == [
+        part for part in ((FIRST, start), (end, FIRST + 8)) if part[0] < part[1]
+    ]
+    assert shop.publish(b"more").first == FIRST + 8
 
 
 def test_oldest_file_that_is_gone_leaves_messages_without_checkpoint_missing(shop):
@@ -371,19 +370,6 @@ def test_oldest_file_gone_before_the_first_checkpoint_is_reported_as_a_loss(shop
     assert stored(found) == [(FIRST + n, FIRST + n + 2, 0) for n in (2, 4, 6)]
     (warning,) = shop.warnings
     assert "00000002.log: what was stored before it is lost, and no checkpoint tells of it" in warning
-
-
-def test_an_empty_folder_with_a_checkpoint_is_one_gap(shop):
-    mark = all_of_it(shop)
-    for number in range(1, 5):
-        shop.log(number).unlink()
-
-    shop.reopen(mark)
-
-    assert shop.bodies() == {}
-    assert lost(shop) == [Gap(FIRST, FIRST + 8, Why.REMOVED)]
-    more = shop.publish(b"more")
-    assert (more.first, shop.bodies()) == (FIRST + 8, {FIRST + 8: b"more"})
 
 
 def test_a_file_that_is_no_log_is_put_aside_and_what_was_in_it_is_missed(shop):
@@ -439,11 +425,7 @@ def test_a_file_of_another_log_that_begins_within_the_one_before_it_is_put_aside
 
 def test_compacted_file_in_the_place_of_an_older_one_covers_none_between(shop):
     shop.sync()
-    wanted = [(FIRST, FIRST + 4), (FIRST + 5, FIRST + 8)]
-    job = shop.store.cleaner.begin_compaction(wanting(*wanted), 0)
-    job.run()
-    assert shop.store.cleaner.end_compaction(job) > 0
-    shop.store.cleaner.remove_files()
+    compact(shop, (FIRST, FIRST + 4), (FIRST + 5, FIRST + 8))
     (compacted,) = shop.folder.glob("*.1.log")
     assert compacted.name > shop.log(3).name[:8]
     shop.log(1).write_bytes(compacted.read_bytes())
@@ -492,57 +474,30 @@ def test_a_file_of_a_newer_version_stops_the_start_and_nothing_is_touched(shop):
 # --- generations
 
 
-def test_of_several_generations_the_newest_counts_and_the_others_go(shop):
+@pytest.mark.parametrize(("again", "kept"), [(1, 2), (2, 5)], ids=["older generation", "covered file"])
+def test_file_that_a_compacted_one_replaces_is_removed(shop, again, kept):
     assert shop.sync() is None
-    before = shop.log(1).read_bytes()
+    before = shop.log(again).read_bytes()
     mark = all_of_it(shop)
-    pending = [(FIRST + 2, FIRST + 8)]
-    job = shop.store.cleaner.begin_compaction(wanting(*pending), shop.store.checkpoints.covered_notes)
-    job.run()
-    assert shop.store.cleaner.end_compaction(job) > 0
-    shop.store.cleaner.remove_files()
-    shop.log(1).write_bytes(before)
+    compact(shop, (FIRST + kept, FIRST + 8))
+    assert not shop.log(again).exists()
+    shop.log(again).write_bytes(before)
 
     shop.reopen(mark)
 
-    assert not shop.log(1).exists()
-    assert sequences(shop) == list(range(FIRST + 2, FIRST + 8))
-    assert [gap.why for gap in shop.gaps()] == [Why.COMPACTED]
+    assert not shop.log(again).exists()
+    assert sequences(shop) == list(range(FIRST + kept, FIRST + 8))
+    assert {gap.why for gap in shop.gaps()} == {Why.COMPACTED}
 
 
-def test_a_file_for_which_a_compacted_one_before_it_speaks_is_not_counted_again(shop):
-    assert shop.sync() is None
-    before = shop.log(2).read_bytes()
-    mark = all_of_it(shop)
-    pending = [(FIRST + 5, FIRST + 8)]
-    job = shop.store.cleaner.begin_compaction(wanting(*pending), shop.store.checkpoints.covered_notes)
-    job.run()
-    assert shop.store.cleaner.end_compaction(job) > 0
-    shop.store.cleaner.remove_files()
-    assert not shop.log(2).exists()
-    shop.log(2).write_bytes(before)
-
-    shop.reopen(mark)
-
-    assert not shop.log(2).exists()
-    assert sequences(shop) == list(range(FIRST + 5, FIRST + 8))
-
-
-def test_a_newer_generation_that_holds_nothing_does_not_count(shop):
-    (shop.folder / "00000001.1.log").write_bytes(b"")
+@pytest.mark.parametrize("content", [b"", b"somebody else's" * 100], ids=["empty", "not a log"])
+def test_newer_generation_without_messages_gives_way_to_the_older(shop, content):
+    (shop.folder / "00000001.1.log").write_bytes(content)
 
     shop.reopen(all_of_it(shop))
 
     assert len(sequences(shop)) == 8
     assert "00000001.1.log" not in shop.names()
-
-
-def test_a_newer_generation_that_cannot_be_read_gives_way_to_the_older(shop):
-    (shop.folder / "00000001.1.log").write_bytes(b"somebody else's" * 100)
-
-    shop.reopen(all_of_it(shop))
-
-    assert len(sequences(shop)) == 8
 
 
 # --- faults of the disk

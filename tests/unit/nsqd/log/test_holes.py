@@ -2,7 +2,6 @@ import errno
 
 import pytest
 
-from nsqd.log import segment_index
 from nsqd.log.disk import Disk
 from nsqd.log.segment_index import MAX_HOLES, holes_in, largest
 from tests.support.disks import FaultyDisk
@@ -57,12 +56,6 @@ def test_what_everybody_had_finished_and_what_a_restart_skipped_is_missing(log):
 
 def test_a_file_whose_index_is_lost_is_read_for_it(log):
     Disk().remove(log.segment.index_path)
-
-    assert holes_in(Disk(), log.segment) == HOLES
-
-
-def test_so_is_one_of_an_earlier_version_whose_index_does_not_say_it(log):
-    segment_index.write(Disk(), log.segment)
 
     assert holes_in(Disk(), log.segment) == HOLES
 

@@ -102,18 +102,15 @@ def test_what_the_checkpoint_does_not_cover_is_told_in_order(slip):
     ]
 
 
-def test_messages_that_were_put_off_together_are_told_together(slip):
+def test_tail_record_begins_at_the_checkpoint_and_ends_with_its_append(slip):
     slip.append(deferred(slip.encoder, *[b"later"] * 3), deferred(slip.encoder, b"later", b"too"))
-
-    found = happened(slip.recover(CheckpointPosition(FIRST + 6, 0, FIRST, FIRST + 6)))
-    assert found == [(FIRST + 6, FIRST + 8, 99), (FIRST + 8, FIRST + 10, 99)]
-
-
-def test_an_append_across_the_checkpoint_counts_from_there(slip):
     slip.append(slip.encoder.batch(Batch([b"y"] * 10), 1))
 
-    assert happened(slip.recover(CheckpointPosition(FIRST + 9, 0, FIRST, FIRST + 9))) == [
-        (FIRST + 9, FIRST + 15, 0)
+    found = happened(slip.recover(CheckpointPosition(FIRST + 6, 0, FIRST, FIRST + 6)))
+    assert found == [
+        (FIRST + 6, FIRST + 8, 99),
+        (FIRST + 8, FIRST + 10, 99),
+        (FIRST + 10, FIRST + 20, 0),
     ]
 
 
@@ -219,16 +216,6 @@ def test_a_file_that_ends_in_the_middle_of_an_append_is_torn_there(slip):
         slip.path.write_bytes(slip.path.read_bytes() + bytes(slip.ends[3] - size))
 
 
-def test_a_last_append_of_which_a_part_never_reached_the_disk_is_cut_off(slip):
-    zero(slip.path, slip.ends[4] + 700, slip.ends[4] + 2000)
-
-    found = slip.recover(CheckpointPosition())
-
-    assert (found.segment.next, found.segment.size) == (FIRST + 4, slip.ends[4])
-    assert (found.torn, found.damages) == (slip.ends[5] - slip.ends[4], 0)
-    assert happened(found) == [(FIRST, FIRST + 4, 0)]
-
-
 @pytest.mark.parametrize("place", range(4))
 @pytest.mark.parametrize("start", [0, 700])
 def test_what_is_whole_behind_what_never_reached_the_disk_is_kept(slip, place, start):
@@ -244,58 +231,38 @@ def test_what_is_whole_behind_what_never_reached_the_disk_is_kept(slip, place, s
     assert happened(found) == [(FIRST, FIRST + 5, 0)]
 
 
-def test_of_two_holes_only_the_one_at_the_end_is_cut_off(slip):
-    zero(slip.path, slip.ends[1] + 700, slip.ends[1] + 2000)
-    zero(slip.path, slip.ends[3], slip.ends[5])
+HOLE = (700, 2000)
+ALL = (0, 3082)
 
-    found = slip.recover(CheckpointPosition())
 
-    assert (found.segment.next, found.damages) == (FIRST + 3, 1)
-    assert slip.found == [
-        (FIRST, FIRST + 1),
-        Gap(FIRST + 1, FIRST + 2, Why.DAMAGED),
-        (FIRST + 2, FIRST + 3),
+@pytest.mark.parametrize(
+    ("synced", "zeros", "flips", "end", "damaged"),
+    [
+        pytest.param(0, {4: HOLE}, (), 4, [], id="last append"),
+        pytest.param(0, {1: HOLE, 3: ALL, 4: ALL}, (), 3, [1], id="a hole and the end"),
+        # The tail of the fourth append is lost, but so little of it that a whole message could end so.
+        pytest.param(0, {4: ALL}, (4,), 3, [], id="damage right before a torn end"),
+        pytest.param(0, {}, (2,), 5, [1], id="a flipped bit before whole appends"),
+        pytest.param(3, {1: ALL, 4: ALL}, (), 4, [1], id="a durable hole"),
+    ],
+)
+def test_only_an_end_that_was_not_durable_is_cut_off(slip, synced, zeros, flips, end, damaged):
+    for place, (start, stop) in zeros.items():
+        zero(slip.path, slip.ends[place] + start, min(slip.ends[place] + stop, slip.ends[place + 1]))
+    for place in flips:
+        flip(slip.path, 8 * (slip.ends[place] - 1))
+    mark = CheckpointPosition(FIRST, 0, FIRST + synced, FIRST + synced) if synced else CheckpointPosition()
+
+    found = slip.recover(mark)
+
+    assert (found.segment.next, found.segment.size) == (FIRST + end, slip.ends[end])
+    assert (found.torn, found.damages) == (slip.ends[5] - slip.ends[end], len(damaged))
+    assert [(one.start, one.why) for one in slip.found if isinstance(one, Gap)] == [
+        (FIRST + place, Why.DAMAGED) for place in damaged
     ]
-
-
-def test_damage_right_before_a_torn_end_was_the_power_cut_too(slip):
-    # The tail of the fourth append is lost, but so little of it that a whole message could end so.
-    flip(slip.path, 8 * (slip.ends[4] - 1))
-    zero(slip.path, slip.ends[4], slip.ends[5])
-
-    found = slip.recover(CheckpointPosition())
-
-    assert (found.segment.next, found.segment.size, found.damages) == (FIRST + 3, slip.ends[3], 0)
-    assert happened(found) == [(FIRST, FIRST + 3, 0)]
-    assert found.segment.messages == 3
-
-
-def test_a_flipped_bit_in_what_was_never_synced_costs_its_append_and_no_more(slip):
-    flip(slip.path, 8 * (slip.ends[2] - 100))
-
-    found = slip.recover(CheckpointPosition())
-
-    assert (found.torn, found.damages, found.segment.next) == (0, 1, FIRST + 5)
-    assert slip.found == [
-        (FIRST, FIRST + 1),
-        Gap(FIRST + 1, FIRST + 2, Why.DAMAGED),
-        (FIRST + 2, FIRST + 5),
-    ]
-    assert happened(found) == [(FIRST, FIRST + 5, 0)]
-
-
-def test_only_what_lies_behind_the_durable_mark_can_be_torn(slip):
-    zero(slip.path, slip.ends[1], slip.ends[2])
-    zero(slip.path, slip.ends[4], slip.ends[5])
-
-    found = slip.recover(CheckpointPosition(FIRST + 3, 0, FIRST + 3, FIRST + 3))
-
-    assert (found.segment.next, bool(found.torn), found.damages) == (FIRST + 4, True, 1)
-    assert slip.found == [
-        (FIRST, FIRST + 1),
-        Gap(FIRST + 1, FIRST + 2, Why.DAMAGED),
-        (FIRST + 2, FIRST + 4),
-    ]
+    # Damaged messages are pending like the others, so they count as lost.
+    assert happened(found) == [(FIRST, FIRST + end, 0)]
+    assert found.segment.messages == end - sum(zeros.get(place) == ALL for place in damaged)
 
 
 def test_a_message_full_of_zeros_is_no_hole(slip):
@@ -328,13 +295,6 @@ def test_a_torn_note_is_not_told(slip):
 # --- what was refused
 
 
-def test_what_follows_the_limit_was_refused_and_is_not_stored(slip):
-    found = slip.recover(CheckpointPosition(), limit=FIRST + 3)
-
-    assert (found.torn, found.damages, found.segment.next) == (0, 0, FIRST + 3)
-    assert happened(found) == [(FIRST, FIRST + 3, 0)]
-
-
 def test_what_was_refused_is_not_lost_either_when_it_lies_behind_damage(slip):
     zero(slip.path, slip.ends[1], slip.ends[1] + APPEND_HEADER_BYTES)
     zero(slip.path, slip.ends[2], slip.ends[2] + APPEND_HEADER_BYTES)
@@ -344,18 +304,18 @@ def test_what_was_refused_is_not_lost_either_when_it_lies_behind_damage(slip):
     assert happened(found) == [(FIRST, FIRST + 2, 0)]
 
 
-def test_an_index_does_not_tell_of_what_was_refused(slip):
-    segment_index.write(Disk(), slip.segment)
-
-    assert slip.recover(limit=FIRST + 3).segment.next == FIRST + 3
-
-
-def test_half_a_refused_append_is_no_torn_end(slip):
-    Disk().truncate(slip.path, slip.ends[3] + 10)
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("indexed", [False, True])
+def test_refused_append_is_neither_stored_nor_a_torn_end(slip, cut, indexed):
+    if indexed:
+        segment_index.write(Disk(), slip.segment)
+    if cut:
+        Disk().truncate(slip.path, slip.ends[3] + 10)
 
     found = slip.recover(CheckpointPosition(), limit=FIRST + 3)
 
     assert (found.torn, found.damages, found.segment.next) == (0, 0, FIRST + 3)
+    assert happened(found) == [(FIRST, FIRST + 3, 0)]
 
 
 def test_a_compacted_segment_is_never_torn_for_it_got_its_name_when_it_was_durable(tmp_path):

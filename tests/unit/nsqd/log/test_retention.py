@@ -1,10 +1,12 @@
 """Which segments are removed, and which are merged. Sizes are in units; a full segment has 1000."""
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nsqd.log.retention import Age, RetentionLimit, SegmentStats, is_enough, plan, retention_start
+from nsqd.log.retention import RetentionLimit, SegmentStats, is_enough, plan, retention_start
 
 FULL, WORTH = 1000, 100
 TINY = 64 << 10
@@ -133,7 +135,10 @@ def test_planned_compaction_takes_neighbours_and_leaves_little_waste(shares, res
 
 def ages(*segments):
     """Segments of (size, began), ten sequences each."""
-    return [Age(10 * n, 10 * n + 10, size, began) for n, (size, began) in enumerate(segments, 1)]
+    return [
+        SimpleNamespace(first=10 * n, next=10 * n + 10, size=size, began_ns=began)
+        for n, (size, began) in enumerate(segments, 1)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -15,25 +15,25 @@ def test_the_highest_priority_counts_alone():
 
     found = both.settings_for("orders", "billing")
     assert (found.max_depth, found.ttl_ns) == (7, 0)
-    assert both.in_force("orders").name == "high"
+    assert both.in_force("orders", "").name == "high"
 
 
 def test_of_equal_ones_the_first_by_name_counts():
-    assert PolicySet([policy("b"), policy("a")]).in_force("t").name == "a"
+    assert PolicySet([policy("b"), policy("a")]).in_force("t", "").name == "a"
 
 
 def test_a_pattern_may_match_anywhere_in_a_name():
     found = PolicySet([policy("p", topic="rder"), policy("q", topic="^bill")])
 
-    assert found.in_force("orders").name == "p"
-    assert found.in_force("unbilled") is None
-    assert found.in_force("billed").name == "q"
+    assert found.in_force("orders", "").name == "p"
+    assert found.in_force("unbilled", "") is None
+    assert found.in_force("billed", "").name == "q"
 
 
 def test_a_policy_with_a_channel_pattern_is_about_no_topic():
     found = PolicySet([policy("c", channel="^billing$", priority=9), policy("t", max_depth=1)])
 
-    assert found.in_force("orders").name == "t"
+    assert found.in_force("orders", "").name == "t"
     assert found.in_force("orders", "billing").name == "c"
     assert found.in_force("orders", "other").name == "t"
 
@@ -41,9 +41,9 @@ def test_a_policy_with_a_channel_pattern_is_about_no_topic():
 def test_all_that_no_policy_is_about_share_one_value():
     found = PolicySet([policy("p", topic="^orders$")])
 
-    assert found.settings_for("other") is NOTHING
+    assert found.settings_for("other", "") is NOTHING
     assert found.settings_for("other", "c") is NOTHING
-    assert PolicySet().settings_for("t") is NOTHING
+    assert PolicySet().settings_for("t", "") is NOTHING
 
 
 def test_two_nodes_with_the_same_policies_have_the_same_digest():

@@ -125,10 +125,9 @@ class Origin:
             if store in wanted:
                 store.checkpoints.begin_anew()
             low_water = topic.unwanted_below()
-            if store.cleaner.can_drop_below(low_water, store.segments.notes):
-                topic.log.log_start = max(
-                    topic.log.log_start, store.cleaner.kept_after_drop(low_water, store.segments.notes)
-                )
+            log_start = store.cleaner.log_start_after_drop(low_water, store.segments.notes)
+            if log_start is not None:
+                topic.log.log_start = max(topic.log.log_start, log_start)
             job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
             store.appender.make_folder()
             job.run(self.disk)

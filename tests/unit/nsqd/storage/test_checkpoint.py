@@ -1,4 +1,3 @@
-import json
 import struct
 
 import pytest
@@ -250,18 +249,6 @@ def test_a_checkpoint_of_a_newer_version_is_not_taken_for_a_damaged_one(node, at
 def test_a_header_that_makes_no_sense_is_refused(node, rest):
     with pytest.raises(BadCheckpoint):
         checkpoint.decode(sealed(content_of(node)[:16], rest))
-
-
-def test_one_from_before_notes_were_said_to_be_durable_says_so_of_none(node):
-    node.channel()
-    content = checkpoint.encoder(node.topic(), 1, CheckpointPosition(0, 7, 0, 0, 7))()[:-8]
-    line, _, rest = content[24:].partition(b"\n")
-    header = json.loads(line)
-    del header["synced_notes"]
-
-    state = checkpoint.decode(sealed(content[:16], json.dumps(header).encode() + b"\n" + rest))
-
-    assert (state.mark.notes, state.mark.synced_notes) == (7, 0)
 
 
 def test_arrays_that_are_shorter_than_the_header_says_are_refused(node):

@@ -3,7 +3,6 @@
 import pytest
 
 from nsqd.engine import facts, notes
-from nsqd.engine.numbering import BEFORE
 from nsqd.log.encoder import Batch
 from nsqd.log.tail_records import RecoveredNote
 from nsqd.storage import restoring
@@ -213,13 +212,6 @@ def test_deleted_channels_are_remembered(start):
     redelivered.checkpoint(redelivered.topic())
 
     assert start().topic().gone == {"c": generation}
-
-
-def test_a_channel_of_an_earlier_version_is_like_all_others_of_its_name():
-    node = Node()
-    restoring.replay_notes(node.topic(), RecoveredNote(1, b'{"note":"create","channel":"c"}'), pytest.fail)
-
-    assert node.topic().channels["c"].generation == BEFORE
 
 
 def test_a_note_that_cannot_be_understood_is_one_sentence():
