@@ -66,6 +66,7 @@ COMPILED: Final = {
         "connection_state",
         "extended",
         "lines",
+        "long_body",
         "publish",
         "reading",
         "session",

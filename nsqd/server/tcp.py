@@ -32,6 +32,10 @@ from nsqd.server.write_batch import MANY, Settle, WriteBatch
 # 2500 messages (RDY) of 200 bytes are 585 KB: with asyncio's 64 KiB every delivery would stall half-way.
 WRITE_BUFFER_HIGH: Final = 2 << 20
 SMALL_READ: Final = 4096
+# After so many bytes of long messages of one client others have their turn.
+LONG_BYTES: Final = 1 << 20
+# What follows a long message is read into this, and copied out within one call: all connections share it.
+_line: Final = memoryview(bytearray(SMALL_READ))
 # A consumer that does not read is still read from; it is cut off when so many bytes of replies wait for it.
 MAX_UNREAD: Final = 16 << 20
 
@@ -66,6 +70,35 @@ class Clients:
             connection.close()
 
 
+class LongBodies(asyncio.BufferedProtocol):
+    """Reads from a client that publishes long messages, each into its final place: see `LongBody`.
+
+    A client that sends anything else has its `ClientConnection` as the transport's protocol.
+    """
+
+    def __init__(self, connection: "ClientConnection") -> None:
+        self._connection = connection
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
+        body = self._connection.session.body
+        return _line if body is None else body.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._connection.body_received(nbytes)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connection.connection_lost(exc)
+
+    def eof_received(self) -> bool:
+        return self._connection.eof_received()
+
+    def pause_writing(self) -> None:
+        self._connection.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._connection.resume_writing()
+
+
 class ClientConnection:
     """One V2 client; its first methods are those of asyncio.Protocol.
 
@@ -74,10 +107,12 @@ class ClientConnection:
 
     __slots__ = (
         "_asking",
+        "_bodies",
         "_clients",
         "_heartbeats",
         "_held",
         "_host",
+        "_long_bytes",
         "_loop",
         "_read_quantum",
         "_settings",
@@ -106,6 +141,9 @@ class ClientConnection:
         # Bytes that are processed a portion at a time, and whether rounds of the loop are doing so.
         self._read_quantum = ReadQuantum()
         self._working = False
+        # Reads long messages, once the client has sent one; and their bytes since others had their turn.
+        self._bodies: LongBodies | None = None
+        self._long_bytes = 0
         self._host = ""
         self.connected_at = int(time.time())
         self.peer = ""
@@ -136,10 +174,10 @@ class ClientConnection:
             self._read_quantum.put(data)
             return
         session, size = self.session, len(data)
+        now_ns = clock_ns()
         if size <= SMALL_READ:
-            session.receive(data, clock_ns())
+            session.receive(data, now_ns)
         elif size < self._read_quantum.whole:
-            now_ns = clock_ns()
             session.receive(data, now_ns)
             took_ns = clock_ns() - now_ns
             if took_ns > LONG_NS:
@@ -150,15 +188,57 @@ class ClientConnection:
         if session.stream is not None:
             self._hand_over(session.stream)
             return
+        if size > SMALL_READ and self._upgrades is None and not self._working and session.begin_body():
+            self._bodies = self._bodies or LongBodies(self)
+            self._read_with(self._bodies)
+        # Clients that wait for each answer publish a little at a time. An upgrade of the connection waits for
+        # the end of the round, when no call reads from it.
+        waits = size <= SMALL_READ and session.marks and not session.upgrading
+        self._applied(now_ns if waits else 0)
+
+    def _applied(self, waits_since_ns: int) -> None:
+        """Go on after commands were applied; the client waits for an answer unless *waits_since_ns* is 0."""
+        session = self.session
         if session.settings is not self._settings:
             self._settings = session.settings
             self._start_timers()
         if session.waits():
             self._have_it_done()
-        # Clients that wait for each answer publish a little at a time. An upgrade of the connection waits for
-        # the end of the round, when no call reads from it.
-        waits = size <= SMALL_READ and bool(session.marks) and not session.upgrading
-        self._clients.write_batch.ask_for(self, waits=waits)
+        self._clients.write_batch.ask_for(self, waits_since_ns)
+
+    def _read_with(self, protocol: "LongBodies | ClientConnection") -> None:
+        """Let *protocol* take what is read from now on."""
+        transport = self._transport
+        if transport is not None:
+            # The transport looks at its protocol when it begins to read.
+            transport.pause_reading()
+            transport.set_protocol(cast("asyncio.BaseProtocol", protocol))
+            transport.resume_reading()
+
+    def body_received(self, count: int) -> None:
+        """*count* bytes were read into the long message that is under way, or behind the last one."""
+        self._heartbeats.heard = self._loop.time()
+        session = self.session
+        body = session.body
+        if body is None:
+            data = bytes(_line[:count])
+            if not session.begin_body(data):
+                self._read_with(self)
+                self.data_received(data)
+            return
+        body.received(count)
+        if body.missing:
+            return
+        self._long_bytes += body.size
+        now_ns = clock_ns()
+        session.end_body(now_ns)
+        self._applied(now_ns if session.marks else 0)
+        if self._long_bytes >= LONG_BYTES and self._transport is not None and not self.deaf:
+            # Otherwise the loop would read up to 32 times from this client, before others.
+            self._long_bytes = 0
+            self._working = True
+            self._transport.pause_reading()
+            self._loop.call_soon(self._work_on)
 
     def _work(self) -> None:
         """Apply the next portion of the bytes read."""
@@ -245,6 +325,7 @@ class ClientConnection:
         self._transport = None
         # They refer to this connection, and together they would stay until a collection.
         self._upgrades = None
+        self._bodies = None
         self._read_quantum.take_all()
         self._heartbeats.end()
         if self._asking is not None:

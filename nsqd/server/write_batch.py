@@ -90,6 +90,8 @@ class WriteBatch:
         self.dead_letters = DeadLetters(broker, self, log, node)
         self._replication = replication
         self._scheduled = False
+        # Whether something came since the last turn.
+        self._wanted = False
         self._hurried = False
         self._closed = False
         # Whether this turn answers a client that waits for the answer.
@@ -108,12 +110,13 @@ class WriteBatch:
     # --- asking for a turn ---
 
     def ask(self) -> None:
+        self._wanted = True
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self.run)
 
-    def ask_for(self, connection: Answerer, *, waits: bool = False) -> None:
-        """Ask for a turn that answers *connection*; *waits*: its client waits for the answer.
+    def ask_for(self, connection: Answerer, waits_since_ns: int = 0) -> None:
+        """Ask for a turn that answers *connection*, whose client has waited for it since *waits_since_ns*.
 
         In each round of the loop the first client that waits gets its answer, so that it continues while
         the others are read; these share the turn at the end of the round. Otherwise nsqd and a few clients
@@ -121,12 +124,12 @@ class WriteBatch:
         """
         self._answering[connection] = None
         self.ask()
-        if waits:
+        if waits_since_ns:
             self._awaited = True
-            self._busy_poll.heard(clock_ns())
+            self._busy_poll.heard(waits_since_ns)
             if not self._hurried:
                 self._hurried = True
-                self._take()
+                self._take(waits_since_ns)
 
     def stored(self, topic: Topic) -> asyncio.Future[None]:
         """Wait until what was just published to *topic* is stored. Raises NotStored."""
@@ -182,12 +185,12 @@ class WriteBatch:
     def run(self) -> None:
         """Take the turn at the end of a round."""
         self._scheduled = self._hurried = False
-        if not self._closed:
-            self._take()
+        if self._wanted and not self._closed:
+            self._take(clock_ns())
 
-    def _take(self) -> None:
+    def _take(self, now_ns: int) -> None:
+        self._wanted = False
         broker = self._broker
-        now_ns = clock_ns()
         if broker.events:
             self._notify()
         failures = self._commit.store(now_ns, self._few_wait) if broker.dirty else _NONE
@@ -208,7 +211,7 @@ class WriteBatch:
         self._deadlines.arm(now_ns)
         if self._awaited:
             self._awaited = False
-            self._busy_poll.answered(clock_ns())
+            self._busy_poll.answered()
         if broker.dirty:
             # An event of this turn has staged a note.
             self.ask()

@@ -8,7 +8,7 @@ from nsqd.log.cursor import Cursor
 from nsqd.protocol.session import MAX_NEW_TOPICS, Session
 from nsqd.server.heartbeats import Heartbeats
 from nsqd.server.read_quantum import FIRST, MOST
-from nsqd.server.tcp import ClientConnection
+from nsqd.server.tcp import LONG_BYTES, ClientConnection, LongBodies
 from tests.support.turns import Bench, Client, Wire
 from tests.support.wire import sized
 
@@ -188,3 +188,62 @@ async def test_client_that_makes_many_topics_lets_others_be_answered(tmp_path):
     rounds = await applied(busy)
     assert rounds >= count / MAX_NEW_TOPICS - 2
     assert busy.replies == [(0, b"OK")] * count
+
+
+class Socket(Heard):
+    """A transport that reads as its protocol wants it."""
+
+    def hears(self, data):
+        while data:
+            if isinstance(self.protocol, LongBodies):
+                room = self.protocol.get_buffer(-1)
+                count = min(len(room), len(data))
+                room[:count] = data[:count]
+                self.protocol.buffer_updated(count)
+            else:
+                count = min(FIRST - 1, len(data))
+                self.protocol.data_received(data[:count])
+            data = data[count:]
+
+
+async def test_long_messages_are_received_in_place_until_another_command(tmp_path):
+    client = Client(Bench(tmp_path), Socket())
+    client.wire.protocol = client.connection
+    first, second = b"1" * 150_000, b"2" * 150_000
+
+    client.wire.hears(b"PUB t\n" + sized(b"short"))
+    client.wire.hears(b"PUB t\n" + sized(first) + b"PUB t\n" + sized(second))
+    received_by = client.wire.protocol
+    client.wire.hears(b"NOP\nSUB t c\nRDY 9\n")
+    await client.bench.rest()
+
+    assert isinstance(received_by, LongBodies)
+    assert client.wire.protocol is client.connection
+    assert client.bench.broker.topics["t"].message_bytes == 300_005
+    assert [body for kind, body in client.replies if kind == 0] == [b"OK"] * 4
+
+
+async def test_many_long_messages_let_others_have_their_turn(tmp_path):
+    client = Client(Bench(tmp_path), Socket())
+    client.wire.protocol = client.connection
+    command = b"PUB t\n" + sized(b"m" * 150_000)
+    client.wire.hears(b"PUB t\n" + sized(b"short") + 2 * command)
+    client.wire.calls.clear()
+
+    client.wire.hears(LONG_BYTES // 150_000 * command)
+
+    assert client.wire.calls == ["pause"]
+    assert await applied(client) == 1
+
+
+async def test_end_of_the_stream_within_a_long_message_is_answered(tmp_path):
+    client = Client(Bench(tmp_path), Socket())
+    client.wire.protocol = client.connection
+    client.wire.hears(b"PUB t\n" + sized(b"short") + (b"PUB t\n" + sized(b"m" * 150_000))[:-1])
+    assert isinstance(client.wire.protocol, LongBodies)
+
+    client.wire.protocol.eof_received()
+    await client.bench.rest()
+
+    assert client.replies[-1] == (1, b"E_BAD_MESSAGE PUB failed to read message body")
+    assert client.closed
