@@ -81,7 +81,6 @@ COMPILED: Final = {
         "health",
         "heartbeats",
         "pending_replies",
-        "in_turn",
         "read_quantum",
         "commit",
         "tcp",
