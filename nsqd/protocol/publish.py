@@ -215,7 +215,7 @@ def refusal(word: str, refused: Refused) -> ProtocolError:
     return ProtocolError(f"E_{word}_FAILED", f"{word} failed {refused}")
 
 
-def go_on(session: ConnectionState, batch: LongBatch, now_ns: int) -> bool:
+def publish_slice(session: ConnectionState, batch: LongBatch, now_ns: int) -> bool:
     """Publish the next slice of a batch; True when it is answered.
 
     Raises ProtocolError, Truncated and Refused.

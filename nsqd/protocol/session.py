@@ -28,7 +28,7 @@ from nsqd.protocol import consume as consuming
 from nsqd.protocol import publish as publishing
 from nsqd.protocol.auth import Authorizations, Query
 from nsqd.protocol.batch import Truncated
-from nsqd.protocol.connection_state import OK, ConnectionState
+from nsqd.protocol.connection_state import OK, ConnectionState, LongBatch
 from nsqd.protocol.identify import Upgrade, negotiate, upgrades
 from nsqd.protocol.long_body import LongBody, begun_body
 from nsqd.protocol.reading import Incomplete, Suspended, read_body, text
@@ -230,47 +230,43 @@ class Session(ConnectionState):
         except ProtocolError as error:
             self.refuse(error)
             return
-        if self._have:
-            self.receive(b"", now_ns)
-        if self.ended and not self.waits():
-            self.end_of_stream(now_ns)
+        self._go_on(now_ns)
 
-    def go_on(self, now_ns: int) -> None:
-        """Publish the next slice of `batch`; what came meanwhile is applied after the last one."""
-        batch = self.batch
-        if batch is None:
-            return
+    def resume(self, now_ns: int) -> None:
+        """Publish the next slice of `batch`; behind the last one, apply the commands that waited."""
+        self.yielding = False
+        if self.batch is None or self._publish_slice(self.batch, now_ns):
+            self._go_on(now_ns)
+
+    def _publish_slice(self, batch: LongBatch, now_ns: int) -> bool:
+        """Publish the next slice of *batch*; True when the commands behind it may be applied."""
         try:
-            if not publishing.go_on(self, batch, now_ns):
-                return
+            if not publishing.publish_slice(self, batch, now_ns):
+                return False
         except Truncated as cut:
             self.end_batch()
             if self.ended:
                 self.refuse(cut)
-                return
+                return False
             # The messages are longer than declared: the rest may be on its way.
             self._need = cut.need - self._from
             self._cut = cut
         except ProtocolError as error:
             self.refuse(error)
-            return
+            return False
         except Refused as refused:
             self.refuse(publishing.refusal("MPUB", refused))
-            return
+            return False
         else:
             self.end_batch()
             rest = b"".join(self._pieces)[batch.slices.end - self._from :]
             self._pieces = [rest]
             self._have = len(rest)
-        if self._have and self._have >= self._need:
-            self.receive(b"", now_ns)
-        if self.ended and not self.waits():
-            self.end_of_stream(now_ns)
+        return True
 
-    def resume(self, now_ns: int) -> None:
-        """Apply the commands that wait for the next round."""
-        self.yielding = False
-        if self._have:
+    def _go_on(self, now_ns: int) -> None:
+        """Apply the commands that came while nothing was applied."""
+        if self._have and self._have >= self._need:
             self.receive(b"", now_ns)
         if self.ended and not self.waits():
             self.end_of_stream(now_ns)

@@ -443,10 +443,7 @@ class ClientConnection:
         if self._asking is not None or self._slicing or self._transport is None:
             return
         self._transport.pause_reading()
-        if self.session.batch is not None:
-            self._slicing = True
-            self._loop.call_soon(self._publish_slice)
-        elif self.session.yielding:
+        if self.session.query is None:
             self._slicing = True
             self._loop.call_soon(self._resume)
         else:
@@ -463,22 +460,15 @@ class ClientConnection:
         self._asking = None
         self._listen_again()
 
-    def _publish_slice(self) -> None:
-        """Publish one slice of a long batch; others have their turn before the next slice."""
-        self.session.go_on(clock_ns())
+    def _resume(self) -> None:
+        """Publish the next slice of a long batch, or apply the commands that have waited for others."""
+        self.session.resume(clock_ns())
         self._clients.write_batch.ask_for(self)
         if self.session.batch is not None:
-            self._loop.call_soon(self._publish_slice)
+            self._loop.call_soon(self._resume)
         else:
             self._slicing = False
             self._listen_again()
-
-    def _resume(self) -> None:
-        """Apply the commands that have waited for others."""
-        self.session.resume(clock_ns())
-        self._clients.write_batch.ask_for(self)
-        self._slicing = False
-        self._listen_again()
 
     def _listen_again(self) -> None:
         # The time in which nothing was read does not count as silence of the client.

@@ -131,46 +131,28 @@ class WriteBatch:
                 self._hurried = True
                 self._take(waits_since_ns)
 
-    def stored(self, topic: Topic) -> asyncio.Future[None]:
-        """Wait until what was just published to *topic* is stored. Raises NotStored."""
-        future: asyncio.Future[None] = self._loop.create_future()
-        self.when_stored(topic, _settler(future))
-        return future
+    def when_stored(self, topic: Topic, callback: Callback, *, durable: bool = False) -> None:
+        """Call *callback* when what was just published to *topic* is stored, or with the reason why not.
 
-    def note_stored(self, topic: Topic) -> asyncio.Future[None]:
-        """Wait until what was just noted at *topic* is stored. Raises NotStored."""
-        return self._when_noted(topic, durable=False)
-
-    def when_stored(self, topic: Topic, callback: Callback) -> None:
-        """Call *callback* when what was just published to *topic* is stored, or with the reason why it is
-        not.
+        With *durable* that is after an fsync, in any mode.
         """
         self._broker.dirty[topic] = None
-        self._publishes.append((topic, callback, False))
+        self._publishes.append((topic, callback, durable))
         self.ask()
 
-    def durable(self, topic: Topic) -> asyncio.Future[None]:
-        """Wait until what was just published to *topic* is durable. Raises NotStored."""
+    def stored(self, topic: Topic, *, durable: bool = False) -> asyncio.Future[None]:
+        """Wait until what was just published to *topic* is stored. Raises NotStored."""
         future: asyncio.Future[None] = self._loop.create_future()
-        self.when_certain(topic, _settler(future))
+        self.when_stored(topic, _settler(future), durable=durable)
         return future
 
-    def note_durable(self, topic: Topic) -> asyncio.Future[None]:
-        """Wait until what was just noted at *topic* is durable. Raises NotStored."""
-        return self._when_noted(topic, durable=True)
-
-    def _when_noted(self, topic: Topic, *, durable: bool) -> asyncio.Future[None]:
+    def note_stored(self, topic: Topic, *, durable: bool = False) -> asyncio.Future[None]:
+        """Wait until what was just noted at *topic* is stored. Raises NotStored."""
         future: asyncio.Future[None] = self._loop.create_future()
         self._broker.dirty[topic] = None
         self._notes.append((topic, _settler(future), durable))
         self.ask()
         return future
-
-    def when_certain(self, topic: Topic, callback: Callback) -> None:
-        """Call *callback* when what was just published to *topic* is durable, or with the reason why not."""
-        self._broker.dirty[topic] = None
-        self._publishes.append((topic, callback, True))
-        self.ask()
 
     def names_durable(self) -> asyncio.Future[None]:
         """Wait until the removal of deleted topics' folders is durable. Raises NotStored."""

@@ -137,7 +137,7 @@ class DeadLettersApi:
                 continue
             try:
                 origin.stage_for(channel_name, batch_of(letters), clock_ns())
-                await self._write_batch.durable(origin)
+                await self._write_batch.stored(origin, durable=True)
             except Refused as full:
                 raise ApiError(429, f"{topic_name}: {full}; {sent} were sent back") from full
             except NotStored as error:
