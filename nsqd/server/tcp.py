@@ -22,7 +22,6 @@ from nsqd.protocol.session import Session
 from nsqd.server.auth import AuthServers, asker_at
 from nsqd.server.clock import busy_ns
 from nsqd.server.clock import now_ns as clock_ns
-from nsqd.server.complaints import written
 from nsqd.server.heartbeats import Heartbeats
 from nsqd.server.pending_replies import PendingReplies
 from nsqd.server.read_quantum import FIRST, LONG_NS, ReadQuantum
@@ -36,6 +35,8 @@ SMALL_READ: Final = 4096
 LONG_BYTES: Final = 1 << 20
 # What follows a long message is read into this, and copied out within one call: all connections share it.
 _line: Final = memoryview(bytearray(SMALL_READ))
+# Errors that are logged in one turn: a client that only sends errors would keep nsqd busy with logging.
+MAX_LOGGED: Final = 10
 # A consumer that does not read is still read from; it is cut off when so many bytes of replies wait for it.
 MAX_UNREAD: Final = 16 << 20
 
@@ -540,8 +541,11 @@ class ClientConnection:
     def _log_errors(self) -> None:
         errors = self.session.errors
         if errors:
-            for sentence in written(errors):
+            for error in errors[:MAX_LOGGED]:
+                sentence = str(error).encode("utf-8", "backslashreplace").decode()
                 self._clients.log.error("[%s] - %s", self.peer, sentence)
+            if len(errors) > MAX_LOGGED:
+                self._clients.log.error("[%s] - and %d more", self.peer, len(errors) - MAX_LOGGED)
             errors.clear()
 
 

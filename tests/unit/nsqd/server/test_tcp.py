@@ -8,7 +8,7 @@ from nsqd.log.cursor import Cursor
 from nsqd.protocol.session import MAX_NEW_TOPICS, Session
 from nsqd.server.heartbeats import Heartbeats
 from nsqd.server.read_quantum import FIRST, MOST
-from nsqd.server.tcp import LONG_BYTES, ClientConnection, LongBodies
+from nsqd.server.tcp import LONG_BYTES, MAX_LOGGED, ClientConnection, LongBodies
 from tests.support.turns import Bench, Client, Wire
 from tests.support.wire import sized
 
@@ -247,3 +247,20 @@ async def test_end_of_the_stream_within_a_long_message_is_answered(tmp_path):
 
     assert client.replies[-1] == (1, b"E_BAD_MESSAGE PUB failed to read message body")
     assert client.closed
+
+
+async def test_errors_of_a_turn_are_logged_up_to_a_number_and_counted(tmp_path, monkeypatch):
+    client = Client(Bench(tmp_path), Heard())
+    logged = []
+    monkeypatch.setattr(client.bench.clients.log, "error", lambda text, *args: logged.append(text % args))
+
+    client.says(b"SUB t c\n" + TOUCH * (MAX_LOGGED + 2) + b"\xff\n")
+    await client.bench.rest()
+
+    assert len(logged) == MAX_LOGGED + 1
+    assert logged[-1].endswith("] - and 3 more")
+
+    other = client.bench.connect()
+    other.says(b"\xff\n")
+    await client.bench.rest()
+    assert logged[-1].endswith("] - E_INVALID invalid command \\udcff")
