@@ -167,7 +167,7 @@ class WriteBatch:
     def run(self) -> None:
         """Take the turn at the end of a round."""
         self._scheduled = self._hurried = False
-        if self._wanted and not self._closed:
+        if (self._wanted or self._broker.dirty) and not self._closed:
             self._take(clock_ns())
 
     def _take(self, now_ns: int) -> None:
