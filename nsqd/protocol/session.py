@@ -109,6 +109,8 @@ class Session(ConnectionState):
         After `MAX_NEW_TOPICS` new topics the others wait for :meth:`resume`.
         """
         self._new_topics = 0
+        if self.body is not None:
+            self._put_back(self.body)
         start = 0
         while not (self.closing or self.upgrading):
             if not self._have and self.query is None:
@@ -151,6 +153,13 @@ class Session(ConnectionState):
             self.receive(body.arrived(), now_ns)
         else:
             publishing.publish_long(self, known[1], body, now_ns)
+
+    def _put_back(self, body: LongBody) -> None:
+        """Keep what has arrived of *body* as an incomplete command like any other."""
+        self.body = None
+        self._pieces = [body.arrived()]
+        self._have = len(self._pieces[0])
+        self._need = self._have + body.missing
 
     def _add(self, piece: bytes, now_ns: int) -> None:
         """Add *piece* to what was kept, and apply that once it is complete."""
@@ -203,9 +212,7 @@ class Session(ConnectionState):
     def end_of_stream(self, now_ns: int) -> None:
         """The peer sends no more: a command that is cut off inside its body is answered with its error."""
         if self.body is not None:
-            self._pieces = [self.body.arrived()]
-            self._have = len(self._pieces[0])
-            self.body = None
+            self._put_back(self.body)
         self.ended = True
         self._need = 0
         if self.waits():

@@ -73,6 +73,15 @@ def test_long_body_keeps_its_place_among_other_messages(client):
     assert bodies(client.outlet) == [b"before", BODY, b"behind"]
 
 
+def test_long_body_whose_rest_is_received_elsewhere_is_published(client):
+    client.begin(PUB)
+    client.session.receive(PUB[BEGUN : BEGUN + 1000], 0)
+    client.session.receive(PUB[BEGUN + 1000 :] + b"PUB t\n" + sized(b"behind"), 0)
+
+    assert client.replies() == [(0, b"OK")] * 2
+    assert bodies(client.outlet) == [BODY, b"behind"]
+
+
 def test_long_body_behind_another_needs_no_part_of_it(client):
     assert not client.session.begin_body(b"PUB t\n")
     assert client.session.begin_body(b"PUB t\n" + SIZE.to_bytes(4))
