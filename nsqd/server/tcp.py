@@ -12,12 +12,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, cast
 
+from nsqclient.net.layers import Compressed
+from nsqclient.wire.compression import Deflate, Snappy
 from nsqcore.process.listen import peer_ip, set_keepalive, shown_peer
 from nsqcore.process.logs import Log
+from nsqcore.process.tls_layer import Tls
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Topic
 from nsqd.log.frames import Piece
 from nsqd.protocol.connection_state import HEARTBEAT
+from nsqd.protocol.identify import Upgrade
 from nsqd.protocol.session import Session
 from nsqd.server.auth import AuthServers, asker_at
 from nsqd.server.clock import busy_ns
@@ -25,7 +29,6 @@ from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.heartbeats import Heartbeats
 from nsqd.server.pending_replies import PendingReplies
 from nsqd.server.read_quantum import FIRST, LONG_NS, ReadQuantum
-from nsqd.server.upgrades import Upgrades
 from nsqd.server.write_batch import MANY, Settle, WriteBatch
 
 # 2500 messages (RDY) of 200 bytes are 585 KB: with asyncio's 64 KiB every delivery would stall half-way.
@@ -117,9 +120,9 @@ class ClientConnection:
         "_loop",
         "_read_quantum",
         "_settings",
+        "_shaking_hands",
         "_slicing",
         "_transport",
-        "_upgrades",
         "_working",
         "connected_at",
         "peer",
@@ -133,8 +136,8 @@ class ClientConnection:
         self._heartbeats = Heartbeats(self)
         # Replies that wait for an fsync or a replica, and later replies behind them.
         self._held: deque[PendingReplies] = deque()
-        # Puts layers around the transport, once one was granted.
-        self._upgrades: Upgrades | None = None
+        # A TLS handshake is under way.
+        self._shaking_hands = False
         # The question to the auth servers; nothing is read from the client until they answer.
         self._asking: asyncio.Task[None] | None = None
         # A batch of very many messages is being published, or commands that make many topics are applied.
@@ -189,7 +192,7 @@ class ClientConnection:
         if session.stream is not None:
             self._hand_over(session.stream)
             return
-        if size > SMALL_READ and self._upgrades is None and not self._working and session.begin_body():
+        if size > SMALL_READ and not (session.upgraded or self._working) and session.begin_body():
             self._bodies = self._bodies or LongBodies(self)
             self._read_with(self._bodies)
         # Clients that wait for each answer publish a little at a time. An upgrade of the connection waits for
@@ -324,8 +327,7 @@ class ClientConnection:
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        # They refer to this connection, and together they would stay until a collection.
-        self._upgrades = None
+        # It refers to this connection, and together they would stay until a collection.
         self._bodies = None
         self._read_quantum.take_all()
         self._heartbeats.end()
@@ -497,12 +499,34 @@ class ClientConnection:
         return cast("ssl.SSLObject | None", self._transport.get_extra_info("ssl_object"))
 
     def _upgrade(self, transport: asyncio.Transport) -> None:
-        """Put the next granted layer around *transport*."""
-        if self._upgrades is None:
-            self._upgrades = Upgrades(self, self._clients.log, self._clients.tls)
-        self._upgrades.next(transport)
+        """Put the next granted layer around *transport*, after the last reply without it was written."""
+        session = self.session
+        if self._shaking_hands or not session.upgrading:
+            # An earlier answer of the same turn has started the upgrade, or done it.
+            return
+        # Nothing is sent unasked until the connection is upgraded.
+        self._heartbeats.stop()
+        upgrade, level = session.upgrading[0], session.settings.deflate_level
+        shown = f"{upgrade.value} (level {level})" if upgrade is Upgrade.DEFLATE else upgrade.value
+        self._clients.log.info("PROTOCOL(V2): [%s] upgrading connection to %s", self.peer, shown)
+        as_protocol = cast("asyncio.Protocol", self)
+        if upgrade is Upgrade.TLS:
+            self._shaking_hands = True
+            # TLS is granted only with a certificate, so the context exists.
+            Tls(transport, as_protocol, cast("ssl.SSLContext", self._clients.tls), self._shook_hands)
+            return
+        codec = Deflate(level) if upgrade is Upgrade.DEFLATE else Snappy()
+        self._upgraded(Compressed(transport, as_protocol, codec))
 
-    def upgraded(self, transport: asyncio.Transport) -> None:
+    def _shook_hands(self, tls: Tls, why_not: str) -> None:
+        self._shaking_hands = False
+        if why_not:
+            self.session.upgrade_failed(why_not)
+            self.answer()
+        else:
+            self._upgraded(tls)
+
+    def _upgraded(self, transport: asyncio.Transport) -> None:
         """Use *transport* from now on, and send the confirmation of the upgrade through it."""
         self._transport = transport
         session = self.session
@@ -512,10 +536,6 @@ class ClientConnection:
             self._upgrade(transport)
         else:
             self._start_timers()
-
-    def rest(self) -> None:
-        """Stop heartbeats while the connection is upgraded."""
-        self._heartbeats.stop()
 
     # --- heartbeats ---
 
