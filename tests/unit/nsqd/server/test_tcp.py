@@ -41,7 +41,7 @@ async def applied(client):
     return rounds
 
 
-async def test_who_has_sent_much_that_takes_long_is_read_on_when_all_of_it_is_applied(tmp_path):
+async def test_much_that_takes_long_is_applied_before_the_client_is_read_on(tmp_path):
     client = Client(Bench(tmp_path), Heard())
     count = MOST // len(TOUCH)
 
@@ -55,7 +55,7 @@ async def test_who_has_sent_much_that_takes_long_is_read_on_when_all_of_it_is_ap
     assert len(client.replies) == 1 + count
 
 
-async def test_while_the_commands_of_one_client_are_applied_others_are_served(tmp_path):
+async def test_others_are_served_while_the_commands_of_one_client_are_applied(tmp_path):
     bench = Bench(tmp_path)
     busy, other = Client(bench, Heard()), Client(bench)
     busy.connection.data_received(b"SUB t c\n" + TOUCH * (MOST // len(TOUCH)))
@@ -69,7 +69,7 @@ async def test_while_the_commands_of_one_client_are_applied_others_are_served(tm
     await applied(busy)
 
 
-async def test_what_is_applied_a_portion_at_a_time_keeps_its_order_and_is_whole(tmp_path):
+async def test_commands_applied_in_portions_keep_their_order(tmp_path):
     bench = Bench(tmp_path)
     client = Client(bench, Heard())
     published = [b"%08d" % number for number in range(3 * FIRST // 18)]
@@ -87,7 +87,7 @@ async def test_what_is_applied_a_portion_at_a_time_keeps_its_order_and_is_whole(
     assert [stored[at : at + 8] for at in range(34, len(stored), 42)] == published
 
 
-async def test_what_was_sent_before_the_end_counts(tmp_path):
+async def test_commands_before_the_end_of_the_stream_are_applied(tmp_path):
     client = Client(Bench(tmp_path), Heard())
     count = MOST // len(TOUCH)
     client.connection.data_received(b"SUB t c\n" + TOUCH * count)
@@ -98,7 +98,7 @@ async def test_what_was_sent_before_the_end_counts(tmp_path):
     assert (len(client.replies), client.closed) == (1 + count, True)
 
 
-async def test_who_is_gone_while_its_commands_are_applied_is_left_alone(tmp_path):
+async def test_rest_of_the_commands_is_dropped_when_the_client_is_gone(tmp_path):
     client = Client(Bench(tmp_path), Heard())
     client.connection.data_received(b"SUB t c\n" + TOUCH * (MOST // len(TOUCH)))
 
@@ -109,7 +109,7 @@ async def test_who_is_gone_while_its_commands_are_applied_is_left_alone(tmp_path
     assert client.wire.calls == ["pause"]
 
 
-async def test_a_layer_that_is_granted_behind_very_much_is_read_from(tmp_path):
+async def test_layer_granted_behind_very_much_is_read_from(tmp_path):
     bench = Bench(tmp_path)
     client = Client(bench, Heard())
     # The turn comes before anything that the connection asks of the loop.
@@ -140,7 +140,7 @@ async def test_the_stream_of_another_node_is_handed_over_complete(tmp_path):
     assert (handed, wire.calls) == ([stream], [])
 
 
-async def test_who_has_sent_little_is_read_on_at_once(tmp_path):
+async def test_client_that_has_sent_little_is_not_paused(tmp_path):
     client = Client(Bench(tmp_path), Heard())
 
     client.connection.data_received(b"SUB t c\n" + b"TOUCH 0000000000000000\n" * 1000)
@@ -149,7 +149,7 @@ async def test_who_has_sent_little_is_read_on_at_once(tmp_path):
     assert client.wire.calls == []
 
 
-async def test_a_connection_that_is_gone_leaves_nothing_that_only_a_collection_would_find(tmp_path):
+async def test_ended_consumer_and_publisher_leave_no_object(tmp_path):
     bench = Bench(tmp_path)
     kinds = ClientConnection, Session, Heartbeats
     gc.collect()
