@@ -237,11 +237,12 @@ class ClientConnection:
         now_ns = clock_ns()
         session.end_body(now_ns)
         self._applied(now_ns if session.marks else 0)
-        if self._long_bytes >= LONG_BYTES and self._transport is not None and not self.deaf:
+        transport = self._transport
+        if self._long_bytes >= LONG_BYTES and transport and not (self.deaf or transport.is_closing()):
             # Otherwise the loop would read up to 32 times from this client, before others.
             self._long_bytes = 0
             self._working = True
-            self._transport.pause_reading()
+            transport.pause_reading()
             self._loop.call_soon(self._work_on)
 
     def _work(self) -> None:

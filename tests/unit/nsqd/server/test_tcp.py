@@ -4,6 +4,7 @@ import asyncio
 import gc
 from collections import Counter
 
+from nsqd.engine.topic import Refused
 from nsqd.log.cursor import Cursor
 from nsqd.protocol.session import MAX_NEW_TOPICS, Session
 from nsqd.server.heartbeats import Heartbeats
@@ -190,6 +191,13 @@ async def test_client_that_makes_many_topics_lets_others_be_answered(tmp_path):
     assert busy.replies == [(0, b"OK")] * count
 
 
+class Full:
+    """A bound that admits nothing."""
+
+    def admit(self, _count, _size):
+        raise Refused("full")
+
+
 class Socket(Heard):
     """A transport that reads as its protocol wants it."""
 
@@ -234,6 +242,21 @@ async def test_many_long_messages_let_others_have_their_turn(tmp_path):
 
     assert client.wire.calls == ["pause"]
     assert await applied(client) == 1
+
+
+async def test_connection_that_closes_behind_a_long_message_is_not_paused(tmp_path):
+    client = Client(Bench(tmp_path), Socket())
+    client.wire.protocol = client.connection
+    client.wire.hears(b"PUB t\n" + sized(b"short") + (b"PUB t\n" + sized(b"m" * LONG_BYTES))[:-1])
+    client.wire.calls.clear()
+    client.bench.broker.topics["t"].bind(Full())
+    client.connection.session.forget_publish_lines()
+
+    client.wire.hears(b"m")
+
+    assert client.replies[-1] == (1, b"E_PUB_FAILED PUB failed full")
+    assert client.closed
+    assert client.wire.calls == []
 
 
 async def test_end_of_the_stream_within_a_long_message_is_answered(tmp_path):
