@@ -3,6 +3,7 @@
 Everything else that happens to the topic is staged as notes, which are written before the messages.
 """
 
+from io import BytesIO
 from typing import Any, Protocol
 
 from nsqclient.wire.names import is_ephemeral
@@ -10,7 +11,7 @@ from nsqd.engine import notes
 from nsqd.engine.clock import Wall
 from nsqd.engine.dedup import DedupWindow, key_of
 from nsqd.log.encoder import Batch, Encoder
-from nsqd.log.frames import NOT_DEFERRED, Block, Piece
+from nsqd.log.frames import FRAME_OVERHEAD, NOT_DEFERRED, Block, Piece
 from nsqd.log.headers import NO_HEADERS
 from nsqd.log.ids import MessageIds
 
@@ -67,6 +68,14 @@ class Staging:
         # Runs for each PUB: `Wall.at` inlined, which saves a call where this is not compiled.
         elif self._encoder.put(body, now_ns + self.wall.offset_ns):  # type: ignore[arg-type]
             self._seal()
+
+    def stage_frame(self, frame: BytesIO, now_ns: int) -> None:
+        """Stage the message in *frame*, behind room for the head of its frame. Raises Refused."""
+        if self._unusual:
+            self._stage_unusual(memoryview(frame.getvalue())[FRAME_OVERHEAD:], now_ns, 0, b"")
+        else:
+            self._seal()
+            self._staged.append(self._encoder.framed(frame, self.wall.at(now_ns)))
 
     def _stage_unusual(self, body: Piece, now_ns: int, due_ns: int, extension: bytes) -> None:
         """Stage a message that is deferred, has headers or is bounded, or that follows such a message.

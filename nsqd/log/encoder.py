@@ -6,6 +6,7 @@ The fast layouts of batches are here and nowhere else.
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
+from io import BytesIO
 from itertools import accumulate, repeat
 from operator import add
 from typing import Final
@@ -206,6 +207,20 @@ class Encoder:
         self._size = -1
         self._first = self.next_seq
         return block
+
+    def framed(self, frame: BytesIO, now_ns: WallNs) -> Block:
+        """A block of the message in *frame*, behind room for its head.
+
+        Only to be called between :meth:`close` and :meth:`put`.
+        """
+        seq = self.next_seq
+        with frame.getbuffer() as data:
+            head = self._head_for(seq, len(data) - FRAME_OVERHEAD, now_ns) + SUFFIXES[seq & SUFFIX_MASK]
+            data[:FRAME_OVERHEAD] = head
+        self.next_seq = self._first = seq + 1
+        # The buffer itself, not a copy.
+        whole = frame.getvalue()
+        return Block(seq, 1, whole, stride=len(whole))
 
     def batch(self, batch: Batch, now_ns: WallNs) -> Block:
         """A block of several messages. Only to be called between :meth:`close` and :meth:`put`."""

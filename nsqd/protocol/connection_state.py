@@ -96,7 +96,7 @@ class ConnectionState:
         self.query: Query | None = None
         self.authorizations: Authorizations | None = None
         self.secret = b""
-        # An MPUB of very many messages. Until `go_on` has published the last of them no command is applied.
+        # An MPUB of very many messages. Until `resume` has published the last of them no command is applied.
         self.batch: LongBatch | None = None
 
     def permit(self, word: str, permission: str, topic_name: str, channel_name: str, now_ns: int) -> None:

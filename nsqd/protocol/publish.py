@@ -21,6 +21,7 @@ from nsqd.protocol.auth import PUBLISH
 from nsqd.protocol.batch import TooLong, Truncated, check_begun, read_batch
 from nsqd.protocol.connection_state import OK, ConnectionState, LongBatch, PublishMark
 from nsqd.protocol.extended import MOST_MORE_BYTES, SIZES
+from nsqd.protocol.long_body import ONE, ONE_OVERHEAD, LongBody
 from nsqd.protocol.quote import quote
 from nsqd.protocol.reading import Incomplete, Suspended, message_end, number, text
 
@@ -29,9 +30,6 @@ _NS_PER_MS: Final = 1_000_000
 # An incomplete MPUB is examined while at most so much of it has arrived: a peer may declare a longer body
 # than it sends, and wait for the answer. Beyond that, examining it costs more than such peers are worth.
 _LOOK_AHEAD: Final = 16_384
-# How a batch of one message begins, and how many bytes are before its body.
-_ONE: Final = b"\0\0\0\1"
-_ONE_OVERHEAD: Final = 8
 _MPUB_CUT: Final = "MPUB failed to read message body"
 
 
@@ -134,11 +132,11 @@ def _mpub(
     if size > limits.max_body_size:
         raise ProtocolError(E_BAD_BODY, f"MPUB body too big {size} > {limits.max_body_size}")
     here = len(data) - start
-    if here >= size > _ONE_OVERHEAD and not extended and data.startswith(_ONE, start):
+    if here >= size > ONE_OVERHEAD and not extended and data.startswith(ONE, start):
         # Clients that publish single messages with MPUB send this.
-        length = size - _ONE_OVERHEAD
-        if _INT32.unpack_from(data, start + len(_ONE))[0] == length <= limits.max_msg_size:
-            topic.stage(piece_of(data, start + _ONE_OVERHEAD, start + size), now_ns)
+        length = size - ONE_OVERHEAD
+        if _INT32.unpack_from(data, start + len(ONE))[0] == length <= limits.max_msg_size:
+            topic.stage(piece_of(data, start + ONE_OVERHEAD, start + size), now_ns)
             _published(session, topic, "MPUB", 1)
             return start + size
     try:
@@ -163,6 +161,17 @@ def _mpub(
     topic.stage_batch(batch, now_ns)
     _published(session, topic, "MPUB", batch.count)
     return end
+
+
+def publish_long(session: ConnectionState, topic: Topic, body: LongBody, now_ns: int) -> None:
+    """Publish the message of a PUB, or of an MPUB of one message, that was received in its place."""
+    word = text(body.line.split(b" ", 1)[0])
+    try:
+        topic.stage_frame(body.frame(), now_ns)
+    except Refused as refused:
+        session.refuse(refusal(word, refused))
+    else:
+        _published(session, topic, word, 1)
 
 
 def dpub(session: ConnectionState, params: list[bytes], data: bytes, pos: int, now_ns: int) -> int:
@@ -206,7 +215,7 @@ def refusal(word: str, refused: Refused) -> ProtocolError:
     return ProtocolError(f"E_{word}_FAILED", f"{word} failed {refused}")
 
 
-def go_on(session: ConnectionState, batch: LongBatch, now_ns: int) -> bool:
+def publish_slice(session: ConnectionState, batch: LongBatch, now_ns: int) -> bool:
     """Publish the next slice of a batch; True when it is answered.
 
     Raises ProtocolError, Truncated and Refused.

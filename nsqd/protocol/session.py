@@ -28,8 +28,9 @@ from nsqd.protocol import consume as consuming
 from nsqd.protocol import publish as publishing
 from nsqd.protocol.auth import Authorizations, Query
 from nsqd.protocol.batch import Truncated
-from nsqd.protocol.connection_state import OK, ConnectionState
+from nsqd.protocol.connection_state import OK, ConnectionState, LongBatch
 from nsqd.protocol.identify import Upgrade, negotiate, upgrades
+from nsqd.protocol.long_body import LongBody, begun_body
 from nsqd.protocol.reading import Incomplete, Suspended, read_body, text
 from nsqd.protocol.states import ALLOWED
 
@@ -68,6 +69,7 @@ class Session(ConnectionState):
         "_new_topics",
         "_pieces",
         "_publish_lines",
+        "body",
         "needs_tls",
         "started",
         "stream",
@@ -96,6 +98,8 @@ class Session(ConnectionState):
         self.yielding = False
         # Where the waiting command began in the bytes in which it was found.
         self._from = 0
+        # The message that the server receives in its place; no command is applied until it is there.
+        self.body: LongBody | None = None
 
     # --- what the server calls ---
 
@@ -105,6 +109,8 @@ class Session(ConnectionState):
         After `MAX_NEW_TOPICS` new topics the others wait for :meth:`resume`.
         """
         self._new_topics = 0
+        if self.body is not None:
+            self._put_back(self.body)
         start = 0
         while not (self.closing or self.upgrading):
             if not self._have and self.query is None:
@@ -117,6 +123,43 @@ class Session(ConnectionState):
             # Only the rest of the long command that has begun is joined to it; what follows is not copied.
             self._add(data[start : start + missing], now_ns)
             start += missing
+
+    def begin_body(self, data: bytes = b"") -> bool:
+        """Have the server receive the rest of a long message into `body`; False if none has begun.
+
+        *data* are the first bytes behind the last long message of the client.
+        """
+        pieces = [data] if data else self._pieces
+        if not (data or self._have) or self.waits() or self.closing:
+            return False
+        body = begun_body(pieces, self.broker.limits.max_msg_size, trusted=bool(data))
+        if body is None or body.line not in self._publish_lines:
+            return False
+        self.body = body
+        self._pieces = []
+        self._have = 0
+        return True
+
+    def end_body(self, now_ns: int) -> None:
+        """Publish the message in `body`, which has arrived."""
+        body = self.body
+        if body is None:
+            return
+        self.body = None
+        self._forget_expired(now_ns)
+        known = self._publish_lines.get(body.line)
+        if known is None or known[1].deleted:
+            # Something has changed for the line since it was read.
+            self.receive(body.arrived(), now_ns)
+        else:
+            publishing.publish_long(self, known[1], body, now_ns)
+
+    def _put_back(self, body: LongBody) -> None:
+        """Keep what has arrived of *body* as an incomplete command like any other."""
+        self.body = None
+        self._pieces = [body.arrived()]
+        self._have = len(self._pieces[0])
+        self._need = self._have + body.missing
 
     def _add(self, piece: bytes, now_ns: int) -> None:
         """Add *piece* to what was kept, and apply that once it is complete."""
@@ -132,9 +175,7 @@ class Session(ConnectionState):
 
     def _apply(self, data: bytes, start: int, now_ns: int) -> None:
         """Apply the commands from *start* on that are complete, and keep the rest."""
-        if self.authorizations is not None and now_ns > self.authorizations.expires_ns:
-            # Lines are parsed again, so that their permission is checked again.
-            self._publish_lines.clear()
+        self._forget_expired(now_ns)
         try:
             if not self.started:
                 start = self._magic(data)
@@ -163,8 +204,15 @@ class Session(ConnectionState):
         except _Drop:
             self.closing = True
 
+    def _forget_expired(self, now_ns: int) -> None:
+        if self.authorizations is not None and now_ns > self.authorizations.expires_ns:
+            # Lines are parsed again, so that their permission is checked again.
+            self._publish_lines.clear()
+
     def end_of_stream(self, now_ns: int) -> None:
         """The peer sends no more: a command that is cut off inside its body is answered with its error."""
+        if self.body is not None:
+            self._put_back(self.body)
         self.ended = True
         self._need = 0
         if self.waits():
@@ -189,47 +237,43 @@ class Session(ConnectionState):
         except ProtocolError as error:
             self.refuse(error)
             return
-        if self._have:
-            self.receive(b"", now_ns)
-        if self.ended and not self.waits():
-            self.end_of_stream(now_ns)
+        self._go_on(now_ns)
 
-    def go_on(self, now_ns: int) -> None:
-        """Publish the next slice of `batch`; what came meanwhile is applied after the last one."""
-        batch = self.batch
-        if batch is None:
-            return
+    def resume(self, now_ns: int) -> None:
+        """Publish the next slice of `batch`; behind the last one, apply the commands that waited."""
+        self.yielding = False
+        if self.batch is None or self._publish_slice(self.batch, now_ns):
+            self._go_on(now_ns)
+
+    def _publish_slice(self, batch: LongBatch, now_ns: int) -> bool:
+        """Publish the next slice of *batch*; True when the commands behind it may be applied."""
         try:
-            if not publishing.go_on(self, batch, now_ns):
-                return
+            if not publishing.publish_slice(self, batch, now_ns):
+                return False
         except Truncated as cut:
             self.end_batch()
             if self.ended:
                 self.refuse(cut)
-                return
+                return False
             # The messages are longer than declared: the rest may be on its way.
             self._need = cut.need - self._from
             self._cut = cut
         except ProtocolError as error:
             self.refuse(error)
-            return
+            return False
         except Refused as refused:
             self.refuse(publishing.refusal("MPUB", refused))
-            return
+            return False
         else:
             self.end_batch()
             rest = b"".join(self._pieces)[batch.slices.end - self._from :]
             self._pieces = [rest]
             self._have = len(rest)
-        if self._have and self._have >= self._need:
-            self.receive(b"", now_ns)
-        if self.ended and not self.waits():
-            self.end_of_stream(now_ns)
+        return True
 
-    def resume(self, now_ns: int) -> None:
-        """Apply the commands that wait for the next round."""
-        self.yielding = False
-        if self._have:
+    def _go_on(self, now_ns: int) -> None:
+        """Apply the commands that came while nothing was applied."""
+        if self._have and self._have >= self._need:
             self.receive(b"", now_ns)
         if self.ended and not self.waits():
             self.end_of_stream(now_ns)
@@ -263,7 +307,8 @@ class Session(ConnectionState):
     @property
     def is_idle_publisher(self) -> bool:
         """Whether the client has published, consumes nothing, and waits for no answer."""
-        return bool(self.pub_counts) and self.consumer is None and not (self._have or self.out)
+        under_way = self._have or self.body is not None or self.out
+        return bool(self.pub_counts) and self.consumer is None and not under_way
 
     def forget_publish_lines(self) -> None:
         """Parse the lines of the next publishes again, because something changed for them."""
@@ -273,6 +318,7 @@ class Session(ConnectionState):
         """End the session: the connection is gone."""
         self.closing = True
         self.end_batch()
+        self.body = None
         self._publish_lines.clear()
         self.sink = GONE
         if self.consumer is not None:

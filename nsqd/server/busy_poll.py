@@ -60,10 +60,12 @@ class BusyPoll:
         self._dear = 0
         self._rest = 0
 
-    def answered(self, now_ns: int) -> None:
+    def answered(self) -> None:
         """Note that a client was answered, and may come back immediately."""
-        self._answered_ns = now_ns
-        if self._looking or not self._for_ns:
+        if not self._for_ns:
+            return
+        self._answered_ns = self._clock()
+        if self._looking:
             return
         if self._rest:
             self._rest -= 1

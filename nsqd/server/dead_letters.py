@@ -42,7 +42,7 @@ class Turns(Protocol):
 
     def ask(self) -> None: ...
 
-    def when_certain(self, topic: Topic, callback: Callback) -> None: ...
+    def when_stored(self, topic: Topic, callback: Callback, *, durable: bool = False) -> None: ...
 
 
 class DeadLetters:
@@ -80,7 +80,7 @@ class DeadLetters:
         except (CannotRead, Refused) as error:
             self._later(channel, moves[len(staged) :], f"{name}: {str(error) or 'cannot read'}")
         if staged:
-            self._write_batch.when_certain(topic, partial(self._written, channel, topic, staged))
+            self._write_batch.when_stored(topic, partial(self._written, channel, topic, staged), durable=True)
 
     def _stage(self, channel: Channel, topic: Topic, move: DeadLetterMove) -> None:
         """Stage copies of these messages, all of them or none. Raises CannotRead and Refused."""

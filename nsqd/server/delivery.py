@@ -1,12 +1,17 @@
-"""Which of a channel's consumers get which of its waiting messages."""
+"""Which of a channel's consumers get which of its waiting messages.
+
+The logs of a channel are its own and those of its siblings, the channels of promoted copies. They take turns,
+by bytes: a backlog of ten million messages that another nsqd left does not delay what is published now.
+"""
 
 from typing import Final
 
+from nsqd.engine.bounds import apply_limits
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.delivering import DRAWN_AT_ONCE, deliver
+from nsqd.engine.settings import NOTHING
 from nsqd.log.tail import READS_AT_ONCE
-from nsqd.server.in_turn import can_be_read, serve_in_turn
 
 # Bytes that a consumer gets in one turn, on average: with more, publishers of small batches would wait long.
 TURN_BYTES: Final = 64 << 10
@@ -20,45 +25,77 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> bool:
     ready consumers share all they can take before the others are served. Messages that a sample rate passes
     over are not sent, so they fill a turn by their number. So do reads of the disk.
     """
-    if channel.siblings or channel.host is not None:
-        return serve_in_turn(broker, channel.host or channel, now_ns, TURN_BYTES)
-    if not can_be_read(broker, channel, now_ns):
-        return False
+    host = channel.host or channel
+    logs = [one for one in (host, *host.siblings) if _can_be_read(broker, one, now_ns)]
     near = broker.limits.topology_aware
-    pending = channel.backlog.pending
-    next_ready = channel.next_nearest if near else channel.next_ready
-    delivered = False
-    room = TURN_BYTES * len(channel.ready)
+    next_ready = host.next_nearest if near else host.next_ready
+    room = TURN_BYTES * max(1, len(host.ready))
     drawing = DRAWN_AT_ONCE
-    end_reads = channel.log.reads + READS_AT_ONCE
+    reads = READS_AT_ONCE
     left_in_round = share = 0
-    while room > 0 and drawing > 0 and pending.count and (consumer := next_ready()) is not None:
+    while room > 0 and drawing > 0 and reads > 0 and (log := _next_of(logs)) is not None:
+        consumer = next_ready()
+        if consumer is None:
+            break
         if not left_in_round:
-            left_in_round = (_as_near(channel, consumer.nearness) if near else len(channel.ready)) + 1
-            share = -(-pending.count // left_in_round)
+            left_in_round = (_as_near(host, consumer.nearness) if near else len(host.ready)) + 1
+            share = -(-sum([one.backlog.pending.count for one in logs]) // left_in_round)
         left_in_round -= 1
         before = consumer.message_count
-        limit = min(share, consumer.rdy - consumer.in_flight)
-        frames, drawn = deliver(channel, consumer, limit, now_ns)
+        reads += log.log.reads
+        frames, drawn = deliver(log, consumer, min(share, consumer.rdy - consumer.in_flight), now_ns)
+        reads -= log.log.reads
         drawing -= drawn
         if frames:
-            delivered = True
+            log.stalls = 0
             consumer.sink.send_messages(frames)
-            room -= sum(map(len, frames))
+            size = sum(map(len, frames))
+            room -= size
+            if len(logs) > 1:
+                log.served_bytes += size
             deadline_ns = now_ns + consumer.msg_timeout_ns
-            if deadline_ns < channel.wake_ns:
-                broker.schedule(channel, deadline_ns)
+            if deadline_ns < log.wake_ns:
+                broker.schedule(log, deadline_ns)
             if near:
-                channel.zones[consumer.nearness] += consumer.message_count - before
-        channel.refresh(consumer)
-        if channel.stalled:
-            broker.stall(channel, now_ns)
-            break
-        if channel.log.reads >= end_reads:
-            room = 0
-    if delivered:
-        channel.stalls = 0
-    return (room <= 0 or drawing <= 0) and pending.count > 0 and bool(channel.ready)
+                log.zones[consumer.nearness] += consumer.message_count - before
+        host.refresh(consumer)
+        if log.stalled:
+            broker.stall(log, now_ns)
+            logs.remove(log)
+    return (room <= 0 or drawing <= 0 or reads <= 0) and bool(host.ready) and _next_of(logs) is not None
+
+
+def _can_be_read(broker: Broker, log: Channel, now_ns: int) -> bool:
+    """Drop what has expired; False while the waiting messages cannot be read."""
+    settings = log.settings
+    if settings is not NOTHING and (settings.ttl_ns or settings.drop_oldest):
+        again_ns = apply_limits(log, now_ns)
+        if again_ns:
+            broker.schedule(log, again_ns)
+    if log.retry_ns > now_ns:
+        # The timer may have been for something else: set it again.
+        broker.schedule(log, log.retry_ns)
+        return False
+    log.stalled = ""
+    return True
+
+
+def _next_of(logs: list[Channel]) -> Channel | None:
+    """The log with waiting messages that was served least; a log without messages gains no advantage."""
+    if len(logs) == 1:
+        only = logs[0]
+        return only if only.backlog.pending.count and not only.paused else None
+    waiting = [one for one in logs if one.backlog.pending.count and not one.paused]
+    if not waiting:
+        return None
+    found = min(waiting, key=_served_bytes)
+    for one in logs:
+        one.served_bytes = max(one.served_bytes, found.served_bytes)
+    return found
+
+
+def _served_bytes(log: Channel) -> int:
+    return log.served_bytes
 
 
 def _as_near(channel: Channel, nearness: int) -> int:

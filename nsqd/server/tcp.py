@@ -12,26 +12,34 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, cast
 
+from nsqclient.net.layers import Compressed
+from nsqclient.wire.compression import Deflate, Snappy
 from nsqcore.process.listen import peer_ip, set_keepalive, shown_peer
 from nsqcore.process.logs import Log
+from nsqcore.process.tls_layer import Tls
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Topic
 from nsqd.log.frames import Piece
 from nsqd.protocol.connection_state import HEARTBEAT
+from nsqd.protocol.identify import Upgrade
 from nsqd.protocol.session import Session
 from nsqd.server.auth import AuthServers, asker_at
 from nsqd.server.clock import busy_ns
 from nsqd.server.clock import now_ns as clock_ns
-from nsqd.server.complaints import written
 from nsqd.server.heartbeats import Heartbeats
 from nsqd.server.pending_replies import PendingReplies
 from nsqd.server.read_quantum import FIRST, LONG_NS, ReadQuantum
-from nsqd.server.upgrades import Upgrades
 from nsqd.server.write_batch import MANY, Settle, WriteBatch
 
 # 2500 messages (RDY) of 200 bytes are 585 KB: with asyncio's 64 KiB every delivery would stall half-way.
 WRITE_BUFFER_HIGH: Final = 2 << 20
 SMALL_READ: Final = 4096
+# After so many bytes of long messages of one client others have their turn.
+LONG_BYTES: Final = 1 << 20
+# What follows a long message is read into this, and copied out within one call: all connections share it.
+_line: Final = memoryview(bytearray(SMALL_READ))
+# Errors that are logged in one turn: a client that only sends errors would keep nsqd busy with logging.
+MAX_LOGGED: Final = 10
 # A consumer that does not read is still read from; it is cut off when so many bytes of replies wait for it.
 MAX_UNREAD: Final = 16 << 20
 
@@ -66,6 +74,35 @@ class Clients:
             connection.close()
 
 
+class LongBodies(asyncio.BufferedProtocol):
+    """Reads from a client that publishes long messages, each into its final place: see `LongBody`.
+
+    A client that sends anything else has its `ClientConnection` as the transport's protocol.
+    """
+
+    def __init__(self, connection: "ClientConnection") -> None:
+        self._connection = connection
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
+        body = self._connection.session.body
+        return _line if body is None else body.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._connection.body_received(nbytes)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connection.connection_lost(exc)
+
+    def eof_received(self) -> bool:
+        return self._connection.eof_received()
+
+    def pause_writing(self) -> None:
+        self._connection.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._connection.resume_writing()
+
+
 class ClientConnection:
     """One V2 client; its first methods are those of asyncio.Protocol.
 
@@ -74,16 +111,18 @@ class ClientConnection:
 
     __slots__ = (
         "_asking",
+        "_bodies",
         "_clients",
         "_heartbeats",
         "_held",
         "_host",
+        "_long_bytes",
         "_loop",
         "_read_quantum",
         "_settings",
+        "_shaking_hands",
         "_slicing",
         "_transport",
-        "_upgrades",
         "_working",
         "connected_at",
         "peer",
@@ -97,8 +136,8 @@ class ClientConnection:
         self._heartbeats = Heartbeats(self)
         # Replies that wait for an fsync or a replica, and later replies behind them.
         self._held: deque[PendingReplies] = deque()
-        # Puts layers around the transport, once one was granted.
-        self._upgrades: Upgrades | None = None
+        # A TLS handshake is under way.
+        self._shaking_hands = False
         # The question to the auth servers; nothing is read from the client until they answer.
         self._asking: asyncio.Task[None] | None = None
         # A batch of very many messages is being published, or commands that make many topics are applied.
@@ -106,6 +145,9 @@ class ClientConnection:
         # Bytes that are processed a portion at a time, and whether rounds of the loop are doing so.
         self._read_quantum = ReadQuantum()
         self._working = False
+        # Reads long messages, once the client has sent one; and their bytes since others had their turn.
+        self._bodies: LongBodies | None = None
+        self._long_bytes = 0
         self._host = ""
         self.connected_at = int(time.time())
         self.peer = ""
@@ -136,10 +178,10 @@ class ClientConnection:
             self._read_quantum.put(data)
             return
         session, size = self.session, len(data)
+        now_ns = clock_ns()
         if size <= SMALL_READ:
-            session.receive(data, clock_ns())
+            session.receive(data, now_ns)
         elif size < self._read_quantum.whole:
-            now_ns = clock_ns()
             session.receive(data, now_ns)
             took_ns = clock_ns() - now_ns
             if took_ns > LONG_NS:
@@ -150,15 +192,58 @@ class ClientConnection:
         if session.stream is not None:
             self._hand_over(session.stream)
             return
+        if size > SMALL_READ and not (session.upgraded or self._working) and session.begin_body():
+            self._bodies = self._bodies or LongBodies(self)
+            self._read_with(self._bodies)
+        # Clients that wait for each answer publish a little at a time. An upgrade of the connection waits for
+        # the end of the round, when no call reads from it.
+        waits = size <= SMALL_READ and session.marks and not session.upgrading
+        self._applied(now_ns if waits else 0)
+
+    def _applied(self, waits_since_ns: int) -> None:
+        """Go on after commands were applied; the client waits for an answer unless *waits_since_ns* is 0."""
+        session = self.session
         if session.settings is not self._settings:
             self._settings = session.settings
             self._start_timers()
         if session.waits():
             self._have_it_done()
-        # Clients that wait for each answer publish a little at a time. An upgrade of the connection waits for
-        # the end of the round, when no call reads from it.
-        waits = size <= SMALL_READ and bool(session.marks) and not session.upgrading
-        self._clients.write_batch.ask_for(self, waits=waits)
+        self._clients.write_batch.ask_for(self, waits_since_ns)
+
+    def _read_with(self, protocol: "LongBodies | ClientConnection") -> None:
+        """Let *protocol* take what is read from now on."""
+        transport = self._transport
+        if transport is not None:
+            # The transport looks at its protocol when it begins to read.
+            transport.pause_reading()
+            transport.set_protocol(cast("asyncio.BaseProtocol", protocol))
+            transport.resume_reading()
+
+    def body_received(self, count: int) -> None:
+        """*count* bytes were read into the long message that is under way, or behind the last one."""
+        self._heartbeats.heard = self._loop.time()
+        session = self.session
+        body = session.body
+        if body is None:
+            data = bytes(_line[:count])
+            if not session.begin_body(data):
+                self._read_with(self)
+                self.data_received(data)
+            return
+        body.received(count)
+        if body.missing:
+            return
+        self._long_bytes += body.size
+        now_ns = clock_ns()
+        session.end_body(now_ns)
+        self._applied(now_ns if session.marks else 0)
+        transport = self._transport
+        if self._long_bytes >= LONG_BYTES and transport and not (self.deaf or transport.is_closing()):
+            # Otherwise the loop would read up to 32 times from this client, before others.
+            self._long_bytes = 0
+            self._working = True
+            transport.pause_reading()
+            self._loop.call_soon(self._work_on)
 
     def _work(self) -> None:
         """Apply the next portion of the bytes read."""
@@ -243,8 +328,8 @@ class ClientConnection:
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        # They refer to this connection, and together they would stay until a collection.
-        self._upgrades = None
+        # It refers to this connection, and together they would stay until a collection.
+        self._bodies = None
         self._read_quantum.take_all()
         self._heartbeats.end()
         if self._asking is not None:
@@ -362,10 +447,7 @@ class ClientConnection:
         if self._asking is not None or self._slicing or self._transport is None:
             return
         self._transport.pause_reading()
-        if self.session.batch is not None:
-            self._slicing = True
-            self._loop.call_soon(self._publish_slice)
-        elif self.session.yielding:
+        if self.session.query is None:
             self._slicing = True
             self._loop.call_soon(self._resume)
         else:
@@ -382,22 +464,15 @@ class ClientConnection:
         self._asking = None
         self._listen_again()
 
-    def _publish_slice(self) -> None:
-        """Publish one slice of a long batch; others have their turn before the next slice."""
-        self.session.go_on(clock_ns())
+    def _resume(self) -> None:
+        """Publish the next slice of a long batch, or apply the commands that have waited for others."""
+        self.session.resume(clock_ns())
         self._clients.write_batch.ask_for(self)
         if self.session.batch is not None:
-            self._loop.call_soon(self._publish_slice)
+            self._loop.call_soon(self._resume)
         else:
             self._slicing = False
             self._listen_again()
-
-    def _resume(self) -> None:
-        """Apply the commands that have waited for others."""
-        self.session.resume(clock_ns())
-        self._clients.write_batch.ask_for(self)
-        self._slicing = False
-        self._listen_again()
 
     def _listen_again(self) -> None:
         # The time in which nothing was read does not count as silence of the client.
@@ -425,12 +500,34 @@ class ClientConnection:
         return cast("ssl.SSLObject | None", self._transport.get_extra_info("ssl_object"))
 
     def _upgrade(self, transport: asyncio.Transport) -> None:
-        """Put the next granted layer around *transport*."""
-        if self._upgrades is None:
-            self._upgrades = Upgrades(self, self._clients.log, self._clients.tls)
-        self._upgrades.next(transport)
+        """Put the next granted layer around *transport*, after the last reply without it was written."""
+        session = self.session
+        if self._shaking_hands or not session.upgrading:
+            # An earlier answer of the same turn has started the upgrade, or done it.
+            return
+        # Nothing is sent unasked until the connection is upgraded.
+        self._heartbeats.stop()
+        upgrade, level = session.upgrading[0], session.settings.deflate_level
+        shown = f"{upgrade.value} (level {level})" if upgrade is Upgrade.DEFLATE else upgrade.value
+        self._clients.log.info("PROTOCOL(V2): [%s] upgrading connection to %s", self.peer, shown)
+        as_protocol = cast("asyncio.Protocol", self)
+        if upgrade is Upgrade.TLS:
+            self._shaking_hands = True
+            # TLS is granted only with a certificate, so the context exists.
+            Tls(transport, as_protocol, cast("ssl.SSLContext", self._clients.tls), self._shook_hands)
+            return
+        codec = Deflate(level) if upgrade is Upgrade.DEFLATE else Snappy()
+        self._upgraded(Compressed(transport, as_protocol, codec))
 
-    def upgraded(self, transport: asyncio.Transport) -> None:
+    def _shook_hands(self, tls: Tls, why_not: str) -> None:
+        self._shaking_hands = False
+        if why_not:
+            self.session.upgrade_failed(why_not)
+            self.answer()
+        else:
+            self._upgraded(tls)
+
+    def _upgraded(self, transport: asyncio.Transport) -> None:
         """Use *transport* from now on, and send the confirmation of the upgrade through it."""
         self._transport = transport
         session = self.session
@@ -440,10 +537,6 @@ class ClientConnection:
             self._upgrade(transport)
         else:
             self._start_timers()
-
-    def rest(self) -> None:
-        """Stop heartbeats while the connection is upgraded."""
-        self._heartbeats.stop()
 
     # --- heartbeats ---
 
@@ -469,8 +562,11 @@ class ClientConnection:
     def _log_errors(self) -> None:
         errors = self.session.errors
         if errors:
-            for sentence in written(errors):
+            for error in errors[:MAX_LOGGED]:
+                sentence = str(error).encode("utf-8", "backslashreplace").decode()
                 self._clients.log.error("[%s] - %s", self.peer, sentence)
+            if len(errors) > MAX_LOGGED:
+                self._clients.log.error("[%s] - and %d more", self.peer, len(errors) - MAX_LOGGED)
             errors.clear()
 
 

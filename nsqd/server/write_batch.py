@@ -91,6 +91,8 @@ class WriteBatch:
         self.dead_letters = DeadLetters(broker, self, log, node)
         self._replication = replication
         self._scheduled = False
+        # Whether something came since the last turn.
+        self._wanted = False
         self._hurried = False
         self._closed = False
         # Whether this turn answers a client that waits for the answer.
@@ -109,12 +111,13 @@ class WriteBatch:
     # --- asking for a turn ---
 
     def ask(self) -> None:
+        self._wanted = True
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self.run)
 
-    def ask_for(self, connection: Answerer, *, waits: bool = False) -> None:
-        """Ask for a turn that answers *connection*; *waits*: its client waits for the answer.
+    def ask_for(self, connection: Answerer, waits_since_ns: int = 0) -> None:
+        """Ask for a turn that answers *connection*, whose client has waited for it since *waits_since_ns*.
 
         In each round of the loop the first client that waits gets its answer, so that it continues while
         the others are read; these share the turn at the end of the round. Otherwise nsqd and a few clients
@@ -123,53 +126,35 @@ class WriteBatch:
         """
         self._answering[connection] = None
         self.ask()
-        if waits:
+        if waits_since_ns:
             self._awaited = True
-            self._busy_poll.heard(clock_ns())
+            self._busy_poll.heard(waits_since_ns)
             if not (self._hurried or self._replication.replicates):
                 self._hurried = True
-                self._take()
+                self._take(waits_since_ns)
 
-    def stored(self, topic: Topic) -> asyncio.Future[None]:
-        """Wait until what was just published to *topic* is stored. Raises NotStored."""
-        future: asyncio.Future[None] = self._loop.create_future()
-        self.when_stored(topic, _settler(future))
-        return future
+    def when_stored(self, topic: Topic, callback: Callback, *, durable: bool = False) -> None:
+        """Call *callback* when what was just published to *topic* is stored, or with the reason why not.
 
-    def note_stored(self, topic: Topic) -> asyncio.Future[None]:
-        """Wait until what was just noted at *topic* is stored. Raises NotStored."""
-        return self._when_noted(topic, durable=False)
-
-    def when_stored(self, topic: Topic, callback: Callback) -> None:
-        """Call *callback* when what was just published to *topic* is stored, or with the reason why it is
-        not.
+        With *durable* that is after an fsync, in any mode.
         """
         self._broker.dirty[topic] = None
-        self._publishes.append((topic, callback, False))
+        self._publishes.append((topic, callback, durable))
         self.ask()
 
-    def durable(self, topic: Topic) -> asyncio.Future[None]:
-        """Wait until what was just published to *topic* is durable. Raises NotStored."""
+    def stored(self, topic: Topic, *, durable: bool = False) -> asyncio.Future[None]:
+        """Wait until what was just published to *topic* is stored. Raises NotStored."""
         future: asyncio.Future[None] = self._loop.create_future()
-        self.when_certain(topic, _settler(future))
+        self.when_stored(topic, _settler(future), durable=durable)
         return future
 
-    def note_durable(self, topic: Topic) -> asyncio.Future[None]:
-        """Wait until what was just noted at *topic* is durable. Raises NotStored."""
-        return self._when_noted(topic, durable=True)
-
-    def _when_noted(self, topic: Topic, *, durable: bool) -> asyncio.Future[None]:
+    def note_stored(self, topic: Topic, *, durable: bool = False) -> asyncio.Future[None]:
+        """Wait until what was just noted at *topic* is stored. Raises NotStored."""
         future: asyncio.Future[None] = self._loop.create_future()
         self._broker.dirty[topic] = None
         self._notes.append((topic, _settler(future), durable))
         self.ask()
         return future
-
-    def when_certain(self, topic: Topic, callback: Callback) -> None:
-        """Call *callback* when what was just published to *topic* is durable, or with the reason why not."""
-        self._broker.dirty[topic] = None
-        self._publishes.append((topic, callback, True))
-        self.ask()
 
     def names_durable(self) -> asyncio.Future[None]:
         """Wait until the removal of deleted topics' folders is durable. Raises NotStored."""
@@ -184,12 +169,12 @@ class WriteBatch:
     def run(self) -> None:
         """Take the turn at the end of a round."""
         self._scheduled = self._hurried = False
-        if not self._closed:
-            self._take()
+        if (self._wanted or self._broker.dirty) and not self._closed:
+            self._take(clock_ns())
 
-    def _take(self) -> None:
+    def _take(self, now_ns: int) -> None:
+        self._wanted = False
         broker = self._broker
-        now_ns = clock_ns()
         if broker.events:
             self._notify()
         failures = self._commit.store(now_ns, self._few_wait) if broker.dirty else _NONE
@@ -210,7 +195,7 @@ class WriteBatch:
         self._deadlines.arm(now_ns)
         if self._awaited:
             self._awaited = False
-            self._busy_poll.answered(clock_ns())
+            self._busy_poll.answered()
         if broker.dirty:
             # An event of this turn has staged a note.
             self.ask()

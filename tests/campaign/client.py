@@ -61,6 +61,9 @@ class MemoryTransport(asyncio.Transport):
     def is_reading(self) -> bool:
         return True
 
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        pass
+
 
 class Client:
     """One connection; frames go to the callbacks, except heartbeats, which it answers."""

@@ -105,8 +105,6 @@ def outcome(pieces: list[bytes], *, auth: bool) -> Outcome:
         while session.waits():
             if session.query is not None:
                 session.authorized(parse_authorizations(GRANTED, node.now_ns), node.now_ns)
-            elif session.batch is not None:
-                session.go_on(node.now_ns)
             else:
                 session.resume(node.now_ns)
             out += session.take_replies()

@@ -14,6 +14,7 @@ from nsqd.log.ids import MessageIds
 from nsqd.log.layout import APPEND_MAGIC, FILE_HEADER_BYTES
 from nsqd.server.auth import AuthServers
 from nsqd.server.checkpointer import Checkpointer
+from nsqd.server.clock import now_ns
 from nsqd.server.fsync import THREADS, Fsync
 from nsqd.server.health import Health
 from nsqd.server.replication.service import Replication
@@ -76,6 +77,7 @@ class Bench:
 
     async def rest(self) -> None:
         """Finish the turn and its fsyncs."""
+        self.write_batch.ask()
         self.write_batch.run()
         await self.fsync.synced()
 
@@ -130,7 +132,7 @@ class Client:
 
     def says(self, data: bytes, *, waits: bool = False) -> None:
         self.session.receive(data, time.time_ns())
-        self.bench.write_batch.ask_for(self.connection, waits=waits)
+        self.bench.write_batch.ask_for(self.connection, now_ns() if waits else 0)
 
     @property
     def sent(self) -> bytes:

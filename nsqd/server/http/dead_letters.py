@@ -12,7 +12,6 @@ letter is finished in the dead-letter topic: a crash in between leaves the messa
 import time
 from typing import Final
 
-from nsqclient.wire.names import is_valid_name
 from nsqcore.http.api import ApiError, Request, Response, json_reply
 from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
@@ -20,6 +19,7 @@ from nsqd.engine.sending_back import Letter, batch_of, finish, fitting, is_there
 from nsqd.engine.topic import Refused, Topic
 from nsqd.log.ids import ID_LENGTH
 from nsqd.server.clock import now_ns as clock_ns
+from nsqd.server.http.messages import topic_and_channel
 from nsqd.server.http.openapi import refuse_unknown
 from nsqd.server.messages.finding import Finder, Picked
 from nsqd.server.messages.query import MessageQuery, parse_query, refused, truth
@@ -43,12 +43,7 @@ class DeadLettersApi:
     async def send_back(self, request: Request) -> Response:
         """Send back the letters that the request selects, or count them."""
         refuse_unknown(request, "POST", "/dead_letters/send_back")
-        name = request.require("topic")
-        if not is_valid_name(name):
-            raise ApiError(400, "INVALID_ARG_TOPIC")
-        topic = self._broker.topics.get(name)
-        if topic is None:
-            raise ApiError(404, "TOPIC_NOT_FOUND")
+        topic, _ = topic_and_channel(self._broker, request)
         dry = truth(request.query, "dry_run")
         query = self._query(request, topic)
         picked = await self._finder.pick(topic, None, query)
@@ -137,7 +132,7 @@ class DeadLettersApi:
                 continue
             try:
                 origin.stage_for(channel_name, batch_of(letters), clock_ns())
-                await self._write_batch.durable(origin)
+                await self._write_batch.stored(origin, durable=True)
             except Refused as full:
                 raise ApiError(429, f"{topic_name}: {full}; {sent} were sent back") from full
             except NotStored as error:

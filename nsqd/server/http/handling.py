@@ -158,7 +158,7 @@ class HandlingApi:
 
     async def _durable(self, topic: Topic) -> None:
         try:
-            await self._write_batch.note_durable(topic)
+            await self._write_batch.note_stored(topic, durable=True)
         except NotStored as error:
             self._log.error("what was done to messages is not on the disk yet - %s", error)
             raise ApiError(503, "NOT_STORED") from error

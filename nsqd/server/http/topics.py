@@ -253,7 +253,7 @@ class TopicsApi:
     async def _saved(self, topic: Topic) -> Response:
         """Wait until the change is durable, so that no crash or power cut undoes an answered request."""
         self._changes.persist_soon()
-        await self._stored(self._write_batch.note_durable(topic))
+        await self._stored(self._write_batch.note_stored(topic, durable=True))
         await self._promoted_saved(topic)
         return empty_reply()
 

@@ -151,7 +151,7 @@ def test_a_long_batch_that_is_being_published_holds_the_end_up(node):
 
     assert drained(node)["drained"] is False
     while session.waits():
-        session.go_on(node.now_ns)
+        session.resume(node.now_ns)
     node.turn()
     assert drained(node)["remaining"] == len(many)
 

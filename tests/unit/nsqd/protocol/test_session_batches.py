@@ -40,7 +40,7 @@ class Client:
         return self.hears()
 
     def step(self):
-        self.session.go_on(self.node.now_ns)
+        self.session.resume(self.node.now_ns)
         return self.hears()
 
     def hears(self):
@@ -156,7 +156,7 @@ def test_a_long_batch_ends_with_its_topic(node, client):
 def test_a_slice_that_cannot_be_stored_ends_the_batch_with_an_error(node, client):
     client.says(mpub(*BODIES))
     while not client.session.marks:
-        client.session.go_on(node.now_ns)
+        client.session.resume(node.now_ns)
     client.session.not_stored(node.topic(), "no space left on device")
 
     assert client.hears() == [(1, b"E_MPUB_FAILED MPUB failed no space left on device")]
@@ -185,7 +185,7 @@ def with_its_topic(node, client):
 
 def unstored(node, client):
     while not client.session.marks:
-        client.session.go_on(node.now_ns)
+        client.session.resume(node.now_ns)
     client.session.not_stored(node.topic(), "no space left on device")
 
 

@@ -34,7 +34,7 @@ class Loop:
         return bool(self.soon)
 
     def answer(self):
-        self.poll.answered(self.now)
+        self.poll.answered()
 
     def hear(self):
         self.poll.heard(self.now)
@@ -158,7 +158,7 @@ def test_without_a_time_nothing_is_looked_for():
     calls = []
     poll = BusyPoll(0, calls.append, lambda: 0)
 
-    poll.answered(0)
+    poll.answered()
     poll.heard(0)
 
     assert calls == []

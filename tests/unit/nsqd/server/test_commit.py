@@ -161,7 +161,7 @@ async def test_a_refused_publish_leaves_the_notes_of_other_clients(tmp_path):
     by_http = bench.write_batch.stored(topic)
     bench.broker.pause_channel(topic, topic.channels["c"], paused=True)
     reader.says(b"REQ " + message_id + b" 60000\n")
-    paused = bench.write_batch.note_durable(topic)
+    paused = bench.write_batch.note_stored(topic, durable=True)
     await bench.rest()
 
     assert publisher.replies[-1] == (1, b"E_PUB_FAILED PUB failed 0 of 1 replicas are in sync")
@@ -221,7 +221,7 @@ async def test_notes_fail_together_with_a_refused_publish_on_a_full_disk(tmp_pat
 
     topic.stage(b"one", 1)
     bench.broker.pause_topic(topic, paused=True)
-    paused = bench.write_batch.note_durable(topic)
+    paused = bench.write_batch.note_stored(topic, durable=True)
     await bench.rest()
 
     with pytest.raises(NotStored, match="no space left on device"):

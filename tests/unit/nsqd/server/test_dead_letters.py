@@ -68,7 +68,7 @@ async def test_dead_letters_whose_fsync_failed_stay_in_the_channel_and_are_store
     channel = bench.broker.channel(topic, "c")
     for _ in range(3):
         topic.stage(b"m", now_ns())
-    await bench.write_batch.durable(topic)
+    await bench.write_batch.stored(topic, durable=True)
     channel.backlog.take_out([(0, channel.backlog.end)])
     channel.backlog.dead_letter_queue.add(channel.backlog.end - 3, channel.backlog.end, REQUEUED)
 

@@ -426,10 +426,10 @@ async def test_change_after_a_failed_fsync_is_not_durable_and_in_the_next_checkp
     topic = bench.broker.topic("t", 0)
     disk.broken.add("t")
     with pytest.raises(NotStored, match="input/output error"):
-        await bench.write_batch.durable(topic)
+        await bench.write_batch.stored(topic, durable=True)
     bench.broker.channel(topic, "c")
     with pytest.raises(NotStored, match="no publishes until a restart"):
-        await bench.write_batch.note_durable(topic)
+        await bench.write_batch.note_stored(topic, durable=True)
 
     await checkpoints._round(0.0)
 
@@ -443,7 +443,7 @@ async def test_job_that_cannot_end_is_a_failed_fsync(strict, disk, monkeypatch):
     reported = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["message"]))
     topic = strict.broker.topic("t", 0)
-    await strict.write_batch.durable(topic)
+    await strict.write_batch.stored(topic, durable=True)
     store_of(topic).appender.seal()
 
     def bug(*_, **__):
@@ -452,7 +452,7 @@ async def test_job_that_cannot_end_is_a_failed_fsync(strict, disk, monkeypatch):
     monkeypatch.setattr(disk, "replace", bug)
     topic.stage(b"m", 1)
     with pytest.raises(NotStored, match="a bug"):
-        await strict.write_batch.durable(topic)
+        await strict.write_batch.stored(topic, durable=True)
 
     assert reported == ["a sync did not end"]
     assert store_of(topic).appender.failed
@@ -467,7 +467,7 @@ async def test_file_that_cannot_be_opened_is_included_in_the_next_fsync(strict, 
 
     monkeypatch.setattr(disk, "sync_folder", refused)
     with pytest.raises(NotStored, match="too many open files"):
-        await strict.write_batch.durable(topic)
+        await strict.write_batch.stored(topic, durable=True)
     assert str(strict.health) == "NOK - too many open files"
     assert strict.health.restart_reason == ""
     monkeypatch.setattr(disk, "sync_folder", real)

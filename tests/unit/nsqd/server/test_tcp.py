@@ -4,11 +4,12 @@ import asyncio
 import gc
 from collections import Counter
 
+from nsqd.engine.topic import Refused
 from nsqd.log.cursor import Cursor
 from nsqd.protocol.session import MAX_NEW_TOPICS, Session
 from nsqd.server.heartbeats import Heartbeats
 from nsqd.server.read_quantum import FIRST, MOST
-from nsqd.server.tcp import ClientConnection
+from nsqd.server.tcp import LONG_BYTES, MAX_LOGGED, ClientConnection, LongBodies
 from tests.support.turns import Bench, Client, Wire
 from tests.support.wire import sized
 
@@ -41,7 +42,7 @@ async def applied(client):
     return rounds
 
 
-async def test_who_has_sent_much_that_takes_long_is_read_on_when_all_of_it_is_applied(tmp_path):
+async def test_much_that_takes_long_is_applied_before_the_client_is_read_on(tmp_path):
     client = Client(Bench(tmp_path), Heard())
     count = MOST // len(TOUCH)
 
@@ -55,7 +56,7 @@ async def test_who_has_sent_much_that_takes_long_is_read_on_when_all_of_it_is_ap
     assert len(client.replies) == 1 + count
 
 
-async def test_while_the_commands_of_one_client_are_applied_others_are_served(tmp_path):
+async def test_others_are_served_while_the_commands_of_one_client_are_applied(tmp_path):
     bench = Bench(tmp_path)
     busy, other = Client(bench, Heard()), Client(bench)
     busy.connection.data_received(b"SUB t c\n" + TOUCH * (MOST // len(TOUCH)))
@@ -69,7 +70,7 @@ async def test_while_the_commands_of_one_client_are_applied_others_are_served(tm
     await applied(busy)
 
 
-async def test_what_is_applied_a_portion_at_a_time_keeps_its_order_and_is_whole(tmp_path):
+async def test_commands_applied_in_portions_keep_their_order(tmp_path):
     bench = Bench(tmp_path)
     client = Client(bench, Heard())
     published = [b"%08d" % number for number in range(3 * FIRST // 18)]
@@ -87,7 +88,7 @@ async def test_what_is_applied_a_portion_at_a_time_keeps_its_order_and_is_whole(
     assert [stored[at : at + 8] for at in range(34, len(stored), 42)] == published
 
 
-async def test_what_was_sent_before_the_end_counts(tmp_path):
+async def test_commands_before_the_end_of_the_stream_are_applied(tmp_path):
     client = Client(Bench(tmp_path), Heard())
     count = MOST // len(TOUCH)
     client.connection.data_received(b"SUB t c\n" + TOUCH * count)
@@ -98,7 +99,7 @@ async def test_what_was_sent_before_the_end_counts(tmp_path):
     assert (len(client.replies), client.closed) == (1 + count, True)
 
 
-async def test_who_is_gone_while_its_commands_are_applied_is_left_alone(tmp_path):
+async def test_rest_of_the_commands_is_dropped_when_the_client_is_gone(tmp_path):
     client = Client(Bench(tmp_path), Heard())
     client.connection.data_received(b"SUB t c\n" + TOUCH * (MOST // len(TOUCH)))
 
@@ -109,7 +110,7 @@ async def test_who_is_gone_while_its_commands_are_applied_is_left_alone(tmp_path
     assert client.wire.calls == ["pause"]
 
 
-async def test_a_layer_that_is_granted_behind_very_much_is_read_from(tmp_path):
+async def test_layer_granted_behind_very_much_is_read_from(tmp_path):
     bench = Bench(tmp_path)
     client = Client(bench, Heard())
     # The turn comes before anything that the connection asks of the loop.
@@ -140,7 +141,7 @@ async def test_the_stream_of_another_node_is_handed_over_complete(tmp_path):
     assert (handed, wire.calls) == ([stream], [])
 
 
-async def test_who_has_sent_little_is_read_on_at_once(tmp_path):
+async def test_client_that_has_sent_little_is_not_paused(tmp_path):
     client = Client(Bench(tmp_path), Heard())
 
     client.connection.data_received(b"SUB t c\n" + b"TOUCH 0000000000000000\n" * 1000)
@@ -149,7 +150,7 @@ async def test_who_has_sent_little_is_read_on_at_once(tmp_path):
     assert client.wire.calls == []
 
 
-async def test_a_connection_that_is_gone_leaves_nothing_that_only_a_collection_would_find(tmp_path):
+async def test_ended_consumer_and_publisher_leave_no_object(tmp_path):
     bench = Bench(tmp_path)
     kinds = ClientConnection, Session, Heartbeats
     gc.collect()
@@ -188,3 +189,101 @@ async def test_client_that_makes_many_topics_lets_others_be_answered(tmp_path):
     rounds = await applied(busy)
     assert rounds >= count / MAX_NEW_TOPICS - 2
     assert busy.replies == [(0, b"OK")] * count
+
+
+class Full:
+    """A bound that admits nothing."""
+
+    def admit(self, _count, _size):
+        raise Refused("full")
+
+
+class Socket(Heard):
+    """A transport that reads as its protocol wants it."""
+
+    def hears(self, data):
+        while data:
+            if isinstance(self.protocol, LongBodies):
+                room = self.protocol.get_buffer(-1)
+                count = min(len(room), len(data))
+                room[:count] = data[:count]
+                self.protocol.buffer_updated(count)
+            else:
+                count = min(FIRST - 1, len(data))
+                self.protocol.data_received(data[:count])
+            data = data[count:]
+
+
+async def test_long_messages_are_received_in_place_until_another_command(tmp_path):
+    client = Client(Bench(tmp_path), Socket())
+    client.wire.protocol = client.connection
+    first, second = b"1" * 150_000, b"2" * 150_000
+
+    client.wire.hears(b"PUB t\n" + sized(b"short"))
+    client.wire.hears(b"PUB t\n" + sized(first) + b"PUB t\n" + sized(second))
+    received_by = client.wire.protocol
+    client.wire.hears(b"NOP\nSUB t c\nRDY 9\n")
+    await client.bench.rest()
+
+    assert isinstance(received_by, LongBodies)
+    assert client.wire.protocol is client.connection
+    assert client.bench.broker.topics["t"].message_bytes == 300_005
+    assert [body for kind, body in client.replies if kind == 0] == [b"OK"] * 4
+
+
+async def test_many_long_messages_let_others_have_their_turn(tmp_path):
+    client = Client(Bench(tmp_path), Socket())
+    client.wire.protocol = client.connection
+    command = b"PUB t\n" + sized(b"m" * 150_000)
+    client.wire.hears(b"PUB t\n" + sized(b"short") + 2 * command)
+    client.wire.calls.clear()
+
+    client.wire.hears(LONG_BYTES // 150_000 * command)
+
+    assert client.wire.calls == ["pause"]
+    assert await applied(client) == 1
+
+
+async def test_connection_that_closes_behind_a_long_message_is_not_paused(tmp_path):
+    client = Client(Bench(tmp_path), Socket())
+    client.wire.protocol = client.connection
+    client.wire.hears(b"PUB t\n" + sized(b"short") + (b"PUB t\n" + sized(b"m" * LONG_BYTES))[:-1])
+    client.wire.calls.clear()
+    client.bench.broker.topics["t"].bind(Full())
+    client.connection.session.forget_publish_lines()
+
+    client.wire.hears(b"m")
+
+    assert client.replies[-1] == (1, b"E_PUB_FAILED PUB failed full")
+    assert client.closed
+    assert client.wire.calls == []
+
+
+async def test_end_of_the_stream_within_a_long_message_is_answered(tmp_path):
+    client = Client(Bench(tmp_path), Socket())
+    client.wire.protocol = client.connection
+    client.wire.hears(b"PUB t\n" + sized(b"short") + (b"PUB t\n" + sized(b"m" * 150_000))[:-1])
+    assert isinstance(client.wire.protocol, LongBodies)
+
+    client.wire.protocol.eof_received()
+    await client.bench.rest()
+
+    assert client.replies[-1] == (1, b"E_BAD_MESSAGE PUB failed to read message body")
+    assert client.closed
+
+
+async def test_errors_of_a_turn_are_logged_up_to_a_number_and_counted(tmp_path, monkeypatch):
+    client = Client(Bench(tmp_path), Heard())
+    logged = []
+    monkeypatch.setattr(client.bench.clients.log, "error", lambda text, *args: logged.append(text % args))
+
+    client.says(b"SUB t c\n" + TOUCH * (MAX_LOGGED + 2) + b"\xff\n")
+    await client.bench.rest()
+
+    assert len(logged) == MAX_LOGGED + 1
+    assert logged[-1].endswith("] - and 3 more")
+
+    other = client.bench.connect()
+    other.says(b"\xff\n")
+    await client.bench.rest()
+    assert logged[-1].endswith("] - E_INVALID invalid command \\udcff")
