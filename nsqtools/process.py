@@ -4,7 +4,8 @@ import contextlib
 import logging
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from nsqcore.options.options import parse
 from nsqcore.process import output
@@ -16,8 +17,6 @@ from nsqtools.options import ToolOptions
 # Half of the import time of a command, and not needed for --help and --version.
 if TYPE_CHECKING:
     import asyncio
-
-T = TypeVar("T", bound=ToolOptions)
 
 _WORDS: Final = {logging.DEBUG: "DBG", logging.INFO: "INF", logging.WARNING: "WRN"}
 
@@ -60,15 +59,24 @@ def run(
     return 0
 
 
-def run_tool(
-    kind: type[T],
-    program: str,
-    argv: Sequence[str] | None,
-    work: Callable[[T, "asyncio.Event"], Coroutine[Any, Any, None]],
-) -> int:
-    """Read the options of the command line, or of *argv*, and run ``work(options, stop)`` as `run` does."""
-    options = parse(kind, program, sys.argv[1:] if argv is None else argv)
-    return run(lambda stop: work(options, stop))
+def tool(kind: type[ToolOptions], work: str) -> Callable[..., int]:
+    """The ``main`` of a command: it runs ``work(options, stop)`` as `run` does.
+
+    *work* is named as ``module:function``, because loading it is most of a start.
+    The options are those of the command line, or of its argument.
+    """
+
+    def main(argv: Sequence[str] | None = None) -> int:
+        options = parse(kind, kind.program, sys.argv[1:] if argv is None else argv)
+
+        async def working(stop: "asyncio.Event") -> None:
+            # When signals are already handled.
+            module, _, function = work.partition(":")
+            await getattr(import_module(module), function)(options, stop)
+
+        return run(working)
+
+    return main
 
 
 async def unless_stopped(stop: "asyncio.Event", work: Coroutine[Any, Any, None]) -> None:

@@ -19,6 +19,8 @@ _PLACE: Final = "earliest, latest, a sequence, an id, a time, -10m or -7d"
 class ActionOptions(AskingOptions):
     """The options of every action."""
 
+    program = "nsq_channel"
+
     @staticmethod
     def banner(program: str) -> str:
         return banner(program.partition(" ")[0])
@@ -99,7 +101,7 @@ class RequeueOptions(HandleOptions):
     defer: Duration = option(0, kind=DURATION, help="how long they wait before they come again")
 
     def problem(self) -> str | None:
-        return super().problem() or ("--defer should not be negative" if self.defer < 0 else None)
+        return super().problem() or self.number_problem(not_negative=("defer",))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,8 @@ _OUTPUTS: Final = ("text", "json", "body")
 
 @dataclass(frozen=True, kw_only=True)
 class PeekOptions(AskingOptions):
+    program = "nsq_peek"
+
     channel: str = option("", help="NSQ channel; shows how each message stands on it")
     from_: str = option(
         "",
@@ -37,13 +39,9 @@ class PeekOptions(AskingOptions):
             return problem
         if self.channel and not is_valid_name(self.channel):
             return "--channel is invalid"
-        if self.n < 0:
-            return "--n should not be negative"
         if self.output not in _OUTPUTS:
             return f"--output {self.output} is none of {', '.join(_OUTPUTS)}"
-        if self.interval <= 0:
-            return "--interval should be positive"
-        return self._state_problem()
+        return self.number_problem("interval", not_negative=("n",)) or self._state_problem()
 
     def _state_problem(self) -> str | None:
         if self.state and self.state not in _STATES:

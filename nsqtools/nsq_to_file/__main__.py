@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from nsqcore.options.options import parse
 from nsqcore.process.logs import Log
-from nsqtools.nsq_to_file.options import PROGRAM, ToFileOptions
+from nsqtools.nsq_to_file.options import ToFileOptions
 from nsqtools.process import run
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    options = parse(ToFileOptions, PROGRAM, sys.argv[1:] if argv is None else argv)
+    options = parse(ToFileOptions, ToFileOptions.program, sys.argv[1:] if argv is None else argv)
     log = Log(options.log_prefix, options.log_level)
 
     async def work(stop: "asyncio.Event") -> None:

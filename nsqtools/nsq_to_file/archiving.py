@@ -12,7 +12,7 @@ from nsqcore.process.lifecycle import handle_signal
 from nsqcore.process.logs import Log
 from nsqtools.consumers import start
 from nsqtools.nsq_to_file.archive import Archive
-from nsqtools.nsq_to_file.options import PROGRAM, ToFileOptions
+from nsqtools.nsq_to_file.options import ToFileOptions
 from nsqtools.nsq_to_file.topic_writer import TopicLog, TopicWriter
 from nsqtools.nsq_to_file.topics import rounds
 from nsqtools.process import Failed
@@ -88,16 +88,7 @@ class Archiving:
         except OSError as error:
             raise Failed(f"[{topic}/{options.channel}] {error}") from error
         writer = TopicWriter(archive, options.sync_interval / SECOND, options.max_in_flight, log)
-        consumer = Consumer(
-            topic,
-            options.channel,
-            writer.take,
-            nsqd_addresses=options.nsqd_tcp_address,
-            lookupd_addresses=options.lookupd_http_address,
-            config=options.consumer_config(PROGRAM),
-            retry=options.consumer_retry(),
-            auto_answer=False,
-        )
+        consumer = options.consumer(topic, options.channel, writer.take, auto_answer=False)
         await start(consumer)
         self._writers[topic] = writer, consumer
         self._tasks.append(tasks.create_task(writer.run(consumer), name=f"writer of {topic}"))

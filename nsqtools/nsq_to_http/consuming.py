@@ -3,10 +3,10 @@
 import asyncio
 import random
 
-from nsqclient import Consumer, Message
+from nsqclient import Message
 from nsqclient.wire.durations import SECOND
 from nsqtools.consumers import running
-from nsqtools.nsq_to_http.options import PROGRAM, ToHttpOptions
+from nsqtools.nsq_to_http.options import ToHttpOptions
 from nsqtools.nsq_to_http.routing import AddressRoute, route
 from nsqtools.nsq_to_http.sending import Get, HttpClient, Post, Sender, SendFailed, passed_on
 from nsqtools.process import say
@@ -25,14 +25,11 @@ async def send_all(options: ToHttpOptions, stop: asyncio.Event) -> None:
             sender = Post(http, options.content_type, options.headers)
         timed = Timed(options.post or options.get, options.status_every, say)
         handler = Handler(route(options, sender, timed, loop.time), options.sample)
-        consumer = Consumer(
+        consumer = options.consumer(
             options.topic,
             options.channel,
             handler.handle,
-            nsqd_addresses=options.nsqd_tcp_address,
-            lookupd_addresses=options.lookupd_http_address,
-            config=options.consumer_config(PROGRAM, headers=True),
-            retry=options.consumer_retry(),
+            headers=True,
             # More could not be in hand; and without this the client would take -max-in-flight=1, its own
             # default, for a value that was not given, and raise it to -n.
             concurrency=min(options.n, options.max_in_flight),

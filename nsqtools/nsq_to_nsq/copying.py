@@ -5,12 +5,11 @@ import random
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from nsqclient import Config, Consumer, Message, Producer, UnsupportedError
+from nsqclient import Config, Message, Producer, UnsupportedError
 from nsqtools.consumers import running
 from nsqtools.hosts import chooser
 from nsqtools.nsq_to_nsq.filters import JsonFilter, NotAnObject, TooDeep
-from nsqtools.nsq_to_nsq.options import PROGRAM, ToNsqdOptions
-from nsqtools.options import client_config
+from nsqtools.nsq_to_nsq.options import ToNsqdOptions
 from nsqtools.process import say
 from nsqtools.timing import Timed
 
@@ -97,20 +96,17 @@ async def copy_all(options: ToNsqdOptions, stop: asyncio.Event) -> None:
     copying = Copying(
         destinations,
         options.mode,
-        client_config(PROGRAM, options.producer_opt, headers=True),
+        options.client_config(options.producer_opt, headers=True),
         options.filter,
         Timed(destinations, options.status_every, say),
         asyncio.get_running_loop().time,
     )
     consumers = [
-        Consumer(
+        options.consumer(
             topic,
             options.channel,
             copying.handler(options.destination_topic or topic),
-            nsqd_addresses=options.nsqd_tcp_address,
-            lookupd_addresses=options.lookupd_http_address,
-            config=options.consumer_config(PROGRAM, headers=True),
-            retry=options.consumer_retry(),
+            headers=True,
             auto_answer=False,
         )
         for topic in dict.fromkeys(options.topic)

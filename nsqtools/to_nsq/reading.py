@@ -7,9 +7,8 @@ from typing import Final
 
 from nsqclient import Producer
 from nsqtools.blocking import BlockingThread
-from nsqtools.options import client_config
 from nsqtools.process import Failed, say
-from nsqtools.to_nsq.options import PROGRAM, ToNsqOptions
+from nsqtools.to_nsq.options import ToNsqOptions
 from nsqtools.to_nsq.publishing import Publishing
 from nsqtools.to_nsq.records import Records
 from nsqtools.to_nsq.throttle import Throttle
@@ -27,8 +26,7 @@ PROGRESS_SECONDS: Final = 10.0
 
 async def publish(options: ToNsqOptions, stop: asyncio.Event) -> None:
     """Publish stdin to its end, or until a signal; returns when all records read are confirmed."""
-    fixed = {"headers": True} if options.header else {}
-    config = client_config(PROGRAM, options.producer_opt, **fixed)
+    config = options.client_config(options.producer_opt, headers=bool(options.header))
     addresses = dict.fromkeys(options.nsqd_tcp_address)
     publishing = Publishing(
         options.topic,
@@ -90,7 +88,11 @@ async def _pieces(size: int, stop: asyncio.Event) -> AsyncIterator[bytes]:
             if not reading.done():
                 reading.cancel()
                 return
-            piece = reading.result()
+            try:
+                piece = reading.result()
+            except OSError as error:
+                reason = (error.strerror or str(error)).lower()
+                raise OSError(f"failed to read from stdin - {reason}") from error
             yield piece
             if not piece:
                 return
