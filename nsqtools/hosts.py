@@ -1,7 +1,7 @@
 """Chooses the destination of the next message. Pure: time and chance come from the caller."""
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 FIRST_REST_SECONDS: Final = 30.0
 LONGEST_REST_SECONDS: Final = 900.0
@@ -20,17 +20,7 @@ EPSILON_GREEDY: Final = "epsilon-greedy"
 MODES: Final = (HOST_POOL, ROUND_ROBIN, EPSILON_GREEDY)
 
 
-class Chooser(Protocol):
-    """Picks hosts and gets the results. Times are in seconds of a monotonic clock."""
-
-    def pick(self, now: float) -> str: ...
-
-    def succeeded(self, host: str, seconds: float, now: float) -> None: ...
-
-    def failed(self, host: str, now: float) -> None: ...
-
-
-def chooser(mode: str, hosts: Sequence[str], chance: Callable[[], float]) -> Chooser:
+def chooser(mode: str, hosts: Sequence[str], chance: Callable[[], float]) -> "RoundRobin":
     """The chooser of a ``--mode``; *chance* returns numbers from 0 up to 1."""
     if mode == ROUND_ROBIN:
         return RoundRobin(hosts)
@@ -40,21 +30,22 @@ def chooser(mode: str, hosts: Sequence[str], chance: Callable[[], float]) -> Cho
 
 
 class RoundRobin:
-    """All hosts in turn, even after failures; the first turn is the second host's, as in the original."""
+    """All hosts in turn, even after failures; the first turn is the second host's, as in the original.
+
+    Other modes learn from the results. Times are in seconds of a monotonic clock.
+    """
 
     def __init__(self, hosts: Sequence[str]) -> None:
-        self._hosts = list(hosts)
-        self._turn = 0
+        self._names = list(hosts)
+        self._next = 0
 
-    def pick(self, now: float) -> str:  # noqa: ARG002 - a Chooser
-        self._turn = (self._turn + 1) % len(self._hosts)
-        return self._hosts[self._turn]
+    def pick(self, now: float) -> str:  # noqa: ARG002 - for other modes
+        self._next = (self._next + 1) % len(self._names)
+        return self._names[self._next]
 
-    def succeeded(self, host: str, seconds: float, now: float) -> None:
-        pass
+    def succeeded(self, host: str, seconds: float, now: float) -> None: ...
 
-    def failed(self, host: str, now: float) -> None:
-        pass
+    def failed(self, host: str, now: float) -> None: ...
 
 
 class _Host:
@@ -77,13 +68,13 @@ class _Host:
             self.retry_at = now + self.rest
 
 
-class HostPool:
+class HostPool(RoundRobin):
     """Hosts in turn, except those that failed, which are tried again after a growing rest."""
 
     def __init__(self, hosts: Sequence[str]) -> None:
+        super().__init__(hosts)
         self._hosts = [_Host(host) for host in hosts]
         self._by_name = {host.name: host for host in self._hosts}
-        self._next = 0
 
     def pick(self, now: float) -> str:
         for step in range(len(self._hosts)):
@@ -99,7 +90,7 @@ class HostPool:
         self._next = 0
         return self._hosts[0].name
 
-    def succeeded(self, host: str, seconds: float, now: float) -> None:  # noqa: ARG002 - a Chooser
+    def succeeded(self, host: str, seconds: float, now: float) -> None:  # noqa: ARG002 - for other modes
         self._by_name[host].dead = False
 
     def failed(self, host: str, now: float) -> None:

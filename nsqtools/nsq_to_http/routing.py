@@ -2,77 +2,40 @@
 
 import random
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from nsqtools.hosts import chooser
 from nsqtools.nsq_to_http.options import ALL, ToHttpOptions
 from nsqtools.nsq_to_http.sending import Sender, SendFailed
+from nsqtools.process import say
 from nsqtools.timing import Timed
 
 
-class AddressRoute(Protocol):
-    async def send(self, body: bytes, headers: Mapping[str, str]) -> None:
-        """Send a message with these headers to its address or addresses; raises SendFailed."""
-        ...
+class Route:
+    """The route of a ``--mode``: one address for each message, or every address in turn.
 
+    With several the first failure stops it, and later all get the message again.
+    """
 
-def route(options: ToHttpOptions, sender: Sender, timed: Timed, clock: Callable[[], float]) -> AddressRoute:
-    """The route of a ``--mode``."""
-    addresses = options.post or options.get
-    if options.mode in ALL:
-        return ToAll(addresses, sender, timed, clock)
-    return ToOne(options.mode, addresses, sender, timed, clock)
-
-
-class ToOne:
-    """Each message goes to one address."""
-
-    def __init__(
-        self,
-        mode: str,
-        addresses: tuple[str, ...],
-        sender: Sender,
-        timed: Timed,
-        clock: Callable[[], float],
-    ) -> None:
-        self._pool = chooser(mode, addresses, random.random)
+    def __init__(self, options: ToHttpOptions, sender: Sender, clock: Callable[[], float]) -> None:
+        self._addresses = options.post or options.get
+        self._pool = None if options.mode in ALL else chooser(options.mode, self._addresses, random.random)
         self._sender = sender
-        self._timed = timed
+        self._timed = Timed(self._addresses, options.status_every, say)
         self._clock = clock
 
     async def send(self, body: bytes, headers: Mapping[str, str]) -> None:
-        began = self._clock()
-        address = self._pool.pick(began)
-        try:
-            await self._sender.send(address, body, headers)
-        except SendFailed as failure:
-            self._pool.failed(address, self._clock())
-            raise SendFailed(f"{address}: {failure}") from failure
-        ended = self._clock()
-        self._pool.succeeded(address, ended - began, ended)
-        self._timed.one(address, ended - began)
-        self._timed.all(ended - began)
-
-
-class ToAll:
-    """Each message goes to every address in turn. The first failure stops it, and later all get it again."""
-
-    def __init__(
-        self, addresses: tuple[str, ...], sender: Sender, timed: Timed, clock: Callable[[], float]
-    ) -> None:
-        self._addresses = addresses
-        self._sender = sender
-        self._timed = timed
-        self._clock = clock
-
-    async def send(self, body: bytes, headers: Mapping[str, str]) -> None:
+        """Send a message with these headers; raises SendFailed."""
         first = began = self._clock()
-        for address in self._addresses:
+        for address in self._addresses if self._pool is None else [self._pool.pick(began)]:
             try:
                 await self._sender.send(address, body, headers)
             except SendFailed as failure:
+                if self._pool is not None:
+                    self._pool.failed(address, self._clock())
                 raise SendFailed(f"{address}: {failure}") from failure
             ended = self._clock()
+            if self._pool is not None:
+                self._pool.succeeded(address, ended - began, ended)
             self._timed.one(address, ended - began)
             began = ended
         self._timed.all(began - first)
