@@ -11,7 +11,7 @@ from nsqtools.options import HTTP_TIMEOUTS, ToolOptions, address_problem, one_ki
 
 
 @dataclass(frozen=True, kw_only=True)
-class AskingOptions(ToolOptions):
+class ClusterOptions(ToolOptions):
     topic: str = option("", help="NSQ topic")
     nsqd_http_address: tuple[str, ...] = option(
         (), kind=DIAL_LIST, help="nsqd HTTP address (may be given multiple times)"

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-FIRST_REST_SECONDS: Final = 30.0
-LONGEST_REST_SECONDS: Final = 900.0
+FIRST_RETRY_SECONDS: Final = 30.0
+MAX_RETRY_SECONDS: Final = 900.0
 
 FIRST_EXPLORATION: Final = 0.3
-LEAST_EXPLORATION: Final = 0.01
+MIN_EXPLORATION: Final = 0.01
 EXPLORATION_DECAY: Final = 0.9
 
 # Response times are kept for five minutes.
@@ -49,12 +49,12 @@ class RoundRobin:
 
 
 class _Host:
-    __slots__ = ("dead", "name", "rest", "retry_at", "times")
+    __slots__ = ("dead", "name", "retry_at", "retry_delay", "times")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.dead = False
-        self.rest = FIRST_REST_SECONDS
+        self.retry_delay = FIRST_RETRY_SECONDS
         self.retry_at = 0.0
         self.times = ResponseTimes()
 
@@ -64,12 +64,12 @@ class _Host:
     def tried(self, now: float) -> None:
         """A dead host gets one message; if that fails, it rests twice as long as before."""
         if self.dead:
-            self.rest = min(self.rest * 2, LONGEST_REST_SECONDS)
-            self.retry_at = now + self.rest
+            self.retry_delay = min(self.retry_delay * 2, MAX_RETRY_SECONDS)
+            self.retry_at = now + self.retry_delay
 
 
 class HostPool(RoundRobin):
-    """Hosts in turn, except those that failed, which are tried again after a growing rest."""
+    """Hosts in turn, except those that failed, which are tried again after a growing delay."""
 
     def __init__(self, hosts: Sequence[str]) -> None:
         super().__init__(hosts)
@@ -84,7 +84,7 @@ class HostPool(RoundRobin):
                 host.tried(now)
                 self._next = at + 1
                 return host.name
-        # All hosts rest: sending to a host that failed a moment ago is no worse than sending nothing.
+        # All hosts have failed: sending to a host that failed a moment ago is no worse than sending nothing.
         for host in self._hosts:
             host.dead = False
         self._next = 0
@@ -97,8 +97,8 @@ class HostPool(RoundRobin):
         state = self._by_name[host]
         if not state.dead:
             state.dead = True
-            state.rest = FIRST_REST_SECONDS
-            state.retry_at = now + state.rest
+            state.retry_delay = FIRST_RETRY_SECONDS
+            state.retry_at = now + state.retry_delay
 
 
 class EpsilonGreedy(HostPool):
@@ -111,7 +111,7 @@ class EpsilonGreedy(HostPool):
 
     def pick(self, now: float) -> str:
         if self._chance() < self._exploration:
-            self._exploration = max(self._exploration * EXPLORATION_DECAY, LEAST_EXPLORATION)
+            self._exploration = max(self._exploration * EXPLORATION_DECAY, MIN_EXPLORATION)
             return super().pick(now)
         weighted = [
             (host, 1 / mean)

@@ -25,14 +25,14 @@ class Failed(Exception):
     """The reason why the command ends with exit code 1, as one sentence."""
 
 
-def say(sentence: str) -> None:
+def log_line(sentence: str) -> None:
     """Write one line for the operator on stderr, if possible; stdout is for data."""
     output.tell(f"{timestamp()[:19]} {sentence}")
 
 
 def run(
     main: Callable[["asyncio.Event"], Coroutine[Any, Any, None]],
-    tell: Callable[[str], None] = say,
+    tell: Callable[[str], None] = log_line,
     *,
     hang_up_stops: bool = True,
 ) -> int:

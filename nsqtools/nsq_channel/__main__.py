@@ -32,9 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     async def work(stop: "asyncio.Event") -> None:
         # Loading this is most of a start, so it comes when signals are already handled.
-        from nsqtools.nsq_channel.acting import act
+        from nsqtools.nsq_channel.actions import run_action
 
-        await act(action, options, stop)
+        await run_action(action, options, stop)
 
     return run(work)
 

@@ -9,14 +9,14 @@ from nsqclient.wire.names import is_valid_name
 from nsqcore.options.kinds import BOOL, DURATION
 from nsqcore.options.options import option
 from nsqcore.version import banner
-from nsqtools.cluster_options import AskingOptions
+from nsqtools.cluster_options import ClusterOptions
 
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 _PLACE: Final = "earliest, latest, a sequence, an id, a time, -10m or -7d"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ActionOptions(AskingOptions):
+class ActionOptions(ClusterOptions):
     """The options of every action."""
 
     program = "nsq_channel"

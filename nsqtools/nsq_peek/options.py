@@ -7,14 +7,14 @@ from nsqclient.wire.durations import SECOND, Duration
 from nsqclient.wire.names import is_valid_name
 from nsqcore.options.kinds import BOOL, DURATION, INT
 from nsqcore.options.options import option
-from nsqtools.cluster_options import AskingOptions
+from nsqtools.cluster_options import ClusterOptions
 
 _STATES: Final = ("waiting", "deferred", "in_flight", "dead_lettering", "finished")
 _OUTPUTS: Final = ("text", "json", "body")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PeekOptions(AskingOptions):
+class PeekOptions(ClusterOptions):
     program = "nsq_peek"
 
     channel: str = option("", help="NSQ channel; shows how each message stands on it")

@@ -19,9 +19,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     async def work(stop: "asyncio.Event") -> None:
         # Loading this is most of a start, so it comes when signals are already handled.
-        from nsqtools.nsq_to_file.archiving import Archiving
+        from nsqtools.nsq_to_file.archiver import Archiver
 
-        await Archiving(options, log).run(stop)
+        await Archiver(options, log).run(stop)
 
     # SIGHUP closes the files; while there are none, log rotation must not end it.
     return run(work, log.fatal, hang_up_stops=False)

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from nsqclient.wire.durations import Duration
 from nsqtools.nsq_to_file.names import TopicNames, revised
+from nsqtools.nsq_to_file.record_file import RecordFile, content_of, sync_folder
 from nsqtools.nsq_to_file.rotation import Rotation
-from nsqtools.nsq_to_file.writing import RecordFile, content_of, sync_folder
 
 
 class Time(Protocol):
@@ -51,7 +51,7 @@ class ArchiveLayout:
         return self.work_dir != self.output_dir
 
     @property
-    def lies_apart(self) -> bool:
+    def on_different_devices(self) -> bool:
         """Whether files cannot be moved, because the folders are, or will be, on different devices."""
         return _device(self.work_dir) != _device(self.output_dir)
 
@@ -90,18 +90,18 @@ class Archive:
     def add(self, bodies: Iterable[bytes]) -> bool:
         """Write records; returns whether a file was opened for one of them."""
         # The records arrived together, so the clocks are read once for all of them.
-        file, opened = self._file, self._needs_another()
-        if file is None or opened:
+        file, cluster_http = self._file, self._needs_another()
+        if file is None or cluster_http:
             file = self._open_next()
         for body in bodies:
             if self._layout.rotation.too_big(file.size):
                 self._log.info("%s %s", file.path, self._layout.rotation.size_reason(file.size))
                 file = self._open_next()
-                opened = True
+                cluster_http = True
             file.add(body)
         file.flush()
         self._unsynced = True
-        return opened
+        return cluster_http
 
     def sync(self) -> bool:
         """Return whether all records since the last sync are on disk; False if their file was removed."""

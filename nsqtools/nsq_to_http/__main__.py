@@ -5,7 +5,7 @@ import sys
 from nsqtools.nsq_to_http.options import ToHttpOptions
 from nsqtools.process import tool
 
-main = tool(ToHttpOptions, "nsqtools.nsq_to_http.consuming:send_all")
+main = tool(ToHttpOptions, "nsqtools.nsq_to_http.handler:send_all")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from nsqclient import Producer
-from nsqtools.to_nsq.publishing import WINDOW, Publishing
+from nsqtools.to_nsq.publisher import WINDOW, Publisher
 from tests.support import beside
 from tests.support.peers import answer_identify, scripted_peer
 from tests.support.tools import Tool, command, environment, owed, read_all, run_tool
@@ -175,7 +175,7 @@ async def test_few_records_are_in_doubt_when_a_destination_falls_silent():
         await reader.read()
 
     async with scripted_peer(say_nothing) as address, Producer(address) as producer:
-        publishing = Publishing("t", [producer])
+        publishing = Publisher("t", [producer])
 
         async def send_on():
             while True:

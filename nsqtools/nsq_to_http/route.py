@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 
 from nsqtools.hosts import chooser
 from nsqtools.nsq_to_http.options import ALL, ToHttpOptions
-from nsqtools.nsq_to_http.sending import Sender, SendFailed
-from nsqtools.process import say
+from nsqtools.nsq_to_http.sender import Sender, SendFailed
+from nsqtools.process import log_line
 from nsqtools.timing import Timed
 
 
@@ -20,7 +20,7 @@ class Route:
         self._addresses = options.post or options.get
         self._pool = None if options.mode in ALL else chooser(options.mode, self._addresses, random.random)
         self._sender = sender
-        self._timed = Timed(self._addresses, options.status_every, say)
+        self._timed = Timed(self._addresses, options.status_every, log_line)
         self._clock = clock
 
     async def send(self, body: bytes, headers: Mapping[str, str]) -> None:

@@ -7,9 +7,9 @@ from nsqclient import Message
 from nsqclient.wire.durations import SECOND
 from nsqtools.consumers import running
 from nsqtools.nsq_to_http.options import ToHttpOptions
-from nsqtools.nsq_to_http.routing import Route
-from nsqtools.nsq_to_http.sending import Sender, SendFailed, passed_on
-from nsqtools.process import say
+from nsqtools.nsq_to_http.route import Route
+from nsqtools.nsq_to_http.sender import Sender, SendFailed, forwarded_headers
+from nsqtools.process import log_line
 
 
 async def send_all(options: ToHttpOptions, stop: asyncio.Event) -> None:
@@ -48,7 +48,7 @@ class Handler:
         if self._sample < 1 and random.random() >= self._sample:
             return
         try:
-            await self._route.send(delivery.body, passed_on(delivery.headers))
+            await self._route.send(delivery.body, forwarded_headers(delivery.headers))
         except SendFailed as failure:
-            say(f"ERROR: message {delivery.id.decode()} attempt {delivery.attempts} not sent: {failure}")
+            log_line(f"ERROR: message {delivery.id.decode()} attempt {delivery.attempts} not sent: {failure}")
             delivery.requeue(None, backoff=True)

@@ -26,7 +26,7 @@ class SystemTime:
         return time.monotonic_ns()
 
 
-class Archiving:
+class Archiver:
     """The writers of all topics."""
 
     def __init__(self, options: ToFileOptions, log: Log) -> None:
@@ -39,10 +39,10 @@ class Archiving:
         """Archive until ``stop`` is set; messages finished by then are in the files."""
         layout = self._options.layout
         try:
-            lies_apart = layout.lies_apart
+            on_different_devices = layout.on_different_devices
         except OSError as error:  # a folder above them may not be looked into
             raise Failed(str(error)) from error
-        if lies_apart:
+        if on_different_devices:
             raise Failed(
                 f"--work-dir {layout.work_dir} and --output-dir {layout.output_dir} are on different devices:"
                 " no file could be moved there when it is finished"
@@ -51,7 +51,7 @@ class Archiving:
         failed: list[BaseException] = []
         try:
             async with asyncio.TaskGroup() as tasks:
-                finding = tasks.create_task(self._follow(tasks))
+                finding = tasks.create_task(self._archive_topics(tasks))
                 await stop.wait()
                 finding.cancel()
                 await asyncio.gather(*(writer.stop(consumer) for writer, consumer in self._writers.values()))
@@ -68,7 +68,7 @@ class Archiving:
         for writer, _ in self._writers.values():
             writer.hang_up()
 
-    async def _follow(self, tasks: asyncio.TaskGroup) -> None:
+    async def _archive_topics(self, tasks: asyncio.TaskGroup) -> None:
         async with ClusterHttp(
             connect_timeout=self._options.http_client_connect_timeout / SECOND,
             request_timeout=self._options.http_client_request_timeout / SECOND,
@@ -76,9 +76,9 @@ class Archiving:
             async for topics in rounds(self._options, http, self._log):
                 for topic in topics:
                     if topic not in self._writers:
-                        await self._begin(topic, tasks)
+                        await self._start_writer(topic, tasks)
 
-    async def _begin(self, topic: str, tasks: asyncio.TaskGroup) -> None:
+    async def _start_writer(self, topic: str, tasks: asyncio.TaskGroup) -> None:
         options = self._options
         log = TopicLog(self._log, topic, options.channel)
         archive = Archive(options.layout, options.naming.of(topic), SystemTime(), log)

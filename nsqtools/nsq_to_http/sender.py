@@ -14,14 +14,14 @@ from nsqtools.nsq_to_http.headers import fits
 
 USER_AGENT: Final = f"nsq_to_http v{NSQ_VERSION}"
 
-MOST_REDIRECTS: Final = 10
+MAX_REDIRECTS: Final = 10
 _DROPPED_BYTES: Final = 1 << 16
 # Only the status of an answer matters, so it must not be a reason to send a message again.
 # Go's client accepts as much.
 _HEAD_BYTES: Final = 10 << 20
 _HEADERS: Final = 1 << 12
 
-_PASSED_ON: Final = "X-NSQEXT-"
+_PREFIX: Final = "X-NSQEXT-"
 # %s is the message. %% is one %, because the address is a format string in the original.
 _PLACEHOLDER: Final = re.compile("%s|%%")
 # Any text has these three parts: up to the host, the path, and the rest.
@@ -72,14 +72,14 @@ class Sender:
 
     async def send(self, address: str, body: bytes, headers: Mapping[str, str]) -> None:
         """Send the message with these headers and those of all messages; raises SendFailed."""
-        url = as_typed(address) if self._is_post else filled(address, body)
+        url = url_of(address) if self._is_post else get_url(address, body)
         try:
             async with self._session.request(
                 "POST" if self._is_post else "GET",
                 url,
                 data=body if self._is_post else None,
                 headers={**headers, **self._headers},
-                max_redirects=MOST_REDIRECTS,
+                max_redirects=MAX_REDIRECTS,
             ) as response:
                 # The body is discarded. One that ends lets the next request have this connection.
                 with suppress(TimeoutError, aiohttp.ClientError, OSError):
@@ -94,21 +94,21 @@ class Sender:
             raise SendFailed(f"got status code {status}")
 
 
-def passed_on(headers: Mapping[str, str]) -> dict[str, str]:
+def forwarded_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """The headers of a request for those of a message; nsqd's ``/pub`` turns them back into message headers.
 
     Headers that a request cannot hold are left out: names that are no words, values with control characters.
     """
-    return {f"{_PASSED_ON}{name}": value for name, value in headers.items() if fits(name, value)}
+    return {f"{_PREFIX}{name}": value for name, value in headers.items() if fits(name, value)}
 
 
-def filled(address: str, body: bytes) -> URL:
+def get_url(address: str, body: bytes) -> URL:
     """The address with the message in it, escaped as in a query."""
     text = _PLACEHOLDER.sub(lambda found: quote_plus(body) if found[0] == "%s" else "%", address)
-    return as_typed(text)
+    return url_of(text)
 
 
-def as_typed(address: str) -> URL:
+def url_of(address: str) -> URL:
     """The address as typed, with characters escaped that a path or a request line may not hold."""
     parts = _PARTS.fullmatch(address)
     assert parts is not None, "every text has three parts"  # noqa: S101 - for the type checker
