@@ -2,8 +2,6 @@
 
 import asyncio
 import signal
-import time
-from datetime import datetime
 
 from nsqclient import Consumer
 from nsqclient.wire.durations import SECOND
@@ -11,19 +9,11 @@ from nsqcore.cluster.http import ClusterHttp
 from nsqcore.process.lifecycle import handle_signal
 from nsqcore.process.logs import Log
 from nsqtools.consumers import start
-from nsqtools.nsq_to_file.archive import Archive
+from nsqtools.nsq_to_file.archive import Archive, Clocks, TopicLog
 from nsqtools.nsq_to_file.options import ToFileOptions
-from nsqtools.nsq_to_file.topic_writer import TopicLog, TopicWriter
+from nsqtools.nsq_to_file.topic_writer import TopicWriter
 from nsqtools.nsq_to_file.topics import rounds
 from nsqtools.process import Failed
-
-
-class SystemTime:
-    def local(self) -> datetime:
-        return datetime.now().astimezone()
-
-    def passed(self) -> int:
-        return time.monotonic_ns()
 
 
 class Archiver:
@@ -81,7 +71,7 @@ class Archiver:
     async def _start_writer(self, topic: str, tasks: asyncio.TaskGroup) -> None:
         options = self._options
         log = TopicLog(self._log, topic, options.channel)
-        archive = Archive(options.layout, options.naming.of(topic), SystemTime(), log)
+        archive = Archive(options.layout, options.naming.of(topic), Clocks(), log)
         try:
             # Before messages are read, because with large files it takes longer than a message may wait.
             await asyncio.to_thread(archive.recover)

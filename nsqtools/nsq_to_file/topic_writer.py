@@ -6,9 +6,8 @@ from functools import partial
 from typing import Final, TypeVar
 
 from nsqclient import Consumer, Message
-from nsqcore.process.logs import Log
 from nsqtools.flow_control import FlowControl
-from nsqtools.nsq_to_file.archive import Archive
+from nsqtools.nsq_to_file.archive import Archive, TopicLog
 from nsqtools.process import Failed
 
 T = TypeVar("T")
@@ -16,20 +15,6 @@ T = TypeVar("T")
 # A message is held for at most this part of its time-out, however rarely files are to be synced, because nsqd
 # would deliver it again after the time-out.
 SYNC_SHARE: Final = 0.5
-
-
-class TopicLog:
-    """The log, with the topic and channel in front of each line."""
-
-    def __init__(self, log: Log, topic: str, channel: str) -> None:
-        self._log = log
-        self._name = f"[{topic}/{channel}] ".replace("%", "%%")
-
-    def info(self, text: str, *values: object) -> None:
-        self._log.info(self._name + text, *values)
-
-    def warning(self, text: str, *values: object) -> None:
-        self._log.warning(self._name + text, *values)
 
 
 class TopicWriter:
