@@ -17,7 +17,7 @@ _OUTPUTS: Final = ("text", "json", "body")
 class PeekOptions(ClusterOptions):
     program = "nsq_peek"
 
-    channel: str = option("", help="NSQ channel; shows how each message stands on it")
+    channel: str = option("", help="NSQ channel; shows the state of each message on it")
     from_: str = option(
         "",
         flag="from",
@@ -51,11 +51,11 @@ class PeekOptions(ClusterOptions):
         if self.state == "deferred" and self.reverse:
             return "--reverse does not go with --state=deferred, which is shown by due time"
         if self.follow and (self.reverse or self.state):
-            # A message before the place already shown may get the state later, and would never be shown.
+            # A message before the position reached may get the state later, and would never be shown.
             return "--follow does not go with --reverse or --state"
         return None
 
     @property
     def start(self) -> str:
-        """The place at which to begin."""
+        """The position at which to begin."""
         return self.from_ or ("latest" if self.reverse or self.follow else "earliest")

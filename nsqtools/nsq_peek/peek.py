@@ -43,7 +43,7 @@ class _Peek:
                     reader.start_round()
                 await self._round(readers)
         if not options.follow and (self._failed or missing):
-            raise Failed("ERROR: these are not all messages: not everybody has answered")
+            raise Failed("ERROR: these are not all messages: not every nsqd has answered")
 
     @property
     def _enough(self) -> bool:

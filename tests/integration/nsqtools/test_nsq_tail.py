@@ -163,7 +163,7 @@ def piped(nsqd, *more: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
 LARGE = [letter * 100_000 for letter in (b"a", b"b", b"c")]
 
 
-def test_nsq_tail_ends_without_a_word_when_its_reader_ends_and_finishes_nothing_unprinted(nsqd):
+def test_nsq_tail_finishes_nothing_unprinted_when_its_reader_ends(nsqd):
     publish(nsqd, "t", [b"x"] * 3, "c")
     with piped(nsqd) as (process, reader):
         os.close(reader)
