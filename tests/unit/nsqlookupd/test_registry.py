@@ -228,7 +228,7 @@ def test_a_deleted_topic_is_gone_for_connected_peers_too(registry, directory):
 
     assert registry.delete_topic("t") == [("channel", "t", "c"), ("topic", "t", "")]
     assert registry.topics() == ["u"]
-    assert not registry.has_topic("t")
+    assert not registry.knows("t")
     assert directory.nodes() == {"a": {"u": False}}
     assert registry.forget(peer, 9) == [("topic", "u", ""), ("client", "", "")]
 
