@@ -1,7 +1,7 @@
 """The reading side of nsqlookupd: its HTTP API."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from nsqclient.wire.names import is_valid_name
@@ -25,7 +25,7 @@ from nsqcore.process.logs import Log
 from nsqcore.version import build
 from nsqlookupd.openapi import description
 from nsqlookupd.readiness import Readiness
-from nsqlookupd.registry import NEVER, Key, Peer, Registry
+from nsqlookupd.registry import NEVER, Key, ListedNode, LostNode, Peer, Registry
 
 # After so many entries of a long answer other connections are served: nsqd waits one second for a PING.
 _TURN: Final = 16
@@ -92,7 +92,7 @@ class HttpApi:
 
     async def lookup(self, request: Request) -> Response:
         topic = request.require("topic")
-        if not self._registry.has_topic(topic):
+        if not self._registry.knows(topic):
             raise ApiError(404, "TOPIC_NOT_FOUND")
         producers = _joined(self._registry.producers(topic, steady_ns()))
         channels = json_text(self._registry.channels(topic)).encode()
@@ -109,18 +109,9 @@ class HttpApi:
     async def lost(self, request: Request) -> Response:
         """The nsqds that disconnected a moment ago: a reader of the topic misses their messages."""
         topic, now_ns = request.query.get("topic", ""), steady_ns()
-        parts: list[bytes] = []
-        for number, one in enumerate(self._registry.lost(topic, now_ns), 1):
-            # A thousand nodes may have a thousand topics each, of which a reader of one topic needs none.
-            shown = {
-                **_producer(one.peer),
-                "topics": [topic] if topic else sorted(one.topics),
-                "seconds": (now_ns - one.since_ns) / 1e9,
-            }
-            parts.append(json_text(shown).encode("utf-8", "replace"))
-            if number % _TURN == 0:
-                await asyncio.sleep(0)
-        return json_bytes_reply(b'{"nodes":[%b]}' % b",".join(parts))
+        return await _listed(
+            "nodes", (_lost_text(one, topic, now_ns) for one in self._registry.lost(topic, now_ns))
+        )
 
     async def replication_nodes(self, request: Request) -> Response:
         """Where the nsqds with these identities are; without identities, which nsqds accept replicas."""
@@ -132,31 +123,10 @@ class HttpApi:
             if not all(map(is_identity, identities)):
                 raise ApiError(400, "INVALID_ARG_IDENTITY")
             found = self._registry.with_identities(identities, steady_ns())
-        parts: list[bytes] = []
-        for number, peer in enumerate(found, 1):
-            parts.append(peer.node_text or _node_text(peer))
-            if number % _TURN == 0:
-                await asyncio.sleep(0)
-        return json_bytes_reply(b'{"nodes":[%b]}' % b",".join(parts))
+        return await _listed("nodes", map(_node_text, found))
 
     async def nodes(self, _: Request) -> Response:
-        parts: list[bytes] = []
-        names: list[str] = []
-        marks: list[bool] = []
-        topics = tombstones = b""
-        for number, node in enumerate(self._registry.nodes(steady_ns())):
-            # A thousand nodes may have the same thousand topics: a list that nodes share is encoded once.
-            if node.tombstones is not marks:
-                marks = node.tombstones
-                tombstones = b",".join([b"true" if marked else b"false" for marked in marks])
-            if node.topics is not names:
-                names = node.topics
-                # Valid names need no escapes.
-                topics = b'"' + '","'.join(names).encode() + b'"' if names else b""
-            parts.append(b'%b,"tombstones":[%b],"topics":[%b]}' % (_text(node.peer)[:-1], tombstones, topics))
-            if number % _TURN == 0:
-                await asyncio.sleep(0)
-        return json_bytes_reply(b'{"producers":[%b]}' % b",".join(parts))
+        return await _listed("producers", _with_topics(self._registry.nodes(steady_ns())))
 
     async def debug(self, request: Request) -> Response:
         """All pairs of key and producer, or those of one topic; half a gigabyte in a large fleet."""
@@ -236,6 +206,42 @@ def _joined(peers: Iterable[Peer]) -> bytes:
     return b",".join([peer.text or _text(peer) for peer in peers])
 
 
+async def _listed(key: str, parts: Iterable[bytes]) -> Response:
+    """Answer with a long list, and serve other connections meanwhile."""
+    taken: list[bytes] = []
+    for part in parts:
+        taken.append(part)
+        if len(taken) % _TURN == 0:
+            await asyncio.sleep(0)
+    return json_bytes_reply(b'{"%b":[%b]}' % (key.encode(), b",".join(taken)))
+
+
+def _with_topics(nodes: Iterable[ListedNode]) -> Iterator[bytes]:
+    names: list[str] = []
+    marks: list[bool] = []
+    topics = tombstones = b""
+    for node in nodes:
+        # A thousand nodes may have the same thousand topics: a list that nodes share is encoded once.
+        if node.tombstones is not marks:
+            marks = node.tombstones
+            tombstones = b",".join([b"true" if marked else b"false" for marked in marks])
+        if node.topics is not names:
+            names = node.topics
+            # Valid names need no escapes.
+            topics = b'"' + '","'.join(names).encode() + b'"' if names else b""
+        yield b'%b,"tombstones":[%b],"topics":[%b]}' % (_text(node.peer)[:-1], tombstones, topics)
+
+
+def _lost_text(one: LostNode, topic: str, now_ns: int) -> bytes:
+    shown = {
+        **_producer(one.peer),
+        # A thousand nodes may have a thousand topics each, of which a reader of one topic needs none.
+        "topics": [topic] if topic else sorted(one.topics),
+        "seconds": (now_ns - one.since_ns) / 1e9,
+    }
+    return json_text(shown).encode("utf-8", "replace")
+
+
 def _text(peer: Peer) -> bytes:
     """A producer in JSON. One answer in a fleet has a thousand of them, so each is encoded once."""
     if not peer.text:
@@ -245,16 +251,17 @@ def _text(peer: Peer) -> bytes:
 
 def _node_text(peer: Peer) -> bytes:
     """An nsqd in an answer of `/lookup/nodes`, which has no topics: a large fleet asks often."""
-    info = peer.info
-    shown = {
-        "identity": info.identity,
-        "broadcast_address": info.broadcast_address,
-        "tcp_port": info.tcp_port,
-        "hostname": info.hostname,
-        "topology_zone": info.topology_zone,
-        "accepts_replicas": peer.accepts_replicas,
-    }
-    peer.node_text = json_text(shown).encode("utf-8", "replace")
+    if not peer.node_text:
+        info = peer.info
+        shown = {
+            "identity": info.identity,
+            "broadcast_address": info.broadcast_address,
+            "tcp_port": info.tcp_port,
+            "hostname": info.hostname,
+            "topology_zone": info.topology_zone,
+            "accepts_replicas": peer.accepts_replicas,
+        }
+        peer.node_text = json_text(shown).encode("utf-8", "replace")
     return peer.node_text
 
 

@@ -294,15 +294,12 @@ class Registry:
     def topics(self) -> list[str]:
         return sorted(self._topics)
 
-    def knows(self, topic: str, channel: str | None) -> bool:
-        """Whether both names are in use, and therefore valid."""
+    def knows(self, topic: str, channel: str | None = None) -> bool:
+        """Whether the names are in use, and therefore valid."""
         if channel is None:
             return topic in self._topics
         channels = self._channels.get(topic)
         return channels is not None and channel in channels
-
-    def has_topic(self, topic: str) -> bool:
-        return topic in self._topics
 
     def channels(self, topic: str) -> list[str]:
         return sorted(self._channels.get(topic, ()))

@@ -33,10 +33,10 @@ class BlockingThread:
             except BaseException as error:  # noqa: BLE001 - the caller of run() gets it
                 failure = error
             with suppress(RuntimeError):  # the event loop is closed, and no task waits
-                answer.get_loop().call_soon_threadsafe(_settle, answer, result, failure)
+                answer.get_loop().call_soon_threadsafe(_set_outcome, answer, result, failure)
 
 
-def _settle(answer: "asyncio.Future[Any]", result: object, failure: BaseException | None) -> None:
+def _set_outcome(answer: "asyncio.Future[Any]", result: object, failure: BaseException | None) -> None:
     if answer.done():
         return
     if failure is None:

@@ -7,11 +7,11 @@ from nsqclient.wire.names import is_valid_name
 from nsqcore.near_misses import meant_address
 from nsqcore.options.kinds import BOOL, DIAL_LIST, DURATION
 from nsqcore.options.options import option
-from nsqtools.options import ToolOptions, address_problem, one_kind_of_address
+from nsqtools.options import HTTP_TIMEOUTS, ToolOptions, address_problem, one_kind_of_address
 
 
 @dataclass(frozen=True, kw_only=True)
-class AskingOptions(ToolOptions):
+class ClusterOptions(ToolOptions):
     topic: str = option("", help="NSQ topic")
     nsqd_http_address: tuple[str, ...] = option(
         (), kind=DIAL_LIST, help="nsqd HTTP address (may be given multiple times)"
@@ -42,10 +42,9 @@ class AskingOptions(ToolOptions):
             return "--topic required"
         if not is_valid_name(self.topic):
             return "--topic is invalid"
-        for name in ("http_client_connect_timeout", "http_client_request_timeout"):
-            if getattr(self, name) <= 0:
-                return f"--{name.replace('_', '-')} should be positive"
-        return http_problem(self.nsqd_http_address, self.lookupd_http_address)
+        return self.number_problem(*HTTP_TIMEOUTS) or http_problem(
+            self.nsqd_http_address, self.lookupd_http_address
+        )
 
 
 def http_problem(nsqd: tuple[str, ...], lookupd: tuple[str, ...]) -> str | None:

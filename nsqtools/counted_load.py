@@ -223,13 +223,13 @@ async def load(
             asking = tasks.create_task(lookups.run(config))
             while not publishing.done():
                 await asyncio.wait([publishing], timeout=1)
-                _say(figures())
+                _print_json(figures())
             asking.cancel()
             await counted.all_received(_LAST_SECONDS)
     return figures()
 
 
-def _say(figures: dict[str, Any]) -> None:
+def _print_json(figures: dict[str, Any]) -> None:
     tell(json.dumps(figures), sys.stdout)
 
 
@@ -264,7 +264,7 @@ def main() -> int:
             http_service=given.nsqd_http_address,
         )
     )
-    _say({"final": True, **last})
+    _print_json({"final": True, **last})
     return int(bool(last["failed"] or last["missing"]))
 
 

@@ -1,13 +1,13 @@
 """Chooses the destination of the next message. Pure: time and chance come from the caller."""
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
-FIRST_REST_SECONDS: Final = 30.0
-LONGEST_REST_SECONDS: Final = 900.0
+FIRST_RETRY_SECONDS: Final = 30.0
+MAX_RETRY_SECONDS: Final = 900.0
 
 FIRST_EXPLORATION: Final = 0.3
-LEAST_EXPLORATION: Final = 0.01
+MIN_EXPLORATION: Final = 0.01
 EXPLORATION_DECAY: Final = 0.9
 
 # Response times are kept for five minutes.
@@ -20,17 +20,7 @@ EPSILON_GREEDY: Final = "epsilon-greedy"
 MODES: Final = (HOST_POOL, ROUND_ROBIN, EPSILON_GREEDY)
 
 
-class Chooser(Protocol):
-    """Picks hosts and gets the results. Times are in seconds of a monotonic clock."""
-
-    def pick(self, now: float) -> str: ...
-
-    def succeeded(self, host: str, seconds: float, now: float) -> None: ...
-
-    def failed(self, host: str, now: float) -> None: ...
-
-
-def chooser(mode: str, hosts: Sequence[str], chance: Callable[[], float]) -> Chooser:
+def chooser(mode: str, hosts: Sequence[str], chance: Callable[[], float]) -> "RoundRobin":
     """The chooser of a ``--mode``; *chance* returns numbers from 0 up to 1."""
     if mode == ROUND_ROBIN:
         return RoundRobin(hosts)
@@ -40,30 +30,31 @@ def chooser(mode: str, hosts: Sequence[str], chance: Callable[[], float]) -> Cho
 
 
 class RoundRobin:
-    """All hosts in turn, even after failures; the first turn is the second host's, as in the original."""
+    """All hosts in turn, even after failures; the first turn is the second host's, as in the original.
+
+    Other modes learn from the results. Times are in seconds of a monotonic clock.
+    """
 
     def __init__(self, hosts: Sequence[str]) -> None:
-        self._hosts = list(hosts)
-        self._turn = 0
+        self._names = list(hosts)
+        self._next = 0
 
-    def pick(self, now: float) -> str:  # noqa: ARG002 - a Chooser
-        self._turn = (self._turn + 1) % len(self._hosts)
-        return self._hosts[self._turn]
+    def pick(self, now: float) -> str:  # noqa: ARG002 - for other modes
+        self._next = (self._next + 1) % len(self._names)
+        return self._names[self._next]
 
-    def succeeded(self, host: str, seconds: float, now: float) -> None:
-        pass
+    def succeeded(self, host: str, seconds: float, now: float) -> None: ...
 
-    def failed(self, host: str, now: float) -> None:
-        pass
+    def failed(self, host: str, now: float) -> None: ...
 
 
 class _Host:
-    __slots__ = ("dead", "name", "rest", "retry_at", "times")
+    __slots__ = ("dead", "name", "retry_at", "retry_delay", "times")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.dead = False
-        self.rest = FIRST_REST_SECONDS
+        self.retry_delay = FIRST_RETRY_SECONDS
         self.retry_at = 0.0
         self.times = ResponseTimes()
 
@@ -73,17 +64,17 @@ class _Host:
     def tried(self, now: float) -> None:
         """A dead host gets one message; if that fails, it rests twice as long as before."""
         if self.dead:
-            self.rest = min(self.rest * 2, LONGEST_REST_SECONDS)
-            self.retry_at = now + self.rest
+            self.retry_delay = min(self.retry_delay * 2, MAX_RETRY_SECONDS)
+            self.retry_at = now + self.retry_delay
 
 
-class HostPool:
-    """Hosts in turn, except those that failed, which are tried again after a growing rest."""
+class HostPool(RoundRobin):
+    """Hosts in turn, except those that failed, which are tried again after a growing delay."""
 
     def __init__(self, hosts: Sequence[str]) -> None:
+        super().__init__(hosts)
         self._hosts = [_Host(host) for host in hosts]
         self._by_name = {host.name: host for host in self._hosts}
-        self._next = 0
 
     def pick(self, now: float) -> str:
         for step in range(len(self._hosts)):
@@ -93,21 +84,21 @@ class HostPool:
                 host.tried(now)
                 self._next = at + 1
                 return host.name
-        # All hosts rest: sending to a host that failed a moment ago is no worse than sending nothing.
+        # All hosts have failed: sending to a host that failed a moment ago is no worse than sending nothing.
         for host in self._hosts:
             host.dead = False
         self._next = 0
         return self._hosts[0].name
 
-    def succeeded(self, host: str, seconds: float, now: float) -> None:  # noqa: ARG002 - a Chooser
+    def succeeded(self, host: str, seconds: float, now: float) -> None:  # noqa: ARG002 - for other modes
         self._by_name[host].dead = False
 
     def failed(self, host: str, now: float) -> None:
         state = self._by_name[host]
         if not state.dead:
             state.dead = True
-            state.rest = FIRST_REST_SECONDS
-            state.retry_at = now + state.rest
+            state.retry_delay = FIRST_RETRY_SECONDS
+            state.retry_at = now + state.retry_delay
 
 
 class EpsilonGreedy(HostPool):
@@ -120,7 +111,7 @@ class EpsilonGreedy(HostPool):
 
     def pick(self, now: float) -> str:
         if self._chance() < self._exploration:
-            self._exploration = max(self._exploration * EXPLORATION_DECAY, LEAST_EXPLORATION)
+            self._exploration = max(self._exploration * EXPLORATION_DECAY, MIN_EXPLORATION)
             return super().pick(now)
         weighted = [
             (host, 1 / mean)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nsqclient.version import __version__
 from nsqclient.wire.address import split_address
@@ -14,16 +14,38 @@ from nsqcore.process.logs import timestamp
 
 # Modules that --help and --version do not need are loaded where they are used.
 if TYPE_CHECKING:
-    from nsqclient import Config, Retry
+    from nsqclient import Config, Consumer
+    from nsqclient._jobs import Handler
+
+
+HTTP_TIMEOUTS: Final = ("http_client_connect_timeout", "http_client_request_timeout")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolOptions(CommandOptions):
     """The options of every tool."""
 
+    program: ClassVar[str]
+
     @staticmethod
     def refusal(program: str, sentence: str) -> str:  # noqa: ARG004 - the daemons' lines name their program
         return f"{timestamp()[:19]} {sentence}"
+
+    def client_config(self, given: tuple[str, ...], *, headers: bool, **fixed: Any) -> "Config":
+        """The settings of a client; *fixed* settings of the tool override the given ones."""
+        agent = f"{self.program}/{NSQ_VERSION} nsqclient/{__version__}"
+        config = _config_of(given)
+        return replace(config, user_agent=agent, headers=headers or config.headers, **fixed)
+
+    def number_problem(self, *positive: str, not_negative: tuple[str, ...] = ()) -> str | None:
+        """The sentence for the first of these options that is out of range, or None."""
+        for name in positive:
+            if getattr(self, name) <= 0:
+                return f"--{name.replace('_', '-')} should be positive"
+        for name in not_negative:
+            if getattr(self, name) < 0:
+                return f"--{name.replace('_', '-')} should not be negative"
+        return None
 
 
 def headers_of(lines: tuple[str, ...]) -> dict[str, str]:
@@ -100,29 +122,46 @@ class ConsumingOptions(ToolOptions):
         return one_kind_of_address("tcp", self.nsqd_tcp_address, self.lookupd_http_address)
 
     def consumer_problem(self) -> str | None:
-        if self.max_in_flight <= 0:
-            return "--max-in-flight should be positive"
         from nsqclient._lookups import lookup_url
 
         return (
-            address_problem("nsqd-tcp", self.nsqd_tcp_address, 4150)
+            self.number_problem("max_in_flight")
+            or address_problem("nsqd-tcp", self.nsqd_tcp_address, 4150)
             or address_problem("lookupd-http", self.lookupd_http_address, 4161, lookup_url)
             or config_problem(self.consumer_opt)
         )
 
-    def consumer_retry(self) -> "Retry":
-        """How often the tool tries a message: as often as go-nsq does, and then the message is discarded."""
-        from nsqclient import Linear, Retry
+    def consumer(
+        self,
+        topic: str,
+        channel: str,
+        handler: "Handler[bytes]",
+        *,
+        headers: bool = False,
+        max_in_flight: int = 0,
+        **arguments: Any,
+    ) -> "Consumer":
+        """A consumer of these addresses and settings; *headers* asks for those of messages.
+
+        A message is tried as often as go-nsq does, and then discarded. 0 means ``--max-in-flight``.
+        """
+        from nsqclient import Consumer, Linear, Retry
 
         chosen = {name: default for name, (default, _) in _RETRY_OPTIONS.items()}
         chosen |= dict(filter(None, map(_retry_option, self.consumer_opt)))
         delay = Linear(chosen["default_requeue_delay"], chosen["max_requeue_delay"])
-        return Retry(int(chosen["max_attempts"]), delay, then="discard")
-
-    def consumer_config(self, program: str, *, headers: bool = False) -> "Config":
-        """The settings of the client; *headers* asks for message headers, which not every nsqd supports."""
-        fixed = {"headers": True} if headers else {}
-        return client_config(program, self.consumer_opt, max_in_flight=self.max_in_flight, **fixed)
+        return Consumer(
+            topic,
+            channel,
+            handler,
+            nsqd_addresses=self.nsqd_tcp_address,
+            lookupd_addresses=self.lookupd_http_address,
+            config=self.client_config(
+                self.consumer_opt, headers=headers, max_in_flight=max_in_flight or self.max_in_flight
+            ),
+            retry=Retry(int(chosen["max_attempts"]), delay, then="discard"),
+            **arguments,
+        )
 
 
 def address_problem(
@@ -144,12 +183,6 @@ def config_problem(given: tuple[str, ...]) -> str | None:
     except (ValueError, TypeError, OSError) as error:
         return str(error)
     return None
-
-
-def client_config(program: str, given: tuple[str, ...], **fixed: Any) -> "Config":
-    """The settings of a client; *fixed* settings of the tool override the given ones."""
-    agent = f"{program}/{NSQ_VERSION} nsqclient/{__version__}"
-    return replace(_config_of(given), user_agent=agent, **fixed)
 
 
 def _config_of(given: tuple[str, ...]) -> "Config":

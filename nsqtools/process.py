@@ -4,7 +4,8 @@ import contextlib
 import logging
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from nsqcore.options.options import parse
 from nsqcore.process import output
@@ -17,8 +18,6 @@ from nsqtools.options import ToolOptions
 if TYPE_CHECKING:
     import asyncio
 
-T = TypeVar("T", bound=ToolOptions)
-
 _WORDS: Final = {logging.DEBUG: "DBG", logging.INFO: "INF", logging.WARNING: "WRN"}
 
 
@@ -26,14 +25,14 @@ class Failed(Exception):
     """The reason why the command ends with exit code 1, as one sentence."""
 
 
-def say(sentence: str) -> None:
+def log_line(sentence: str) -> None:
     """Write one line for the operator on stderr, if possible; stdout is for data."""
     output.tell(f"{timestamp()[:19]} {sentence}")
 
 
 def run(
     main: Callable[["asyncio.Event"], Coroutine[Any, Any, None]],
-    tell: Callable[[str], None] = say,
+    tell: Callable[[str], None] = log_line,
     *,
     hang_up_stops: bool = True,
 ) -> int:
@@ -60,15 +59,24 @@ def run(
     return 0
 
 
-def run_tool(
-    kind: type[T],
-    program: str,
-    argv: Sequence[str] | None,
-    work: Callable[[T, "asyncio.Event"], Coroutine[Any, Any, None]],
-) -> int:
-    """Read the options of the command line, or of *argv*, and run ``work(options, stop)`` as `run` does."""
-    options = parse(kind, program, sys.argv[1:] if argv is None else argv)
-    return run(lambda stop: work(options, stop))
+def tool(kind: type[ToolOptions], work: str) -> Callable[..., int]:
+    """The ``main`` of a command: it runs ``work(options, stop)`` as `run` does.
+
+    *work* is named as ``module:function``, because loading it is most of a start.
+    The options are those of the command line, or of its argument.
+    """
+
+    def main(argv: Sequence[str] | None = None) -> int:
+        options = parse(kind, kind.program, sys.argv[1:] if argv is None else argv)
+
+        async def working(stop: "asyncio.Event") -> None:
+            # When signals are already handled.
+            module, _, function = work.partition(":")
+            await getattr(import_module(module), function)(options, stop)
+
+        return run(working)
+
+    return main
 
 
 async def unless_stopped(stop: "asyncio.Event", work: Coroutine[Any, Any, None]) -> None:

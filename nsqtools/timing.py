@@ -48,13 +48,13 @@ def _milliseconds(seconds: float) -> str:
 class Timed:
     """One line for all results and, with several destinations, one for each."""
 
-    def __init__(self, destinations: Sequence[str], every: int, tell: Callable[[str], None]) -> None:
-        self._tell = tell
+    def __init__(self, destinations: Sequence[str], every: int, log: Callable[[str], None]) -> None:
+        self._log = log
         self._all = Timings(every, "[aggregate]:")
         several = len(destinations) > 1
         self._each = {one: Timings(every if several else 0, f"[{one}]:") for one in destinations}
         if 0 < every < ACCURATE:
-            tell(f"WARNING: percentiles of {every} results are coarse, {ACCURATE} or more give better ones")
+            log(f"WARNING: percentiles of {every} results are coarse, {ACCURATE} or more give better ones")
 
     def one(self, destination: str, seconds: float) -> None:
         """Note that a destination took *seconds* for a message."""
@@ -66,4 +66,4 @@ class Timed:
 
     def _line(self, timings: Timings, seconds: float) -> None:
         if (line := timings.add(seconds)) is not None:
-            self._tell(line)
+            self._log(line)

@@ -2,12 +2,11 @@
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from nsqclient._errors import ConnectionLostError
-from nsqclient._requests import Publish
+from nsqclient._requests import Publish, RequestQueue
 from nsqclient._tasks import Tasks
 
 log = logging.getLogger("nsqclient")
@@ -17,59 +16,23 @@ FIRST_PAUSE_SECONDS: Final = 0.1
 LAST_PAUSE_SECONDS: Final = 2.0
 
 
-class Backlog:
-    """A queue that knows how many messages and bytes are in it. Pure: time is an argument."""
-
-    def __init__(self, max_messages: int, max_bytes: int) -> None:
-        self._max_messages = max_messages
-        self._max_bytes = max_bytes
-        self._publishes: deque[Publish] = deque()
-        self.messages = 0
-        self.bytes = 0
-
-    def __len__(self) -> int:
-        return len(self._publishes)
-
-    def __iter__(self) -> Iterator[Publish]:
-        return iter(self._publishes)
-
-    @property
-    def room(self) -> tuple[int, int]:
-        """How many messages and bytes it takes."""
-        return max(0, self._max_messages - self.messages), max(0, self._max_bytes - self.bytes)
-
-    @property
-    def has_room(self) -> bool:
-        """Whether a new publish may be added; publishes lost on a connection are added in any case."""
-        return self.messages < self._max_messages and self.bytes < self._max_bytes
-
-    def append(self, publish: Publish) -> None:
-        self._publishes.append(publish)
-        self.messages += publish.count
-        self.bytes += publish.size
-
-    def popleft(self) -> Publish:
-        publish = self._publishes.popleft()
-        self.messages -= publish.count
-        self.bytes -= publish.size
-        return publish
+class Backlog(RequestQueue[Publish]):
+    """Publishes that wait, and fail when they were tried often enough. Pure: time is an argument."""
 
     def tried(self, error: Exception) -> None:
         """Note for every publish that it could not be sent because of *error*."""
-        for publish in self._publishes:
+        for publish in self:
             publish.tries += 1
             publish.error = error
 
     def fail(self, error: Exception) -> None:
-        while self._publishes:
-            self.popleft().fail(error)
+        for publish in self.clear():
+            publish.fail(error)
 
     def give_up(self, max_tries: int, later: float) -> bool:
         """Fail the publishes tried often enough that have no time left; returns whether others must wait."""
-        publishes, self._publishes = self._publishes, deque()
-        self.messages = self.bytes = 0
         exhausted = False
-        for publish in publishes:
+        for publish in self.clear():
             if publish.is_settled:
                 continue
             if publish.tries >= max_tries:
@@ -96,7 +59,7 @@ class FullTopics:
 
     def keep(self, publish: Publish, error: Exception, max_tries: int) -> None:
         """Keep a publish for the next offer; it fails when there is no room or no time left for that."""
-        if not self.refused.has_room:
+        if self.refused.is_full:
             publish.fail(error)
             return
         self.refused.append(publish)

@@ -8,7 +8,7 @@ from nsqclient._config import Config
 from nsqclient._errors import ConnectionLostError, stranger
 from nsqclient._listener import Listener
 from nsqclient._message import Message, Outcome
-from nsqclient._requests import Answer, Confirmation, PendingCommand, Publish, UnderWay
+from nsqclient._requests import Answer, Confirmation, PendingCommand, Publish, RequestQueue
 from nsqclient._retry import Retry
 from nsqclient._timeouts import Watchdog, unsent_bytes
 from nsqclient.net.layers import Compressed
@@ -62,7 +62,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._parser = FrameParser(_HANDSHAKE_BYTES)
         self._outbox: list[bytes] = []
-        self.under_way = UnderWay()
+        self.under_way: RequestQueue[PendingCommand] = RequestQueue()
         self._open: Publish | None = None  # the last publish, while messages can join it
         self._is_bulky = False  # whether the outbox holds long messages
         self.was_refused = False  # the connection ends because of a message, not because of the node
@@ -135,7 +135,10 @@ class Connection(asyncio.Protocol):
         """
         joined = self._open
         if joined is not None and joined.has_room(topic):
-            self.under_way.joined(joined, body, answer)
+            joined.join(body, answer)
+            under_way = self.under_way
+            under_way.messages += 1
+            under_way.bytes += len(body)
             return
         if not self.under_way:
             # A publisher of single messages waits for this one, so it is sent at once.
@@ -322,7 +325,7 @@ class Connection(asyncio.Protocol):
             self._failure = ConnectionLostError(f"connection to {self.address} was closed{reason}")
         self._outbox.clear()
         error = self._failure or ConnectionLostError(f"{self.address} is closed")
-        requests = self.under_way.give_up()
+        requests = self.under_way.clear()
         self._open = None
         for request in requests:
             if not isinstance(request, Publish):
@@ -339,7 +342,7 @@ class Connection(asyncio.Protocol):
     def _await(self, request: PendingCommand) -> None:
         if not self.under_way:
             self.answered_at = self._loop.time()
-        self.under_way.add(request)
+        self.under_way.append(request)
 
     def _seal(self) -> None:
         if self._open is not None:
@@ -390,7 +393,7 @@ class Connection(asyncio.Protocol):
         if count > len(self.under_way):
             raise FrameError(f"{count} times OK to {len(self.under_way)} requests")
         for _ in range(count):
-            self.under_way.answered().succeed(OK)
+            self.under_way.popleft().succeed(OK)
         self.answered_at = self._heard_at
         self._listener.requests_answered(self)
 
@@ -402,7 +405,7 @@ class Connection(asyncio.Protocol):
             raise FrameError(f"response {payload[:40]!r} to nothing")
         if payload != OK and isinstance(self.under_way.first, Publish):
             raise FrameError(f"response {payload[:40]!r} to a publish")
-        self.under_way.answered().succeed(payload)
+        self.under_way.popleft().succeed(payload)
         self.answered_at = self._heard_at
         self._listener.requests_answered(self)
 
@@ -437,7 +440,7 @@ class Connection(asyncio.Protocol):
         # nsqd closes after this. When a command without an answer has failed, the oldest request gets the
         # error, because it and everything after it were not carried out.
         if self.under_way:
-            request = self.under_way.answered()
+            request = self.under_way.popleft()
             if isinstance(request, Publish):
                 self._listener.publish_refused(self, request, error)
             else:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from nsqclient._backlog import Backlog, FullTopics
 from nsqclient._config import Config
@@ -13,7 +13,7 @@ from nsqclient._errors import ClosedError, UnsupportedError
 from nsqclient._links import Links
 from nsqclient._listener import Listener
 from nsqclient._middleware import Publication
-from nsqclient._requests import Answer, Confirmation, Publish, publish_of
+from nsqclient._requests import Answer, Confirmation, Publish, RequestQueue, publish_of
 from nsqclient._tasks import Tasks
 from nsqclient.wire.errors import (
     E_BAD_BODY,
@@ -83,8 +83,11 @@ class Dispatch(Listener):
     @property
     def unconfirmed(self) -> int:
         """The number of messages that are sent, or wait to be sent, and are not confirmed yet."""
-        under_way = sum(link.under_way.messages for link in self.links.all)
-        return under_way + self.backlog.messages + self.full_topics.refused.messages
+        return sum(queue.messages for queue in self._requests)
+
+    @property
+    def _requests(self) -> list[RequestQueue[Any]]:
+        return [*(link.under_way for link in self.links.all), self.backlog, self.full_topics.refused]
 
     def check_open(self) -> None:
         """Raise ClosedError when no more publishes are taken."""
@@ -131,7 +134,7 @@ class Dispatch(Listener):
     def place(self) -> tuple[Connection | None, bool]:
         """The connection for the next message, or None and whether there is room in the backlog."""
         if self.backlog:
-            return None, self.backlog.has_room
+            return None, not self.backlog.is_full
         if (link := self.links.usable()) is not None:
             return link, True
         return None, not self.links.in_use
@@ -174,13 +177,7 @@ class Dispatch(Listener):
 
     def pending(self) -> list[Answer]:
         """The answers that a caller still waits for."""
-        links = self.links.all
-        return [answer for link in links for answer in link.under_way.answers] + [
-            answer
-            for publish in (*self.backlog, *self.full_topics.refused)
-            for answer in publish.answers
-            if not answer.done()
-        ]
+        return [answer for queue in self._requests for answer in queue.answers]
 
     async def end(self) -> None:
         """Fail the publishes that are not confirmed by now, and disconnect."""

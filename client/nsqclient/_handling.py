@@ -169,6 +169,18 @@ class Handling:
                 return message
         return None
 
+    def take(self) -> Message[Any] | None:
+        """Like next(), for any thread; None when nothing waits or the event loop has to look at it."""
+        if self._ended or self._jobs or self._decode is not None or self._auto_touch:
+            return None
+        while (message := self._first()) is not None:
+            if message.attempts > self._verdicts.max_attempts:
+                self._waiting.appendleft(message)
+                return None
+            if not message.is_lost:
+                return message
+        return None
+
     def failed(self, messages: list[Message[Any]], error: BaseException | None) -> None:
         """An iteration has failed with these messages."""
         self._verdicts.failed(messages, error)

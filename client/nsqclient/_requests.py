@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from nsqclient._errors import UnsupportedError
 from nsqclient._middleware import Publication
@@ -133,6 +133,9 @@ class Publish(PendingCommand):
         return parts
 
 
+C = TypeVar("C", bound=PendingCommand)
+
+
 def copy_of(error: Exception) -> Exception:
     """A copy of an error, without its traceback."""
     twin = type(error).__new__(type(error), *error.args)
@@ -159,30 +162,30 @@ def _retrieved(waited: asyncio.Future[Any]) -> None:
 MAX_UNDER_WAY_BYTES: Final = 4 * 1024 * 1024
 
 
-class UnderWay:
-    """Requests in the order of their answers, with the number of their messages and bytes."""
+class RequestQueue(Generic[C]):
+    """Requests in their order, with the number of their messages and bytes; new ones wait when it is full."""
 
-    def __init__(self) -> None:
-        self._requests: deque[PendingCommand] = deque()
-        self.max_messages = 10_000
-        self.messages = 0
+    def __init__(self, max_messages: int = 10_000, max_bytes: int = MAX_UNDER_WAY_BYTES) -> None:
+        self._requests: deque[C] = deque()
+        self._max_bytes = max_bytes
+        self.max_messages = max_messages
+        self.messages = 0  # these two grow also when a message joins a publish that is in the queue
         self.bytes = 0
 
     def __len__(self) -> int:
         return len(self._requests)
 
-    def __iter__(self) -> Iterator[PendingCommand]:
+    def __iter__(self) -> Iterator[C]:
         return iter(self._requests)
 
     @property
     def is_full(self) -> bool:
-        """Whether new messages should wait for answers first."""
-        return self.messages >= self.max_messages or self.bytes >= MAX_UNDER_WAY_BYTES
+        return self.messages >= self.max_messages or self.bytes >= self._max_bytes
 
     @property
     def room(self) -> tuple[int, int]:
         """How many messages and bytes fit before it is full."""
-        return max(0, self.max_messages - self.messages), max(0, MAX_UNDER_WAY_BYTES - self.bytes)
+        return max(0, self.max_messages - self.messages), max(0, self._max_bytes - self.bytes)
 
     @property
     def answers(self) -> list[Answer]:
@@ -190,29 +193,23 @@ class UnderWay:
         return [answer for request in self._requests for answer in request.answers if not answer.done()]
 
     @property
-    def first(self) -> PendingCommand:
+    def first(self) -> C:
         return self._requests[0]
 
-    def add(self, request: PendingCommand) -> None:
+    def append(self, request: C) -> None:
+        """Add a request; one that was lost on a connection is added in any case."""
         self._requests.append(request)
         self.messages += request.count
         self.bytes += request.size
 
-    def joined(self, publish: Publish, body: bytes, answer: Answer) -> None:
-        """Add a message to a publish that is under way."""
-        publish.join(body, answer)
-        self.messages += 1
-        self.bytes += len(body)
-
-    def answered(self) -> PendingCommand:
-        """Remove and return the request to which the next answer belongs."""
+    def popleft(self) -> C:
         request = self._requests.popleft()
         self.messages -= request.count
         self.bytes -= request.size
         return request
 
-    def give_up(self) -> list[PendingCommand]:
-        """Remove and return all requests, because no answer will come."""
+    def clear(self) -> list[C]:
+        """Remove and return all requests."""
         requests = list(self._requests)
         self._requests.clear()
         self.messages = self.bytes = 0

@@ -6,7 +6,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from concurrent.futures._base import FINISHED, PENDING, RUNNING
 from contextlib import suppress
 from functools import wraps
@@ -16,6 +16,7 @@ from inspect import Parameter, signature
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from nsqclient._errors import ClosedError
+from nsqclient._tasks import end
 
 log = logging.getLogger("nsqclient")
 
@@ -50,6 +51,9 @@ class LoopThread:
     def __init__(self, name: str) -> None:
         self.loop = _new_event_loop()
         self._generation = generation.number
+        # Reentrant, because the handler of a signal may interrupt a call and make another.
+        self._ending = threading.RLock()
+        self._ended = False  # takes no more calls
         # A program that forgets to close must still be able to end.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -77,14 +81,19 @@ class LoopThread:
                 raise RuntimeError(
                     "it was started before this process was forked; make it in the child process"
                 )
-            if self.loop.is_closed():
-                raise ClosedError("it is closed")
+            with self._ending:
+                if self._ended:
+                    raise ClosedError("it is closed")
+                running = asyncio.run_coroutine_threadsafe(work, self.loop)
         except BaseException:
             work.close()
             raise
-        running = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return running.result(timeout)
+        except CancelledError:
+            if self._ended:
+                raise ClosedError("it is closed") from None
+            raise
         except BaseException:
             running.cancel()
             raise
@@ -101,8 +110,16 @@ class LoopThread:
         try:
             self.loop.run_forever()
         finally:
+            with self._ending:
+                self._ended = True
+            self.loop.run_until_complete(self._end_tasks())
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
             self.loop.close()
+
+    async def _end_tasks(self) -> None:
+        """End the calls that other threads still wait for."""
+        await asyncio.sleep(0)  # those that were made last have no task yet
+        await end(asyncio.all_tasks() - {asyncio.current_task()})
 
 
 # A class whose calls block has an asynchronous object, ``_here``, on the loop of its ``_thread``. Its methods

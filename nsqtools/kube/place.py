@@ -101,11 +101,11 @@ def place(options: PlaceOptions, api: KubeApi) -> None:
         try:
             lines += zone_lines(api.node_labels(options.node))
         except ApiFailed as error:
-            _say(f"the zone of this broker stays unknown: {error}")
+            _log(f"the zone of this broker stays unknown: {error}")
     if options.service:
         lines += outside_lines(wait_for_outside(api, options))
     options.output.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    _say(f"wrote {', '.join(lines) or 'nothing'} to {options.output}")
+    _log(f"wrote {', '.join(lines) or 'nothing'} to {options.output}")
 
 
 def parse_arguments(argv: Sequence[str] | None) -> PlaceOptions:
@@ -134,7 +134,7 @@ def _toml(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     tell(f"place: {text}")
 
 
@@ -143,7 +143,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         place(options, in_cluster(options.timeout_s))
     except (ApiFailed, OSError) as error:
-        _say(str(error))
+        _log(str(error))
         return 1
     return 0
 

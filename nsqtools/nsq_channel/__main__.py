@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 from nsqcore.near_misses import meant_name
 from nsqcore.options.options import parse
 from nsqcore.process.output import tell
-from nsqtools.nsq_channel.options import ACTIONS, HELP, NoAction
+from nsqtools.nsq_channel.options import ACTIONS, HELP, ActionOptions, NoAction
 from nsqtools.process import run
 
 if TYPE_CHECKING:
     import asyncio
-
-_PROGRAM = "nsq_channel"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,20 +21,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if not words or words[0].startswith("-"):
         # parse() ends the program with the help, the version or a sentence.
-        parse(NoAction, _PROGRAM, words)
+        parse(NoAction, ActionOptions.program, words)
     action = words.pop(0)
     if action not in ACTIONS:
         near = meant_name(action, ACTIONS)
-        meant = f"; is {near} meant?" if near else f"; {_PROGRAM} -help lists them"
-        tell(f"{action} is no action of {_PROGRAM}{meant}")
+        meant = f"; is {near} meant?" if near else f"; {ActionOptions.program} -help lists them"
+        tell(f"{action} is no action of {ActionOptions.program}{meant}")
         return 2
-    options = parse(ACTIONS[action], f"{_PROGRAM} {action}", words)
+    options = parse(ACTIONS[action], f"{ActionOptions.program} {action}", words)
 
     async def work(stop: "asyncio.Event") -> None:
         # Loading this is most of a start, so it comes when signals are already handled.
-        from nsqtools.nsq_channel.acting import act
+        from nsqtools.nsq_channel.actions import run_action
 
-        await act(action, options, stop)
+        await run_action(action, options, stop)
 
     return run(work)
 

@@ -9,15 +9,17 @@ from nsqclient.wire.names import is_valid_name
 from nsqcore.options.kinds import BOOL, DURATION
 from nsqcore.options.options import option
 from nsqcore.version import banner
-from nsqtools.cluster_options import AskingOptions
+from nsqtools.cluster_options import ClusterOptions
 
 _ID: Final = re.compile(r"[0-9a-f]{16}")
-_PLACE: Final = "earliest, latest, a sequence, an id, a time, -10m or -7d"
+_POSITION: Final = "earliest, latest, a sequence, an id, a time, -10m or -7d"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ActionOptions(AskingOptions):
+class ActionOptions(ClusterOptions):
     """The options of every action."""
+
+    program = "nsq_channel"
 
     @staticmethod
     def banner(program: str) -> str:
@@ -46,12 +48,14 @@ class NoAction(ChannelOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class CreateOptions(ChannelOptions):
-    start: str = option("", help=f"where a new channel starts: {_PLACE}; an existing channel is not changed")
+    start: str = option(
+        "", help=f"where a new channel starts: {_POSITION}; an existing channel is not changed"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeekOptions(ChannelOptions):
-    to: str = option("", help=f"all stored messages from here on become pending: {_PLACE}")
+    to: str = option("", help=f"all stored messages from here on become pending: {_POSITION}")
 
     def problem(self) -> str | None:
         return super().problem() or (None if self.to else "--to required")
@@ -64,7 +68,7 @@ class WhichOptions(ActionOptions):
     id: str = option("", help="the message of this id")
     contains: str = option("", help="messages with this text in their body")
     json_field: str = option("", help="messages whose JSON has this value, as user.id=42, or this field")
-    from_: str = option("", flag="from", help=f"only from there on: {_PLACE}")
+    from_: str = option("", flag="from", help=f"only from there on: {_POSITION}")
     all: bool = option(False, kind=BOOL, help="all messages")
     dry_run: bool = option(False, kind=BOOL, help="count them and do nothing")
 
@@ -96,10 +100,10 @@ class HandleOptions(WhichOptions, ChannelOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class RequeueOptions(HandleOptions):
-    defer: Duration = option(0, kind=DURATION, help="how long they wait before they come again")
+    defer: Duration = option(0, kind=DURATION, help="how long they are deferred")
 
     def problem(self) -> str | None:
-        return super().problem() or ("--defer should not be negative" if self.defer < 0 else None)
+        return super().problem() or self.number_problem(not_negative=("defer",))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +118,7 @@ class SendBackOptions(WhichOptions):
 class PoliciesOptions(ActionOptions):
     """The options for showing the policy in force for the topic, or for one of its channels."""
 
-    channel: str = option("", help="NSQ channel, for what is in force there")
+    channel: str = option("", help="NSQ channel, to show the policy in force for it")
 
     def problem(self) -> str | None:
         if problem := self.cluster_problem():
@@ -145,7 +149,7 @@ HELP: Final = """Usage of nsq_channel:
   empty     permanently delete its backlog
   pause     deliver nothing more
   unpause   resume
-  seek      owe again all that is kept from a place on
+  seek      make all stored messages from a position on pending
   finish    the channel is done with messages: by -id, a filter, or -all
   requeue   messages wait again, immediately or after -defer
   send      deferred messages wait now

@@ -7,15 +7,17 @@ from nsqclient.wire.durations import SECOND, Duration
 from nsqclient.wire.names import is_valid_name
 from nsqcore.options.kinds import BOOL, DURATION, INT
 from nsqcore.options.options import option
-from nsqtools.cluster_options import AskingOptions
+from nsqtools.cluster_options import ClusterOptions
 
 _STATES: Final = ("waiting", "deferred", "in_flight", "dead_lettering", "finished")
 _OUTPUTS: Final = ("text", "json", "body")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PeekOptions(AskingOptions):
-    channel: str = option("", help="NSQ channel; shows how each message stands on it")
+class PeekOptions(ClusterOptions):
+    program = "nsq_peek"
+
+    channel: str = option("", help="NSQ channel; shows the state of each message on it")
     from_: str = option(
         "",
         flag="from",
@@ -37,13 +39,9 @@ class PeekOptions(AskingOptions):
             return problem
         if self.channel and not is_valid_name(self.channel):
             return "--channel is invalid"
-        if self.n < 0:
-            return "--n should not be negative"
         if self.output not in _OUTPUTS:
             return f"--output {self.output} is none of {', '.join(_OUTPUTS)}"
-        if self.interval <= 0:
-            return "--interval should be positive"
-        return self._state_problem()
+        return self.number_problem("interval", not_negative=("n",)) or self._state_problem()
 
     def _state_problem(self) -> str | None:
         if self.state and self.state not in _STATES:
@@ -53,11 +51,11 @@ class PeekOptions(AskingOptions):
         if self.state == "deferred" and self.reverse:
             return "--reverse does not go with --state=deferred, which is shown by due time"
         if self.follow and (self.reverse or self.state):
-            # A message before the place already shown may get the state later, and would never be shown.
+            # A message before the position reached may get the state later, and would never be shown.
             return "--follow does not go with --reverse or --state"
         return None
 
     @property
     def start(self) -> str:
-        """The place at which to begin."""
+        """The position at which to begin."""
         return self.from_ or ("latest" if self.reverse or self.follow else "earliest")

@@ -7,7 +7,7 @@ from nsqclient.wire.durations import SECOND, Duration
 from nsqcore.options.kinds import DIAL_LIST, DURATION, Kind, parse_int
 from nsqcore.options.options import option
 from nsqtools.cluster_options import http_problem
-from nsqtools.options import ToolOptions
+from nsqtools.options import HTTP_TIMEOUTS, ToolOptions
 
 # Unlike other numbers it has no default: without it nsq_stat reports forever.
 COUNT: Final = Kind("value", parse_int, parse_int)
@@ -15,6 +15,8 @@ COUNT: Final = Kind("value", parse_int, parse_int)
 
 @dataclass(frozen=True, kw_only=True)
 class StatOptions(ToolOptions):
+    program = "nsq_stat"
+
     topic: str = option("", help="NSQ topic")
     channel: str = option("", help="NSQ channel")
     interval: Duration = option(
@@ -33,9 +35,7 @@ class StatOptions(ToolOptions):
     def problem(self) -> str | None:
         if not self.topic or not self.channel:
             return "--topic and --channel are required"
-        for name in ("interval", "http_client_connect_timeout", "http_client_request_timeout"):
-            if getattr(self, name) <= 0:
-                return f"--{name.replace('_', '-')} should be positive"
-        if self.count is not None and self.count <= 0:
-            return "--count should be positive"
-        return http_problem(self.nsqd_http_address, self.lookupd_http_address)
+        counted = () if self.count is None else ("count",)
+        return self.number_problem("interval", *HTTP_TIMEOUTS, *counted) or http_problem(
+            self.nsqd_http_address, self.lookupd_http_address
+        )

@@ -5,8 +5,8 @@ from nsqcore.cluster.discovery import LookupdDiscovery
 from nsqcore.cluster.fanout import Partial, ask_all
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.nsqd_api import NsqdApi
-from nsqtools.nsq_stat.figures import Figures, Snapshot
 from nsqtools.nsq_stat.options import StatOptions
+from nsqtools.nsq_stat.statistics import Snapshot, Statistics
 
 
 class RoundFailed(Exception):
@@ -24,7 +24,7 @@ async def ask(http: ClusterHttp, options: StatOptions) -> Partial[Snapshot]:
     if stats.failed:
         raise RoundFailed(f"failed to get nsqd stats - {_sentence(stats.errors)}")
     snapshot = {
-        api.address: Figures.of(channel)
+        api.address: Statistics.of(channel)
         for api, node in stats.value
         for topic in node.topics
         for channel in topic.channels

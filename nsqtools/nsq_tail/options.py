@@ -1,18 +1,17 @@
 """The options of nsq_tail."""
 
 from dataclasses import dataclass
-from typing import Final
 
 from nsqclient.wire.names import is_valid_name
 from nsqcore.options.kinds import BOOL, INT, STR_LIST
 from nsqcore.options.options import option
 from nsqtools.options import ConsumingOptions
 
-PROGRAM: Final = "nsq_tail"
-
 
 @dataclass(frozen=True, kw_only=True)
 class TailOptions(ConsumingOptions):
+    program = "nsq_tail"
+
     topic: tuple[str, ...] = option((), kind=STR_LIST, help="NSQ topic (may be given multiple times)")
     channel: str = option("", help="NSQ channel; an ephemeral one of its own if not given")
     n: int = option(0, kind=INT, help="total messages to show (will wait if starved)")

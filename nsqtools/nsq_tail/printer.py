@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from nsqclient import Message
-from nsqtools.supply import Supply
+from nsqtools.flow_control import FlowControl
 
 
 class Printer:
     """Takes messages of all topics; after *total* of them (0: never) it is done and requeues the rest.
 
-    *supply* is limited to the messages still to be shown, before others are finished: nsqd need not send
+    *flow* is limited to the messages still to be shown, before others are finished: nsqd need not send
     more, which would cost each of them an attempt.
     """
 
@@ -20,14 +20,14 @@ class Printer:
         self,
         write: Callable[[bytes], Awaitable[None]],
         total: int,
-        supply: Supply,
+        flow: FlowControl,
         *,
         print_topic: bool,
         print_headers: bool = False,
     ) -> None:
         self._write = write
         self._left = total if total > 0 else None
-        self._supply = supply
+        self._flow = flow
         self._print_topic = print_topic
         self._print_headers = print_headers
         self._waiting: deque[tuple[bytes, Message]] = deque()
@@ -55,16 +55,16 @@ class Printer:
             printing = self._write(b"".join(self._line(prefix, delivery) for prefix, delivery in batch))
             oldest = batch[0][1].received_at if batch else asyncio.get_running_loop().time()
             try:
-                await self._supply.during(printing, oldest)
+                await self._flow.during(printing, oldest)
             except Exception:
                 self._waiting.extendleft(reversed(batch))  # to be given back with the others
                 raise
             if self._left is not None:
-                self._supply.limit(self._left)
+                self._flow.limit(self._left)
             for _, delivery in batch:
                 delivery.finish()
             if not self._waiting:
-                self._supply.resume()
+                self._flow.resume()
 
     def give_back(self) -> None:
         """Requeue messages that wait or still arrive; call it after RDY 0."""

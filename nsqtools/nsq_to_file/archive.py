@@ -3,36 +3,43 @@
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
 
 from nsqclient.wire.durations import Duration
+from nsqcore.process.logs import Log
 from nsqtools.nsq_to_file.names import TopicNames, revised
+from nsqtools.nsq_to_file.record_file import RecordFile, content_of, sync_folder
 from nsqtools.nsq_to_file.rotation import Rotation
-from nsqtools.nsq_to_file.writing import RecordFile, content_of, sync_folder
 
 
-class Time(Protocol):
+class Clocks:
     """The two clocks of an archive."""
 
     def local(self) -> datetime:
         """Local time with its zone, for the names of files."""
-        ...
+        return datetime.now().astimezone()
 
     def passed(self) -> Duration:
         """Nanoseconds of a monotonic clock, for the age of files."""
-        ...
+        return time.monotonic_ns()
 
 
-class Remarks(Protocol):
-    """The log of an archive."""
+class TopicLog:
+    """The log, with the topic and channel in front of each line."""
 
-    def info(self, text: str, *values: object) -> None: ...
+    def __init__(self, log: Log, topic: str, channel: str) -> None:
+        self._log = log
+        self._name = f"[{topic}/{channel}] ".replace("%", "%%")
 
-    def warning(self, text: str, *values: object) -> None: ...
+    def info(self, text: str, *values: object) -> None:
+        self._log.info(self._name + text, *values)
+
+    def warning(self, text: str, *values: object) -> None:
+        self._log.warning(self._name + text, *values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +58,7 @@ class ArchiveLayout:
         return self.work_dir != self.output_dir
 
     @property
-    def lies_apart(self) -> bool:
+    def on_different_devices(self) -> bool:
         """Whether files cannot be moved, because the folders are, or will be, on different devices."""
         return _device(self.work_dir) != _device(self.output_dir)
 
@@ -70,10 +77,10 @@ def _device(folder: Path) -> int:
 class Archive:
     """Writes one topic; all methods block. An OSError must end the process: writes after it are not safe."""
 
-    def __init__(self, layout: ArchiveLayout, names: TopicNames, time: Time, log: Remarks) -> None:
+    def __init__(self, layout: ArchiveLayout, names: TopicNames, clocks: Clocks, log: TopicLog) -> None:
         self._layout = layout
         self._names = names
-        self._time = time
+        self._clocks = clocks
         self._log = log
         self._file: RecordFile | None = None
         self._name = ""
@@ -90,18 +97,18 @@ class Archive:
     def add(self, bodies: Iterable[bytes]) -> bool:
         """Write records; returns whether a file was opened for one of them."""
         # The records arrived together, so the clocks are read once for all of them.
-        file, opened = self._file, self._needs_another()
-        if file is None or opened:
+        file, cluster_http = self._file, self._needs_another()
+        if file is None or cluster_http:
             file = self._open_next()
         for body in bodies:
             if self._layout.rotation.too_big(file.size):
                 self._log.info("%s %s", file.path, self._layout.rotation.size_reason(file.size))
                 file = self._open_next()
-                opened = True
+                cluster_http = True
             file.add(body)
         file.flush()
         self._unsynced = True
-        return opened
+        return cluster_http
 
     def sync(self) -> bool:
         """Return whether all records since the last sync are on disk; False if their file was removed."""
@@ -167,8 +174,8 @@ class Archive:
             return True
         reason = self._layout.rotation.reason(
             self._name,
-            self._names.at(self._time.local()),
-            self._time.passed() - self._opened_at,
+            self._names.at(self._clocks.local()),
+            self._clocks.passed() - self._opened_at,
             self._file.size,
         )
         if reason is not None:
@@ -177,13 +184,13 @@ class Archive:
 
     def _open_next(self) -> RecordFile:
         self.close()
-        name = self._names.at(self._time.local())
+        name = self._names.at(self._clocks.local())
         self._revision = self._revision + 1 if name == self._name else 0
         self._name = name
         while (file := self._try_open(revised(name, self._revision))) is None:
             self._revision += 1
         self._file = file
-        self._opened_at = self._time.passed()
+        self._opened_at = self._clocks.passed()
         return file
 
     def _try_open(self, name: str) -> RecordFile | None:

@@ -16,9 +16,7 @@ from nsqcore.process.logs import LogLevel, parse_log_level, timestamp
 from nsqtools.nsq_to_file.archive import ArchiveLayout
 from nsqtools.nsq_to_file.names import Naming, host_text
 from nsqtools.nsq_to_file.rotation import Rotation
-from nsqtools.options import ConsumingOptions
-
-PROGRAM: Final = "nsq_to_file"
+from nsqtools.options import HTTP_TIMEOUTS, ConsumingOptions
 
 
 def _log_level(word: str) -> LogLevel:
@@ -35,6 +33,8 @@ _LOG_LEVEL: Final = Kind(
 
 @dataclass(frozen=True, kw_only=True)
 class ToFileOptions(ConsumingOptions):
+    program = "nsq_to_file"
+
     log_level: LogLevel = option(
         LogLevel.INFO, kind=_LOG_LEVEL, help="set log verbosity: debug, info, warn, error, or fatal"
     )
@@ -99,9 +99,8 @@ class ToFileOptions(ConsumingOptions):
     def problem(self) -> str | None:
         if not self.channel:
             return "--channel is required"
-        for name in ("http_client_connect_timeout", "http_client_request_timeout"):
-            if getattr(self, name) <= 0:
-                return f"--{name.replace('_', '-')} should be positive"
+        if problem := self.number_problem(*HTTP_TIMEOUTS):
+            return problem
         if problem := self.source_problem():
             # The original tool ends this one sentence with a full stop.
             return f"{problem}." if problem.endswith(" required") else problem
@@ -112,7 +111,13 @@ class ToFileOptions(ConsumingOptions):
         if not self.topic and not self.lookupd_http_address:
             return "--lookupd-http-address must be specified when no --topic specified"
         return (
-            self._topic_problem() or self._folder_problem() or self.naming.problem() or self._number_problem()
+            self._topic_problem()
+            or self._folder_problem()
+            or self.naming.problem()
+            or self.number_problem(
+                "topic_refresh", "sync_interval", not_negative=("rotate_size", "rotate_interval")
+            )
+            or self.consumer_problem()
         )
 
     def _topic_problem(self) -> str | None:
@@ -136,12 +141,3 @@ class ToFileOptions(ConsumingOptions):
             except (OSError, RuntimeError) as error:  # symbolic links that lead in a circle
                 return f"--{flag} cannot be used: {error}"
         return None
-
-    def _number_problem(self) -> str | None:
-        for name in ("topic_refresh", "sync_interval"):
-            if getattr(self, name) <= 0:
-                return f"--{name.replace('_', '-')} should be positive"
-        for name in ("rotate_size", "rotate_interval"):
-            if getattr(self, name) < 0:
-                return f"--{name.replace('_', '-')} should not be negative"
-        return self.consumer_problem()

@@ -6,42 +6,27 @@ from functools import partial
 from typing import Final, TypeVar
 
 from nsqclient import Consumer, Message
-from nsqcore.process.logs import Log
-from nsqtools.nsq_to_file.archive import Archive
+from nsqtools.flow_control import FlowControl
+from nsqtools.nsq_to_file.archive import Archive, TopicLog
 from nsqtools.process import Failed
-from nsqtools.supply import Supply
 
 T = TypeVar("T")
 
 # A message is held for at most this part of its time-out, however rarely files are to be synced, because nsqd
 # would deliver it again after the time-out.
-HELD_SHARE: Final = 0.5
-
-
-class TopicLog:
-    """The log, with the topic and channel in front of each line."""
-
-    def __init__(self, log: Log, topic: str, channel: str) -> None:
-        self._log = log
-        self._name = f"[{topic}/{channel}] ".replace("%", "%%")
-
-    def info(self, text: str, *values: object) -> None:
-        self._log.info(self._name + text, *values)
-
-    def warning(self, text: str, *values: object) -> None:
-        self._log.warning(self._name + text, *values)
+SYNC_SHARE: Final = 0.5
 
 
 class TopicWriter:
-    """Writes messages and holds them until they are synced; *most_held* is how many may be in flight."""
+    """Writes messages, and finishes them when they are synced; *max_in_flight* limits those in flight."""
 
-    def __init__(self, archive: Archive, sync_seconds: float, most_held: int, log: TopicLog) -> None:
+    def __init__(self, archive: Archive, sync_seconds: float, max_in_flight: int, log: TopicLog) -> None:
         self._archive = archive
         self._sync_seconds = sync_seconds
-        self._most_held = most_held
+        self._max_in_flight = max_in_flight
         self._log = log
         self._arrived: list[Message] = []
-        self._held: list[Message] = []
+        self._unsynced: list[Message] = []
         self._wake = asyncio.Event()
         self._hung_up = False
         self._ending = False
@@ -76,48 +61,48 @@ class TopicWriter:
 
     async def _write(self, consumer: Consumer) -> None:
         loop = asyncio.get_running_loop()
-        supply = Supply([consumer], self._most_held)
+        flow = FlowControl([consumer], self._max_in_flight)
         tick_at = loop.time() + self._sync_seconds
         while True:
-            await self._something(min(tick_at, self._due(consumer)))
+            await self._wait(min(tick_at, self._due(consumer)))
             ticked = loop.time() >= tick_at
-            opened = await self._add(supply)
+            cluster_http = await self._add(flow)
             if ticked:
                 tick_at += self._sync_seconds
                 if not self._ending:
-                    await self._blocking(supply, self._archive.rotate)
-            if self._held and (
-                opened
+                    await self._blocking(flow, self._archive.rotate)
+            if self._unsynced and (
+                cluster_http
                 or ticked
                 or self._hung_up
                 or self._ending
-                or len(self._held) >= self._most_held
+                or len(self._unsynced) >= self._max_in_flight
                 or consumer.is_starved
                 or loop.time() >= self._due(consumer)
             ):
-                await self._sync(supply)
+                await self._sync(flow)
             if self._hung_up:
                 # Cleared first: a later hang_up() is for messages that arrive while the file is being closed.
                 self._hung_up, is_last = False, self._last
-                await self._blocking(supply, self._archive.close)
+                await self._blocking(flow, self._archive.close)
                 if is_last:
                     self._closed.set()
-            if not self._held and not self._arrived:
-                supply.resume()
+            if not self._unsynced and not self._arrived:
+                flow.resume()
 
-    async def _blocking(self, supply: Supply, call: Callable[[], T]) -> T:
+    async def _blocking(self, flow: FlowControl, call: Callable[[], T]) -> T:
         """Do what may block for long, as a disk in trouble does."""
-        in_hand = self._held or self._arrived
+        in_hand = self._unsynced or self._arrived
         oldest = in_hand[0].received_at if in_hand else asyncio.get_running_loop().time()
-        return await supply.during(asyncio.to_thread(call), oldest)
+        return await flow.during(asyncio.to_thread(call), oldest)
 
     def _due(self, consumer: Consumer) -> float:
         """The time by which the oldest held message has to be finished, so that it does not time out."""
-        if not self._held:
+        if not self._unsynced:
             return float("inf")
-        return self._held[0].received_at + consumer.msg_timeout * HELD_SHARE
+        return self._unsynced[0].received_at + consumer.msg_timeout * SYNC_SHARE
 
-    async def _something(self, until: float) -> None:
+    async def _wait(self, until: float) -> None:
         try:
             async with asyncio.timeout_at(until):
                 await self._wake.wait()
@@ -125,24 +110,22 @@ class TopicWriter:
             pass
         self._wake.clear()
 
-    async def _add(self, supply: Supply) -> bool:
+    async def _add(self, flow: FlowControl) -> bool:
         """Write the messages that arrived; returns whether a file was opened for them."""
         # A message whose connection is lost cannot be finished: it is delivered and written again later.
         arrived = [delivery for delivery in self._arrived if not delivery.is_lost]
         self._arrived = []
         if not arrived:
             return False
-        self._held += arrived
-        return await self._blocking(
-            supply, lambda: self._archive.add([delivery.body for delivery in arrived])
-        )
+        self._unsynced += arrived
+        return await self._blocking(flow, lambda: self._archive.add([delivery.body for delivery in arrived]))
 
-    async def _sync(self, supply: Supply) -> None:
-        self._log.info("syncing %d records to disk", len(self._held))
-        while not await self._blocking(supply, self._archive.sync):
-            bodies = [delivery.body for delivery in self._held]
+    async def _sync(self, flow: FlowControl) -> None:
+        self._log.info("syncing %d records to disk", len(self._unsynced))
+        while not await self._blocking(flow, self._archive.sync):
+            bodies = [delivery.body for delivery in self._unsynced]
             self._log.warning("writing %d records again", len(bodies))
-            await self._blocking(supply, partial(self._archive.add, bodies))
-        for delivery in self._held:
+            await self._blocking(flow, partial(self._archive.add, bodies))
+        for delivery in self._unsynced:
             delivery.finish()
-        self._held = []
+        self._unsynced = []

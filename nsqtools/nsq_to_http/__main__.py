@@ -1,26 +1,11 @@
 """The ``nsq_to_http`` command."""
 
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from nsqtools.nsq_to_http.options import PROGRAM, ToHttpOptions
-from nsqtools.process import run_tool
+from nsqtools.nsq_to_http.options import ToHttpOptions
+from nsqtools.process import tool
 
-if TYPE_CHECKING:
-    import asyncio
-
-
-async def work(options: ToHttpOptions, stop: "asyncio.Event") -> None:
-    # Loading this is most of a start, so it comes when signals are already handled.
-    from nsqtools.nsq_to_http.consuming import send_all
-
-    await send_all(options, stop)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    return run_tool(ToHttpOptions, PROGRAM, argv, work)
-
+main = tool(ToHttpOptions, "nsqtools.nsq_to_http.handler:send_all")
 
 if __name__ == "__main__":
     sys.exit(main())

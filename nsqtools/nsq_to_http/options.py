@@ -9,9 +9,8 @@ from nsqcore.options.kinds import DURATION, FLOAT, INT, STR_LIST
 from nsqcore.options.options import option
 from nsqtools.hosts import HOST_POOL, MODES
 from nsqtools.nsq_to_http.headers import fits, header_problem
-from nsqtools.options import ConsumingOptions, headers_of
+from nsqtools.options import HTTP_TIMEOUTS, ConsumingOptions, headers_of
 
-PROGRAM: Final = "nsq_to_http"
 DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
 
 ALL: Final = ("all", "multicast")
@@ -32,6 +31,8 @@ def is_http(address: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class ToHttpOptions(ConsumingOptions):
+    program = "nsq_to_http"
+
     topic: str = option("", help="nsq topic")
     channel: str = option("nsq_to_http", help="nsq channel")
     post: tuple[str, ...] = option(
@@ -86,7 +87,15 @@ class ToHttpOptions(ConsumingOptions):
             return "--content-type requires a value when used"
         if not fits("Content-Type", self.content_type):
             return "--content-type is not one line"
-        return self.source_problem() or self._address_problem() or self._number_problem()
+        if problem := self.source_problem() or self._address_problem():
+            return problem
+        if not 0 <= self.sample <= 1:
+            return "ERROR: --sample must be between 0.0 and 1.0"
+        return (
+            self.number_problem("n", not_negative=("status_every",))
+            or self.number_problem(*HTTP_TIMEOUTS)
+            or self.consumer_problem()
+        )
 
     def _address_problem(self) -> str | None:
         if not self.get and not self.post:
@@ -101,15 +110,3 @@ class ToHttpOptions(ConsumingOptions):
         if self.mode not in (*MODES, *ALL):
             return f"--mode {self.mode} is none of {', '.join((*MODES, *ALL))}"
         return None
-
-    def _number_problem(self) -> str | None:
-        if not 0 <= self.sample <= 1:
-            return "ERROR: --sample must be between 0.0 and 1.0"
-        if self.n <= 0:
-            return "--n should be positive"
-        if self.status_every < 0:
-            return "--status-every should not be negative"
-        for name in ("http_client_connect_timeout", "http_client_request_timeout"):
-            if getattr(self, name) <= 0:
-                return f"--{name.replace('_', '-')} should be positive"
-        return self.consumer_problem()

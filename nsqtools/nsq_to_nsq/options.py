@@ -1,7 +1,6 @@
 """The options of nsq_to_nsq."""
 
 from dataclasses import dataclass
-from typing import Final
 
 from nsqclient.wire.names import is_valid_name
 from nsqcore.options.kinds import DIAL_LIST, INT, STR_LIST
@@ -10,11 +9,11 @@ from nsqtools.hosts import HOST_POOL, MODES
 from nsqtools.nsq_to_nsq.filters import JsonFilter
 from nsqtools.options import CLIENT_OPTION, ConsumingOptions, address_problem, config_problem
 
-PROGRAM: Final = "nsq_to_nsq"
-
 
 @dataclass(frozen=True, kw_only=True)
 class ToNsqdOptions(ConsumingOptions):
+    program = "nsq_to_nsq"
+
     topic: tuple[str, ...] = option((), kind=STR_LIST, help="nsq topic (may be given multiple times)")
     channel: str = option("nsq_to_nsq", help="nsq channel")
     destination_nsqd_tcp_address: tuple[str, ...] = option(
@@ -71,10 +70,9 @@ class ToNsqdOptions(ConsumingOptions):
             return f"--mode {self.mode} is none of {', '.join(MODES)}"
         if self.require_json_value and not self.require_json_field:
             return "--require-json-value needs --require-json-field"
-        if self.status_every < 0:
-            return "--status-every should not be negative"
         return (
-            self.consumer_problem()
+            self.number_problem(not_negative=("status_every",))
+            or self.consumer_problem()
             or address_problem("destination-nsqd-tcp", self.destination_nsqd_tcp_address, 4150)
             or config_problem(self.producer_opt)
         )

@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import dataclass
-from typing import Final
 
 from nsqclient.wire.headers import encode_headers
 from nsqclient.wire.names import is_valid_name
@@ -10,11 +9,11 @@ from nsqcore.options.kinds import DIAL_LIST, INT, STR_LIST
 from nsqcore.options.options import option
 from nsqtools.options import CLIENT_OPTION, ToolOptions, address_problem, config_problem, headers_of
 
-PROGRAM: Final = "to_nsq"
-
 
 @dataclass(frozen=True, kw_only=True)
 class ToNsqOptions(ToolOptions):
+    program = "to_nsq"
+
     topic: str = option("", help="NSQ topic to publish to")
     nsqd_tcp_address: tuple[str, ...] = option(
         (),

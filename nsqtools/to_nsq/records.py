@@ -6,21 +6,21 @@ class Records:
 
     def __init__(self, delimiter: bytes) -> None:
         self._delimiter = delimiter
-        self._rest: list[bytes] = []  # the pieces of a record that is not complete yet
+        self._pieces: list[bytes] = []  # the pieces of a record that is not complete yet
 
     @property
     def unfinished(self) -> int:
         """The number of bytes of an incomplete record."""
-        return sum(map(len, self._rest))
+        return sum(map(len, self._pieces))
 
     def feed(self, piece: bytes) -> list[bytes]:
         """Return the records that this piece completes."""
         first, *others = piece.split(self._delimiter)
-        self._rest.append(first)
+        self._pieces.append(first)
         if not others:
             return []
-        records = [b"".join(self._rest), *others[:-1]]
-        self._rest = [others[-1]]
+        records = [b"".join(self._pieces), *others[:-1]]
+        self._pieces = [others[-1]]
         return [record for record in records if record]
 
     def end(self) -> list[bytes]:
@@ -28,6 +28,6 @@ class Records:
 
         A newline at the very end belongs to the text file or to `echo`, not to the record.
         """
-        last = b"".join(self._rest).removesuffix(b"\n")
-        self._rest = []
+        last = b"".join(self._pieces).removesuffix(b"\n")
+        self._pieces = []
         return [last] if last else []

@@ -6,7 +6,6 @@ import logging
 
 import pytest
 
-from bench.ports import free_port
 from nsqclient._config import Config
 from nsqclient._consumer import Consumer
 from nsqclient.wire.errors import ProtocolError
@@ -74,18 +73,6 @@ async def test_a_topic_nobody_knows_yet_is_found_once_it_appears(cluster):
     ) as consumer:
         assert consumer.nsqd_addresses == []
         await publish(nsqd, b"first")
-        await eventually(lambda: handled, "the message is here")
-
-
-async def test_a_lookupd_that_is_down_is_passed_over(cluster, caplog):
-    lookupd = cluster.nsqlookupd()
-    nsqd = cluster.nsqd()
-    await publish(nsqd, b"x")
-    await eventually(lambda: producers(lookupd), "nsqd has announced the topic")
-    handled = Bodies()
-    down = [f"127.0.0.1:{free_port()}" for _ in range(2)]
-
-    async with Consumer("t", "c", handled, lookupd_addresses=[*down, lookupd.http_address]):
         await eventually(lambda: handled, "the message is here")
 
 
@@ -256,17 +243,6 @@ async def test_max_in_flight_is_shared_and_changes_while_running(cluster):
         await eventually(lambda: ready_counts() == [1, 1], "both run again")
 
 
-async def test_one_message_in_flight_rotates_over_two_nsqd(cluster):
-    nsqds = [cluster.nsqd(), cluster.nsqd()]
-    for number, nsqd in enumerate(nsqds):
-        await publish(nsqd, b"from %d" % number)
-    handled = Bodies()
-    quick = Config(max_in_flight=1, rdy_redistribute_interval=0.1, low_rdy_idle_timeout=1)
-
-    async with Consumer("t", "c", handled, nsqd_addresses=[nsqd.tcp_address for nsqd in nsqds], config=quick):
-        await eventually(lambda: sorted(handled) == [b"from 0", b"from 1"], "both had their turn")
-
-
 async def test_a_refused_subscription_is_an_error(cluster):
     nsqd = cluster.nsqd("--max-channel-consumers=1")
     async with consumer_of(nsqd, Bodies()):
@@ -274,16 +250,6 @@ async def test_a_refused_subscription_is_an_error(cluster):
 
         with pytest.raises(ProtocolError, match="E_SUB_FAILED"):
             await second.start()
-
-
-def test_an_address_is_needed():
-    with pytest.raises(ValueError, match="needs addresses of nsqd or of nsqlookupd"):
-        Consumer("t", "c", Bodies())
-
-
-def test_bad_names_are_refused_at_once():
-    with pytest.raises(ValueError, match="channel name 'a b' is not valid"):
-        Consumer("t", "a b", Bodies(), nsqd_addresses=["a:1"])
 
 
 async def test_a_consumer_knows_how_long_it_may_hold_a_message(cluster):

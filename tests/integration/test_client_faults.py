@@ -605,13 +605,6 @@ async def test_a_max_in_flight_that_starves_the_handlers_is_said(nsqd, caplog):
 # --- 14. texts and types
 
 
-async def test_one_address_may_be_given_as_text(nsqd):
-    nsqd.publish("t", b"x")
-    bodies = Bodies()
-    async with consumer_of(nsqd, bodies):
-        await eventually(lambda: bodies, "it is read")
-
-
 async def test_bodies_may_be_any_bytes_and_delays_timedeltas(nsqd):
     body = bytearray(b"array")
     async with Producer(nsqd.address, retry_seconds=timedelta(seconds=1)) as producer:
@@ -716,8 +709,18 @@ def test_producer_takes_one_address_or_several_by_position_or_keyword(kind):
             producer.close()
     with pytest.raises(TypeError, match="an address is text"):
         kind([4150])
-    with pytest.raises(ValueError, match="is not host:port"):
-        kind("127.0.0.1")
+    for wrong in ("127.0.0.1", ("host:4150", "host:x")):
+        with pytest.raises(ValueError, match="is not host:port"):
+            kind(wrong)
+    with pytest.raises(ValueError, match="needs addresses of nsqd or of nsqlookupd"):
+        kind()
+
+
+def test_consumer_needs_addresses_and_names():
+    with pytest.raises(ValueError, match="needs addresses of nsqd or of nsqlookupd"):
+        Consumer("t", "c")
+    with pytest.raises(ValueError, match="channel name 'a b' is not valid"):
+        Consumer("t", "a b", nsqd_addresses="a:1")
 
 
 async def test_every_error_of_publishing_is_an_nsq_error(nsqd):

@@ -359,19 +359,6 @@ async def test_what_failed_for_the_last_time_goes_to_the_dead_letters(nsqd):
     assert nsqd.published("t.c.dead") == [b"poison"]
 
 
-async def test_a_message_whose_dead_letter_is_refused_is_delivered_again(nsqd, caplog):
-    nsqd.publish("t", b"poison")
-
-    retry = Retry(max_attempts=1, delay=Fixed(0), backoff=False)
-    nsqd.refuse("E_PUB_FAILED", "E_PUB_FAILED")
-    config = Config(max_in_flight=10, max_backoff_duration=0, lookupd_poll_interval=0.1)
-    async with consumer_of(nsqd, fail, retry=retry, config=config):
-        await eventually(lambda: nsqd.finished("t", "c"), "it was finished in the end")
-
-    assert nsqd.published("t.c.dead") == [b"poison"]
-    assert "was given up and could not be kept" in caplog.text
-
-
 @pytest.mark.parametrize("kind", ["single", "batch", "given up"])
 async def test_a_cancellation_that_a_handler_keeps_to_itself_is_not_taken_for_the_end(nsqd, kind):
     handled = []
@@ -407,7 +394,7 @@ async def test_a_cancellation_that_a_handler_keeps_to_itself_is_not_taken_for_th
     assert handled == [b"leaves it", b"cancelled inside", b"next"]
 
 
-async def test_a_refused_dead_letter_costs_the_other_messages_in_flight_nothing(nsqd):
+async def test_refused_dead_letter_is_tried_again_and_costs_the_other_messages_nothing(nsqd, caplog):
     handled = []
 
     async def handle(message):
@@ -425,6 +412,7 @@ async def test_a_refused_dead_letter_costs_the_other_messages_in_flight_nothing(
 
     assert sorted(handled) == [(b"a", 1), (b"b", 1), (b"c", 1)]
     assert nsqd.published("t.c.dead") == [b"poison"]
+    assert "was given up and could not be kept" in caplog.text
 
 
 async def test_while_dead_letters_are_refused_the_consumer_backs_off_and_the_message_waits(nsqd):

@@ -15,7 +15,8 @@ from tests.support.peers import scripted_peer
 from tests.support.waiting import eventually
 
 
-async def test_a_handler_that_blocks_runs_in_threads(cluster):
+@pytest.mark.parametrize("is_added", [True, False])
+async def test_handler_that_blocks_runs_in_threads(cluster, is_added):
     nsqd = cluster.nsqd()
     together = threading.Barrier(4)
     threads = set()
@@ -25,8 +26,12 @@ async def test_a_handler_that_blocks_runs_in_threads(cluster):
         together.wait(10)
 
     await publish(nsqd, *[b"x"] * 8)
-    consumer = consumer_of(nsqd, config=IMPATIENT, retry=SOON)
-    consumer.add_handler(meet, concurrency=4, in_threads=True)
+    settings = {"concurrency": 4, "in_threads": True}
+    if is_added:
+        consumer = consumer_of(nsqd, config=IMPATIENT, retry=SOON)
+        consumer.add_handler(meet, **settings)
+    else:
+        consumer = consumer_of(nsqd, meet, config=IMPATIENT, retry=SOON, **settings)
     async with consumer:
         await eventually(lambda: is_empty(nsqd), "two times four have met")
 
@@ -119,21 +124,6 @@ async def test_a_batch_that_fails_comes_again_but_for_what_was_answered(cluster)
 
     assert batches[0] == [b"1", b"2", b"3"]
     assert sorted(body for batch in batches[1:] for body in batch) == [b"2", b"3"]
-
-
-async def test_a_batch_in_threads(cluster):
-    nsqd = cluster.nsqd()
-    seen = []
-    await publish(nsqd, *[b"x"] * 50)
-
-    consumer = consumer_of(nsqd, config=IMPATIENT, retry=SOON)
-    consumer.add_batch_handler(
-        lambda batch: seen.extend(d.body for d in batch), size=10, in_threads=True, concurrency=2
-    )
-    async with consumer:
-        await eventually(lambda: is_empty(nsqd), "all are finished")
-
-    assert len(seen) == 50
 
 
 async def test_a_message_that_is_worked_on_for_long_is_touched_by_itself(cluster):
@@ -468,17 +458,3 @@ async def test_plain_handler_that_blocks_the_loop_is_reported_in_debug_mode(capl
         loop.set_debug(False)
 
     assert ("use in_threads=True" in caplog.text) is debug
-
-
-async def test_handler_of_the_constructor_may_block_in_threads():
-    threads = []
-    with MemoryNsqd() as nsqd:
-        nsqd.publish("t", b"x")
-
-        def handle(_):
-            threads.append(threading.current_thread())
-
-        async with consumer_of(nsqd, handle, in_threads=True):
-            await eventually(lambda: nsqd.finished("t", "c") == [b"x"], "it is finished")
-
-    assert threads[0] is not threading.main_thread()

@@ -69,7 +69,6 @@ WITH_BOTH: Final = frozenset(
 _PAGES = "it looks at pages as well, which are ours"
 _HEAD = "HEAD is for probes, and ours"
 _WORDS = "it says so in other words"
-_GUESS = "ours adds what may have been meant, and no usage text"
 _MEMORY = "what it has in memory is lost by a kill"
 
 DIFFERS: Final[dict[str, str]] = {
@@ -90,7 +89,6 @@ DIFFERS: Final[dict[str, str]] = {
     "test_a_unix_socket_left_by_a_crash_does_not_keep_it_from_starting": "there it does",
     'test_metadata_that_cannot_be_read_is_one_line[{"topics":[{"nam":"x"}]}]': "it passes over such a topic",
     # nsqlookupd
-    "test_a_bad_flag_is_exit_code_2": _GUESS,
     "test_errors_are_a_status_and_a_code[POST-/topic/delete?topic=*-400-INVALID_ARG_TOPIC]": "* is all there",
     "test_errors_are_a_status_and_a_code[POST-/topic/tombstone?topic=*&node=a:1-400-INVALID_ARG_TOPIC]": (
         "* is all there"
@@ -99,7 +97,7 @@ DIFFERS: Final[dict[str, str]] = {
     "E_BAD_BODY IDENTIFY failed to read body size]": "it ends of it",
     "test_an_error_is_answered_and_the_connection_closed[IDENTIFY\\n\\x7f\\xff\\xff\\xff-"
     "E_BAD_BODY IDENTIFY body too big 2147483647 > 1048576]": "it waits for all of them",
-    "test_an_error_is_answered_and_the_connection_closed[command14-"
+    "test_an_error_is_answered_and_the_connection_closed[command15-"
     "E_INVALID line is longer than 65536 bytes]": "it waits for the end of the line",
     # nsqadmin
     "test_a_topic_is_added_up_over_its_nodes_and_channels": "each node is shown with the sum of all",

@@ -3,7 +3,6 @@
 import queue
 import signal as signals_of_the_system
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -21,7 +20,6 @@ from nsqclient._middleware import Middleware
 from nsqclient._retry import Retry
 from nsqclient._thread_safe import ThreadSafe, works_for
 from nsqclient._threads import LoopThread, Mailbox, blocking, on_loop
-from nsqclient.wire.durations import seconds_of
 
 if TYPE_CHECKING:
     from nsqclient._in_threads import HandlerThreads
@@ -73,7 +71,7 @@ class Consumer(Generic[T]):
             nsqd_addresses=nsqd_addresses,
             lookupd_addresses=lookupd_addresses,
             config=config,
-            auto_answer=auto_answer and handler is not None,
+            auto_answer=auto_answer,
             auto_touch=auto_touch,
             retry=retry,
             decode=decode,
@@ -81,12 +79,9 @@ class Consumer(Generic[T]):
             choose=choose,
         )
         self._give_up_threads: HandlerThreads | None = None
-        self._received: queue.SimpleQueue[Message[T] | None] = queue.SimpleQueue()
-        self._has_handler = handler is not None
         self._started = False
         if handler is not None:
             self._here.add_handler(handler, concurrency=concurrency, in_threads=True)
-        self._closing = False
         self._closed = threading.Event()
         # Held by the one thread that closes; others wait until it is done. The handler of a signal that
         # interrupts that thread may close too.
@@ -115,21 +110,11 @@ class Consumer(Generic[T]):
         Raises TimeoutError when none comes within *timeout* seconds, and ClosedError when the consumer is
         closed. Without *timeout* it waits.
         """
-        if self._has_handler:
-            raise RuntimeError("this consumer has a handler, which gets the messages")
-        seconds = None if timeout is None else seconds_of(timeout)
-        deadline = None if seconds is None else time.monotonic() + seconds
-        while True:
-            left = None if deadline is None else max(0, deadline - time.monotonic())
-            try:
-                message = self._received.get(timeout=left) if left != 0 else self._received.get_nowait()
-            except queue.Empty:
-                raise TimeoutError(f"no message within {seconds:g} s") from None
-            if message is None:
-                self._received.put(None)  # for other threads that wait
-                raise ClosedError("the consumer is closed")
-            if not message.is_lost:
-                return message
+        message = self._here._handling.take()  # without the way to the event loop and back
+        if message is None:
+            message = self._thread.call(self._here.get(timeout))
+        message._source = ThreadSafe(message._source, self._mailbox)
+        return message
 
     def drain(self, idle: float | timedelta = 2) -> Iterator[Message[T]]:
         """Yields the messages that are there; ends when none has come for *idle* seconds.
@@ -178,14 +163,12 @@ class Consumer(Generic[T]):
 
     def add_handler(self, handler: Handler[T], *, concurrency: int = 1) -> None:
         """Add a handler; each message goes to a free one. Up to *concurrency* calls run together."""
-        self._has_handler = True
         self._here.add_handler(handler, concurrency=concurrency, in_threads=True)
 
     def add_batch_handler(
         self, handler: BatchHandler[T], *, size: int, seconds: float | timedelta = 0.25, concurrency: int = 1
     ) -> None:
         """Add a handler of lists of up to *size* messages; a list waits at most *seconds* to fill up."""
-        self._has_handler = True
         self._here.add_batch_handler(
             handler, size=size, seconds=seconds, concurrency=concurrency, in_threads=True
         )
@@ -206,8 +189,6 @@ class Consumer(Generic[T]):
         """
         if self._thread.is_inherited:
             raise RuntimeError("it was made before this process was forked; make it in the child process")
-        if not self._has_handler:
-            self._here.add_handler(self._hand_over)
         self._started = True
         try:
             self._thread.call(self._here.start())
@@ -267,12 +248,10 @@ class Consumer(Generic[T]):
         if self._here._handling.is_called_by_a_handler or works_for(self):
             raise RuntimeError("a handler cannot wait for its own end: call stop(), which run() waits for")
         self._thread.check_caller()
-        self._closing = True
         self.stop()
         with self._ends:
             if self._closed.is_set():
                 return
-            self._give_back()
             try:
                 self._thread.call(self._here.close(drain_seconds))
             finally:
@@ -282,18 +261,9 @@ class Consumer(Generic[T]):
         if self._closed.is_set():
             return
         self._closed.set()
-        self._received.put(None)
         if self._give_up_threads is not None:
             self._give_up_threads.stop()
         self._thread.stop()
-
-    def _give_back(self) -> None:
-        """Requeue the messages that no iteration has taken."""
-        with suppress(queue.Empty):
-            while True:
-                message = self._received.get_nowait()
-                if message is not None:
-                    message.requeue(0)
 
     async def _give_up(self, job: Job, message: Message[T]) -> None:
         """Give up a message in a thread, because that may block like a handler."""
@@ -303,10 +273,3 @@ class Consumer(Generic[T]):
             name = f"{self._here.topic}/{self._here.channel} give up"
             self._give_up_threads = HandlerThreads(self, job, name)
         await self._give_up_threads.call(message)
-
-    def _hand_over(self, message: Message[T]) -> None:
-        if self._closing:
-            message.requeue(0)
-            return
-        message._source = ThreadSafe(message._source, self._mailbox)
-        self._received.put(message)

@@ -12,6 +12,9 @@ from tests.support.waiting import eventually
 FIELDS = {"broadcast_address": "a", "tcp_port": 4150, "http_port": 4151, "version": "1.3.0"}
 
 
+LONG = b"t" * 65
+
+
 def body(text):
     return b"IDENTIFY\n" + len(text).to_bytes(4, "big") + text
 
@@ -61,6 +64,7 @@ async def test_a_session_that_arrives_byte_by_byte_works_alike(lookupd):
         (b"FOO\n", b"E_INVALID invalid command FOO"),
         (b"\n", b"E_INVALID invalid command "),
         (b"REGISTER t\n", b"E_INVALID client must IDENTIFY"),
+        (b"REGISTER bad$\n", b"E_INVALID client must IDENTIFY"),
         (b"UNREGISTER t\n", b"E_INVALID client must IDENTIFY"),
         (b"IDENTIFY\n\xff\xff\xff\xfb", b"E_BAD_BODY IDENTIFY failed to read body size"),
         (b"IDENTIFY\n\x7f\xff\xff\xff", b"E_BAD_BODY IDENTIFY body too big 2147483647 > 1048576"),
@@ -92,6 +96,7 @@ async def test_an_error_is_answered_and_the_connection_closed(lookupd, command, 
         (b"REGISTER bad$t\n", b"E_BAD_TOPIC REGISTER topic name 'bad$t' is not valid"),
         (b"UNREGISTER bad$t\n", b"E_BAD_TOPIC UNREGISTER topic name 'bad$t' is not valid"),
         (b"REGISTER  t\n", b"E_BAD_TOPIC REGISTER topic name '' is not valid"),
+        (b"REGISTER %b\n" % LONG, b"E_BAD_TOPIC REGISTER topic name '%b' is not valid" % LONG),
         (b"REGISTER t bad$c\n", b"E_BAD_CHANNEL REGISTER channel name 'bad$c' is not valid"),
         (b"UNREGISTER t bad$c\n", b"E_BAD_CHANNEL UNREGISTER channel name 'bad$c' is not valid"),
     ],
@@ -230,10 +235,10 @@ async def test_lookups_are_answered_while_a_large_nsqd_registers_and_is_forgotte
     await stays.ask(b"REGISTER topic0 channel0\n")
 
     leaves.send(registrations(1000))
-    while not registry.has_topic("topic100"):  # noqa: ASYNC110 - a state of a few rounds
+    while not registry.knows("topic100"):  # noqa: ASYNC110 - a state of a few rounds
         await asyncio.sleep(0)
     assert await lookupd.producers("topic0") == ["leaves", "stays"]
-    assert not registry.has_topic("topic999")
+    assert not registry.knows("topic999")
     for _ in range(2000):
         assert await leaves.reply() == b"OK"
 

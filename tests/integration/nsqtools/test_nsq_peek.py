@@ -139,7 +139,7 @@ def test_an_nsqd_that_does_not_answer_is_named_and_the_other_shown(cluster, nsqd
 
     assert (ended.returncode, ended.stdout) == (1, b"one\n")
     assert f"WARNING: {gone.http_address}: ".encode() in ended.stderr
-    assert b"ERROR: these are not all messages: not everybody has answered\n" in ended.stderr
+    assert b"ERROR: these are not all messages: not every nsqd has answered\n" in ended.stderr
 
 
 def test_the_secret_is_shown_to_nsqd(cluster, tmp_path):

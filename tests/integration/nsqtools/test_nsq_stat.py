@@ -126,48 +126,6 @@ def test_a_signal_ends_it_with_0(nsqd, tmp_path, number):
         assert tool.stop(number) == 0
 
 
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
-        ([], "--topic and --channel are required"),
-        (["-topic=t"], "--topic and --channel are required"),
-        (["-topic=t", "-channel=c"], "--nsqd-http-address or --lookupd-http-address required"),
-        (
-            ["-topic=t", "-channel=c", "-nsqd-http-address=a:1", "-lookupd-http-address=b:1"],
-            "use --nsqd-http-address or --lookupd-http-address not both",
-        ),
-        (
-            ["-topic=t", "-channel=c", "-nsqd-http-address=http://a:1"],
-            "--nsqd-http-address error - address should not contain scheme; is a:1 meant?",
-        ),
-        (
-            ["-topic=t", "-channel=c", "-lookupd-http-address=http://a:1"],
-            "--lookupd-http-address error - address should not contain scheme; is a:1 meant?",
-        ),
-        (["-topic=t", "-channel=c", "-interval=0s"], "--interval should be positive"),
-        (["-topic=t", "-channel=c", "-count=0"], "--count should be positive"),
-        (
-            ["-topic=t", "-channel=c", "-http-client-connect-timeout=0s"],
-            "--http-client-connect-timeout should be positive",
-        ),
-        (
-            ["-topic=t", "-channel=c", "-http-client-request-timeout=-1s"],
-            "--http-client-request-timeout should be positive",
-        ),
-    ],
-)
-def test_options_that_cannot_work_are_refused_with_a_sentence(given, sentence, capsys):
-    from nsqtools.nsq_stat.__main__ import main
-
-    with pytest.raises(SystemExit) as ended:
-        main(given)
-
-    assert ended.value.code == 1
-    assert re.fullmatch(
-        r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d " + re.escape(sentence) + "\n", capsys.readouterr().err
-    )
-
-
 def test_a_quiet_channel_looks_as_in_the_original(nsqd):
     peer = original("nsq_stat")
     if peer is None:

@@ -3,6 +3,8 @@
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -143,18 +145,28 @@ def test_a_signal_ends_it_with_0_and_nothing_is_printed_twice(nsqd, tmp_path, nu
     assert sorted(tool.printed().split() + read_all(nsqd, "t", "c")) == bodies
 
 
-def test_a_reader_that_ends_ends_it_without_a_word_and_finishes_nothing_unprinted(nsqd):
-    publish(nsqd, "t", [b"x"] * 3, "c")
+@contextmanager
+def piped(nsqd, *more: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """Run nsq_tail with a pipe as its stdout; yields the process and the reader, which the test closes."""
     reader, writer = os.pipe()
-    os.close(reader)
-
     with subprocess.Popen(
-        [*command("nsq_tail"), "-topic=t", "-channel=c", address(nsqd)],
+        [*command("nsq_tail"), "-topic=t", "-channel=c", *more, address(nsqd)],
         stdout=writer,
         stderr=subprocess.PIPE,
         env=environment(),
     ) as process:
         os.close(writer)
+        yield process, reader
+
+
+# Together more than a pipe holds.
+LARGE = [letter * 100_000 for letter in (b"a", b"b", b"c")]
+
+
+def test_nsq_tail_finishes_nothing_unprinted_when_its_reader_ends(nsqd):
+    publish(nsqd, "t", [b"x"] * 3, "c")
+    with piped(nsqd) as (process, reader):
+        os.close(reader)
         _, said = process.communicate(timeout=20)
 
     assert process.returncode == 128 + signal.SIGPIPE
@@ -163,69 +175,40 @@ def test_a_reader_that_ends_ends_it_without_a_word_and_finishes_nothing_unprinte
 
 
 def test_a_pipe_that_nobody_reads_does_not_keep_it_from_ending(nsqd):
-    publish(nsqd, "t", [b"x" * 100_000] * 3, "c")
-    reader, writer = os.pipe()
-    with subprocess.Popen(
-        [*command("nsq_tail"), "-topic=t", "-channel=c", "-n=1", address(nsqd)],
-        stdout=writer,
-        stderr=subprocess.PIPE,
-        env=environment(),
-    ) as process:
+    publish(nsqd, "t", LARGE[:1], "c")
+    with piped(nsqd, "-n=1") as (process, reader):
         wait_until(lambda: channel_stats(nsqd, "t", "c")["in_flight_count"], "it has a message")
-        os.close(writer)
-        os.set_blocking(reader, False)
-        taken = b""
-        while len(taken) < 100_001:
-            try:
-                taken += os.read(reader, 65536)
-            except BlockingIOError:
-                continue
+        with os.fdopen(reader, "rb") as printed:
+            taken = printed.read()
         process.communicate(timeout=20)
-    os.close(reader)
 
-    assert (taken, process.returncode) == (b"x" * 100_000 + b"\n", 0)
+    assert (taken, process.returncode) == (LARGE[0] + b"\n", 0)
 
 
 def test_while_the_reader_stalls_nothing_is_taken_and_nothing_is_given_up(nsqd):
-    bodies = [letter * 100_000 for letter in (b"a", b"b", b"c")]  # more than a pipe holds
-    publish(nsqd, "t", bodies, "c")
-    reader, writer = os.pipe()
+    publish(nsqd, "t", LARGE, "c")
+
+    def all_wait() -> bool:
+        stats = channel_stats(nsqd, "t", "c")
+        ready = [client["ready_count"] for client in stats["clients"]]
+        return stats["timeout_count"] >= 3 and stats["depth"] == 3 and ready == [0]
+
     options = ["-consumer-opt=msg_timeout,2s", "-consumer-opt=max_attempts,2"]
-    with subprocess.Popen(
-        [*command("nsq_tail"), "-topic=t", "-channel=c", *options, address(nsqd)],
-        stdout=writer,
-        stderr=subprocess.DEVNULL,
-        env=environment(),
-    ) as process:
-        os.close(writer)
-
-        def all_wait() -> bool:
-            stats = channel_stats(nsqd, "t", "c")
-            ready = [client["ready_count"] for client in stats["clients"]]
-            return stats["timeout_count"] >= 3 and stats["depth"] == 3 and ready == [0]
-
+    with piped(nsqd, *options) as (process, reader):
         wait_until(all_wait, "all have timed out, and it takes no more")
         process.kill()
-    os.close(reader)
+        os.close(reader)
 
     wait_until(lambda: channel_stats(nsqd, "t", "c")["client_count"] == 0, "nsqd has noticed")
-    assert sorted(read_all(nsqd, "t", "c")) == bodies
+    assert sorted(read_all(nsqd, "t", "c")) == LARGE
 
 
 def test_a_reader_that_goes_on_after_a_stall_gets_all_and_what_comes_later(nsqd):
-    bodies = [letter * 100_000 for letter in (b"a", b"b", b"c")]
-    publish(nsqd, "t", bodies, "c")
-    reader, writer = os.pipe()
-    with subprocess.Popen(
-        [*command("nsq_tail"), "-topic=t", "-channel=c", "-consumer-opt=msg_timeout,1s", address(nsqd)],
-        stdout=writer,
-        stderr=subprocess.DEVNULL,
-        env=environment(),
-    ) as process:
-        os.close(writer)
+    publish(nsqd, "t", LARGE, "c")
+    with piped(nsqd, "-consumer-opt=msg_timeout,1s") as (process, reader):
         wait_until(lambda: channel_stats(nsqd, "t", "c")["timeout_count"] >= 3, "all have timed out")
         with os.fdopen(reader, "rb") as printed:
-            lines = [printed.readline().rstrip(b"\n") for _ in bodies]
+            lines = [printed.readline().rstrip(b"\n") for _ in LARGE]
             publish(nsqd, "t", [b"later"])
             while lines[-1] != b"later":
                 lines.append(printed.readline().rstrip(b"\n"))
@@ -233,22 +216,15 @@ def test_a_reader_that_goes_on_after_a_stall_gets_all_and_what_comes_later(nsqd)
             process.send_signal(signal.SIGTERM)
             assert process.wait(40) == 0
 
-    assert sorted(set(lines)) == [*bodies, b"later"]
+    assert sorted(set(lines)) == [*LARGE, b"later"]
 
 
 def test_nsq_tail_requeues_unprinted_messages_when_its_reader_ends_after_a_signal(nsqd):
-    """As Ctrl-C does in a terminal: it reaches both ends of the pipe."""
-    publish(nsqd, "t", [b"x" * 100_000] * 3, "c")
-    reader, writer = os.pipe()
-    with subprocess.Popen(
-        [*command("nsq_tail"), "-topic=t", "-channel=c", address(nsqd)],
-        stdout=writer,
-        stderr=subprocess.PIPE,
-        env=environment(),
-    ) as process:
-        os.close(writer)
+    # As Ctrl-C does in a terminal: it reaches both ends of the pipe.
+    publish(nsqd, "t", LARGE, "c")
+    with piped(nsqd) as (process, reader):
         wait_until(lambda: channel_stats(nsqd, "t", "c")["in_flight_count"] == 3, "it has the messages")
-        assert os.read(reader, 1) == b"x"  # it writes, and blocks because the pipe is full
+        assert os.read(reader, 1)  # it writes, and blocks because the pipe is full
         process.send_signal(signal.SIGINT)
         wait_until(lambda: channel_stats(nsqd, "t", "c")["clients"][0]["state"] == CLOSING, "it stops")
         os.close(reader)

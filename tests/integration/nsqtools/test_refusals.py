@@ -75,8 +75,25 @@ SAME = [
 ]
 
 OURS = [
+    ("nsq_stat", [T, C, H, L], "use --nsqd-http-address or --lookupd-http-address not both"),
+    ("nsq_stat", [T, C, "-interval=0s"], "--interval should be positive"),
+    ("nsq_stat", [T, C, "-count=0"], "--count should be positive"),
+    (
+        "nsq_stat",
+        [T, C, "-http-client-connect-timeout=0s"],
+        "--http-client-connect-timeout should be positive",
+    ),
+    (
+        "nsq_stat",
+        [T, C, "-http-client-request-timeout=-1s"],
+        "--http-client-request-timeout should be positive",
+    ),
     ("nsq_to_file", ["-topic=..", N], "--topic .. cannot be part of a file name"),
     ("to_nsq", ["-topic=a b", N], "--topic is invalid"),
+    *(
+        ("to_nsq", [T, N, f"-header={header}"], "--header ")
+        for header in ("x", "x:", ": y", "a:" + "b" * 70_000)
+    ),
     ("to_nsq", [T, "-nsqd-tcp-address=host"], "--nsqd-tcp-address error - address 'host' is not host:port"),
     ("nsq_tail", [T, "-nsqd-tcp-address=host"], "--nsqd-tcp-address error - address 'host' is not"),
     ("nsq_tail", [T, "-lookupd-http-address=host"], "--lookupd-http-address error - "),

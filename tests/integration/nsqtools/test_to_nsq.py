@@ -1,16 +1,18 @@
 """to_nsq against real daemons."""
 
 import asyncio
+import os
 import re
 import signal
+import subprocess
 
 import pytest
 
 from nsqclient import Producer
-from nsqtools.to_nsq.publishing import WINDOW, Publishing
+from nsqtools.to_nsq.publisher import WINDOW, Publisher
 from tests.support import beside
 from tests.support.peers import answer_identify, scripted_peer
-from tests.support.tools import Tool, owed, read_all, run_tool
+from tests.support.tools import Tool, command, environment, owed, read_all, run_tool
 from tests.support.waiting import eventually, wait_until
 
 
@@ -42,6 +44,30 @@ def test_each_record_is_a_message_also_the_last(nsqd, stdin, records):
 
     assert (ended.returncode, ended.stdout) == (0, b"")
     assert read_all(nsqd, "t", "c") == records
+
+
+@pytest.mark.parametrize(
+    ("name", "way", "sentence"),
+    [
+        (
+            "records",
+            os.O_WRONLY | os.O_CREAT,
+            b"ERROR: failed to read from stdin - bad file descriptor; of 0",
+        ),
+        (".", os.O_RDONLY, b"is a directory"),  # Python's own words: it does not start
+    ],
+)
+def test_stdin_that_cannot_be_read_is_an_error_with_a_sentence(nsqd, tmp_path, name, way, sentence):
+    stdin = os.open(tmp_path / name, way)
+    try:
+        words = [*command("to_nsq"), *flags(nsqd)]
+        ended = subprocess.run(words, stdin=stdin, env=environment(), capture_output=True, check=False)
+    finally:
+        os.close(stdin)
+
+    assert ended.returncode == 1
+    if beside.OURS:
+        assert sentence in ended.stderr
 
 
 def test_another_delimiter_may_be_given(nsqd):
@@ -149,7 +175,7 @@ async def test_few_records_are_in_doubt_when_a_destination_falls_silent():
         await reader.read()
 
     async with scripted_peer(say_nothing) as address, Producer(address) as producer:
-        publishing = Publishing("t", [producer])
+        publishing = Publisher("t", [producer])
 
         async def send_on():
             while True:

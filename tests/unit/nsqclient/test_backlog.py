@@ -11,25 +11,6 @@ def publish(command: bytes, count: int = 1, *, tries: int = 0, give_up_at: float
     return one
 
 
-def test_messages_and_bytes_are_counted_and_leave_in_their_order():
-    backlog = Backlog(100, 1000)
-    for command, count in ((b"first", 1), (b"second", 5)):
-        backlog.append(publish(command, count))
-
-    assert (backlog.messages, backlog.bytes, backlog.room) == (6, 11, (94, 989))
-    assert [backlog.popleft().command for _ in range(2)] == [b"first", b"second"]
-    assert (backlog.messages, backlog.bytes) == (0, 0)
-
-
-def test_there_is_no_room_when_either_bound_is_reached():
-    by_count, by_size = Backlog(5, 1000), Backlog(100, 5)
-    by_count.append(publish(b"x", 5))
-    by_size.append(publish(b"12345"))
-
-    assert not by_count.has_room
-    assert not by_size.has_room
-
-
 def test_what_was_tried_often_enough_fails_with_its_last_error_when_its_time_is_up():
     backlog = Backlog(100, 1000)
     late, patient, untried = (

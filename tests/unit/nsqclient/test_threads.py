@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from nsqclient import ClosedError
 from nsqclient._threads import LoopThread, Mailbox, PublishOutcome
 
 
@@ -131,3 +132,14 @@ def test_a_loop_that_was_stopped_can_be_stopped_again():
     thread.stop()
 
     assert "stopped twice" not in {one.name for one in threading.enumerate()}
+
+
+def test_call_that_is_made_while_the_loop_ends_is_answered():
+    for _ in range(200):
+        loop = LoopThread("test")
+        with concurrent.futures.ThreadPoolExecutor(4) as threads:
+            calls = [threads.submit(loop.call, asyncio.sleep(60)) for _ in range(4)]
+            loop.stop()
+            for call in calls:
+                with pytest.raises(ClosedError):
+                    call.result(20)

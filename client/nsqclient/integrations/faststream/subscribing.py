@@ -108,9 +108,8 @@ class NsqSubscriber(SubscriberUsecase[Message[bytes]]):
         """
         consumer = await self._reading()
         try:
-            async with asyncio.timeout(timeout):
-                message = await anext(consumer)
-        except (TimeoutError, StopAsyncIteration):
+            message = await consumer.get(timeout)
+        except (TimeoutError, ClosedError):
             return None
         return await self._parsed(message)
 

@@ -11,8 +11,8 @@ import pytest
 from nsqclient.wire.durations import SECOND
 from nsqtools.nsq_to_file.archive import Archive, ArchiveLayout
 from nsqtools.nsq_to_file.names import Naming
+from nsqtools.nsq_to_file.record_file import content_of
 from nsqtools.nsq_to_file.rotation import Rotation
-from nsqtools.nsq_to_file.writing import content_of
 from tests.support.descriptors import open_below
 
 
@@ -371,15 +371,15 @@ def test_a_leftover_that_another_run_moves_at_the_same_time_is_left_to_it(tmp_pa
     runs = Runs(tmp_path, work=True)
     leftover = runs.work / "t-000000.0000.log"
     leftover.write_bytes(b"a\n")
-    opened = Path.open
+    cluster_http = Path.open
 
     def open_late(path, mode="r"):
         if path != leftover or mode != "r+b":
-            return opened(path, mode)
-        monkeypatch.setattr(Path, "open", opened)
-        file = opened(path, mode) if opens_first else None
+            return cluster_http(path, mode)
+        monkeypatch.setattr(Path, "open", cluster_http)
+        file = cluster_http(path, mode) if opens_first else None
         runs.archive().recover()
-        return file or opened(path, mode)
+        return file or cluster_http(path, mode)
 
     monkeypatch.setattr(Path, "open", open_late)
     runs.archive().recover()

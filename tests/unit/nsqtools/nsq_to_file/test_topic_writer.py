@@ -6,7 +6,8 @@ import threading
 import pytest
 
 from nsqcore.process.logs import Log, LogLevel
-from nsqtools.nsq_to_file.topic_writer import TopicLog, TopicWriter
+from nsqtools.nsq_to_file.archive import TopicLog
+from nsqtools.nsq_to_file.topic_writer import TopicWriter
 from nsqtools.process import Failed
 from tests.support.waiting import eventually
 

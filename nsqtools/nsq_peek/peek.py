@@ -6,17 +6,17 @@ from typing import Final
 
 from nsqclient.wire.durations import SECOND
 from nsqcore.process.output import write_all
-from nsqtools.asking import nowhere, nsqds, opened, reason
 from nsqtools.blocking import BlockingThread
+from nsqtools.cluster import cluster_http, not_found_sentence, nsqds, reason
+from nsqtools.nsq_peek.formats import line
 from nsqtools.nsq_peek.options import PeekOptions
-from nsqtools.nsq_peek.printing import line
-from nsqtools.nsq_peek.reading import PageReader, merged
-from nsqtools.process import Failed, say, unless_stopped
+from nsqtools.nsq_peek.pages import PageReader, merged
+from nsqtools.process import Failed, log_line, unless_stopped
 
 WRITE_BYTES: Final = 1 << 16
 
 
-async def show(options: PeekOptions, stop: asyncio.Event) -> None:
+async def peek(options: PeekOptions, stop: asyncio.Event) -> None:
     """Print messages until there are no more, ``--n`` are printed, or ``stop`` is set."""
     await unless_stopped(stop, _Peek(options).run())
 
@@ -26,24 +26,24 @@ class _Peek:
         self._options = options
         self._stdout = BlockingThread("stdout")
         self._printed = 0
-        self._silent: set[str] = set()
+        self._failed: set[str] = set()
 
     async def run(self) -> None:
         options = self._options
-        async with opened(options) as http:
+        async with cluster_http(options) as http:
             addresses, missing = await nsqds(http, options)
             for sentence in missing:
-                say(f"WARNING: {sentence}")
+                log_line(f"WARNING: {sentence}")
             readers = [PageReader(http, address, options) for address in addresses]
             await self._round(readers)
             self._check_start(readers)
             while options.follow and not self._enough:
                 await asyncio.sleep(options.interval / SECOND)
                 for reader in readers:
-                    reader.begin_round()
+                    reader.start_round()
                 await self._round(readers)
-        if not options.follow and (self._silent or missing):
-            raise Failed("ERROR: these are not all messages: not everybody has answered")
+        if not options.follow and (self._failed or missing):
+            raise Failed("ERROR: these are not all messages: not every nsqd has answered")
 
     @property
     def _enough(self) -> bool:
@@ -63,25 +63,25 @@ class _Peek:
                 lines = bytearray()
         await self._write(lines)
         for reader in readers:
-            self._tell(reader)
+            self._log_change(reader)
 
     async def _write(self, lines: bytearray) -> None:
         await self._stdout.run(partial(write_all, lines))
 
-    def _tell(self, reader: PageReader) -> None:
+    def _log_change(self, reader: PageReader) -> None:
         """Say once that an nsqd does not answer, and once that it does again."""
         failed = reader.error is not None and not reader.absent
-        if failed and reader.error is not None and reader.address not in self._silent:
-            self._silent.add(reader.address)
-            say(f"WARNING: {reader.address}: {reason(reader.error)}")
-        elif not failed and reader.address in self._silent:
-            self._silent.discard(reader.address)
-            say(f"{reader.address} answers again")
+        if failed and reader.error is not None and reader.address not in self._failed:
+            self._failed.add(reader.address)
+            log_line(f"WARNING: {reader.address}: {reason(reader.error)}")
+        elif not failed and reader.address in self._failed:
+            self._failed.discard(reader.address)
+            log_line(f"{reader.address} answers again")
 
     def _check_start(self, readers: list[PageReader]) -> None:
         """Raise Failed when no nsqd has the topic or channel, or none answers."""
         if all(reader.absent for reader in readers):
             errors = [reader.error for reader in readers if reader.error]
-            raise Failed(nowhere(self._options.topic, self._options.channel, errors))
-        if self._silent == {reader.address for reader in readers}:
+            raise Failed(not_found_sentence(self._options.topic, self._options.channel, errors))
+        if self._failed == {reader.address for reader in readers}:
             raise Failed("ERROR: no nsqd has shown any messages")

@@ -5,20 +5,19 @@ import random
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from nsqclient import Config, Consumer, Message, Producer, UnsupportedError
+from nsqclient import Config, Message, Producer, UnsupportedError
 from nsqtools.consumers import running
 from nsqtools.hosts import chooser
 from nsqtools.nsq_to_nsq.filters import JsonFilter, NotAnObject, TooDeep
-from nsqtools.nsq_to_nsq.options import PROGRAM, ToNsqdOptions
-from nsqtools.options import client_config
-from nsqtools.process import say
+from nsqtools.nsq_to_nsq.options import ToNsqdOptions
+from nsqtools.process import log_line
 from nsqtools.timing import Timed
 
 # How many bytes of a dropped message are shown.
 SHOWN_BYTES = 200
 
 
-class Copying:
+class Copier:
     """The handlers of all topics, and the connections to the destinations."""
 
     def __init__(
@@ -36,7 +35,7 @@ class Copying:
         self._timed = timed
         self._clock = clock
         # Destinations that get only bodies, because they do not support headers.
-        self._bare: set[str] = set()
+        self._without_headers: set[str] = set()
 
     def handler(self, destination_topic: str) -> Callable[[Message], Awaitable[None]]:
         """The handler of one topic's consumer, for ``auto_answer=False``: it does not wait for the OK."""
@@ -46,10 +45,12 @@ class Copying:
                 body = self._filter.apply(delivery.body)
             except NotAnObject:
                 shown = delivery.body[:SHOWN_BYTES].decode("utf-8", "backslashreplace")
-                say(f"ERROR: Unable to decode json: {shown}")
+                log_line(f"ERROR: Unable to decode json: {shown}")
                 body = None
             except TooDeep:
-                say(f"ERROR: message {delivery.id.decode()}: its json is nested too deep to be looked at")
+                log_line(
+                    f"ERROR: message {delivery.id.decode()}: its json is nested too deep to be looked at"
+                )
                 delivery.requeue(None, backoff=False)
                 return
             if body is None:
@@ -57,25 +58,25 @@ class Copying:
                 return
             began = self._clock()
             address = self._pool.pick(began)
-            headers = {} if address in self._bare else delivery.headers
+            headers = {} if address in self._without_headers else delivery.headers
             confirmation = await self._producers[address].submit(destination_topic, body, headers=headers)
-            confirmation.add_done_callback(partial(self._settled, delivery, address, began))
+            confirmation.add_done_callback(partial(self._confirmed, delivery, address, began))
 
         return handle
 
-    def _settled(
+    def _confirmed(
         self, delivery: Message, address: str, began: float, confirmation: "asyncio.Future[bytes]"
     ) -> None:
         ended = self._clock()
         if isinstance(confirmation.exception(), UnsupportedError):
-            if address not in self._bare:
-                say(f"{address} does not take headers: messages go there without them")
-                self._bare.add(address)
+            if address not in self._without_headers:
+                log_line(f"{address} does not take headers: messages go there without them")
+                self._without_headers.add(address)
             delivery.requeue(0, backoff=False)
             return
         if error := confirmation.exception():
             self._pool.failed(address, ended)
-            say(
+            log_line(
                 f"ERROR: message {delivery.id.decode()} attempt {delivery.attempts}"
                 f" not published to {address}: {error}"
             )
@@ -94,23 +95,20 @@ class Copying:
 async def copy_all(options: ToNsqdOptions, stop: asyncio.Event) -> None:
     """Copy messages until ``stop`` is set."""
     destinations = tuple(dict.fromkeys(options.destination_nsqd_tcp_address))
-    copying = Copying(
+    copying = Copier(
         destinations,
         options.mode,
-        client_config(PROGRAM, options.producer_opt, headers=True),
+        options.client_config(options.producer_opt, headers=True),
         options.filter,
-        Timed(destinations, options.status_every, say),
+        Timed(destinations, options.status_every, log_line),
         asyncio.get_running_loop().time,
     )
     consumers = [
-        Consumer(
+        options.consumer(
             topic,
             options.channel,
             copying.handler(options.destination_topic or topic),
-            nsqd_addresses=options.nsqd_tcp_address,
-            lookupd_addresses=options.lookupd_http_address,
-            config=options.consumer_config(PROGRAM, headers=True),
-            retry=options.consumer_retry(),
+            headers=True,
             auto_answer=False,
         )
         for topic in dict.fromkeys(options.topic)

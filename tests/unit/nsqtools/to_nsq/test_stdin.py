@@ -5,16 +5,16 @@ import asyncio
 import pytest
 
 from nsqtools.process import Failed
-from nsqtools.to_nsq.publishing import Publishing
-from nsqtools.to_nsq.reading import _judge
+from nsqtools.to_nsq.publisher import Publisher
+from nsqtools.to_nsq.stdin import _check_outcome
 
 
 async def judged(sent, confirmed, failure=None):
-    publishing = Publishing("t", [])
+    publishing = Publisher("t", [])
     publishing.sent, publishing.confirmed, publishing.failure = sent, confirmed, failure
     feeding = asyncio.create_task(asyncio.sleep(0))
     await feeding
-    _judge(publishing, feeding, {"127.0.0.1:4150": None})
+    _check_outcome(publishing, feeding, {"127.0.0.1:4150": None})
 
 
 async def test_all_confirmed_is_well():

@@ -3,36 +3,30 @@
 import asyncio
 import random
 
-from nsqclient import Consumer, Message
+from nsqclient import Message
 from nsqclient.wire.durations import SECOND
 from nsqtools.consumers import running
-from nsqtools.nsq_to_http.options import PROGRAM, ToHttpOptions
-from nsqtools.nsq_to_http.routing import AddressRoute, route
-from nsqtools.nsq_to_http.sending import Get, HttpClient, Post, Sender, SendFailed, passed_on
-from nsqtools.process import say
-from nsqtools.timing import Timed
+from nsqtools.nsq_to_http.options import ToHttpOptions
+from nsqtools.nsq_to_http.route import Route
+from nsqtools.nsq_to_http.sender import Sender, SendFailed, forwarded_headers
+from nsqtools.process import log_line
 
 
 async def send_all(options: ToHttpOptions, stop: asyncio.Event) -> None:
     """Send messages until ``stop`` is set; each is finished when an address has accepted it."""
     loop = asyncio.get_running_loop()
-    async with HttpClient(
+    async with Sender(
+        options.content_type if options.post else None,
+        options.headers,
         connect_timeout=options.http_client_connect_timeout / SECOND,
         request_timeout=options.http_client_request_timeout / SECOND,
-    ) as http:
-        sender: Sender = Get(http, options.headers)
-        if options.post:
-            sender = Post(http, options.content_type, options.headers)
-        timed = Timed(options.post or options.get, options.status_every, say)
-        handler = Handler(route(options, sender, timed, loop.time), options.sample)
-        consumer = Consumer(
+    ) as sender:
+        handler = Handler(Route(options, sender, loop.time), options.sample)
+        consumer = options.consumer(
             options.topic,
             options.channel,
             handler.handle,
-            nsqd_addresses=options.nsqd_tcp_address,
-            lookupd_addresses=options.lookupd_http_address,
-            config=options.consumer_config(PROGRAM, headers=True),
-            retry=options.consumer_retry(),
+            headers=True,
             # More could not be in hand; and without this the client would take -max-in-flight=1, its own
             # default, for a value that was not given, and raise it to -n.
             concurrency=min(options.n, options.max_in_flight),
@@ -46,15 +40,15 @@ async def send_all(options: ToHttpOptions, stop: asyncio.Event) -> None:
 class Handler:
     """Sends a sample of the messages; after a failure the message is requeued and the consumer backs off."""
 
-    def __init__(self, way: AddressRoute, sample: float) -> None:
-        self._way = way
+    def __init__(self, route: Route, sample: float) -> None:
+        self._route = route
         self._sample = sample
 
     async def handle(self, delivery: Message) -> None:
         if self._sample < 1 and random.random() >= self._sample:
             return
         try:
-            await self._way.send(delivery.body, passed_on(delivery.headers))
+            await self._route.send(delivery.body, forwarded_headers(delivery.headers))
         except SendFailed as failure:
-            say(f"ERROR: message {delivery.id.decode()} attempt {delivery.attempts} not sent: {failure}")
+            log_line(f"ERROR: message {delivery.id.decode()} attempt {delivery.attempts} not sent: {failure}")
             delivery.requeue(None, backoff=True)

@@ -6,16 +6,16 @@ from typing import Final, Protocol, TypeVar
 
 T = TypeVar("T")
 
-# The supply is stopped when the oldest message in hand has used up this part of its time-out. Otherwise nsqd
+# The flow is stopped when the oldest message in hand has used up this part of its timeout. Otherwise nsqd
 # would deliver it again and again, its copies would fill the memory, and at max_attempts the client would
 # finish a message that is stored nowhere.
 STALLED_SHARE: Final = 0.75
 
 # How often the time-out is looked up: it is another one when the connections change.
-LOOK_SECONDS: Final = 1.0
+CHECK_SECONDS: Final = 1.0
 
 
-class Supplied(Protocol):
+class LimitedConsumer(Protocol):
     """What is used of a consumer."""
 
     @property
@@ -24,48 +24,48 @@ class Supplied(Protocol):
     def change_max_in_flight(self, max_in_flight: int) -> None: ...
 
 
-class Supply:
-    """The supply of *consumers*, each of which may have *most* messages in flight."""
+class FlowControl:
+    """Limits *consumers*, each of which may have *max_in_flight* messages in flight."""
 
-    def __init__(self, consumers: Sequence[Supplied], most: int) -> None:
+    def __init__(self, consumers: Sequence[LimitedConsumer], max_in_flight: int) -> None:
         self._consumers = consumers
-        self._most = most
+        self._max_in_flight = max_in_flight
         self._stopped = False
-        self._looking: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     async def during(self, call: Awaitable[T], oldest: float) -> T:
-        """Await *call*, and stop the supply when a message received at *oldest* comes near its time-out."""
-        self._look(oldest)
+        """Await *call*, and stop the flow when a message received at *oldest* comes near its timeout."""
+        self._check(oldest)
         try:
             return await call
         finally:
-            if self._looking is not None:
-                self._looking.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
 
     def resume(self) -> None:
         """Resume if it was stopped; call it when no message is in hand that may have timed out."""
         if self._stopped:
             self._stopped = False
-            self._tell(self._most)
+            self._set_max_in_flight(self._max_in_flight)
 
-    def limit(self, most: int) -> None:
-        """Let each consumer have at most *most* messages in flight from now on."""
-        self._most = min(self._most, most)
+    def limit(self, max_in_flight: int) -> None:
+        """Let each consumer have at most *max_in_flight* messages in flight from now on."""
+        self._max_in_flight = min(self._max_in_flight, max_in_flight)
         if not self._stopped:
-            self._tell(self._most)
+            self._set_max_in_flight(self._max_in_flight)
 
-    def _look(self, oldest: float) -> None:
+    def _check(self, oldest: float) -> None:
         if self._stopped:
             return
         loop = asyncio.get_running_loop()
         time_out = min(consumer.msg_timeout for consumer in self._consumers)
         left = oldest + STALLED_SHARE * time_out - loop.time()
         if left > 0:
-            self._looking = loop.call_later(min(left, LOOK_SECONDS), self._look, oldest)
+            self._timer = loop.call_later(min(left, CHECK_SECONDS), self._check, oldest)
         else:
             self._stopped = True
-            self._tell(0)
+            self._set_max_in_flight(0)
 
-    def _tell(self, most: int) -> None:
+    def _set_max_in_flight(self, max_in_flight: int) -> None:
         for consumer in self._consumers:
-            consumer.change_max_in_flight(most)
+            consumer.change_max_in_flight(max_in_flight)

@@ -13,7 +13,7 @@ WINDOW: Final = 500
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class Publishing:
+class Publisher:
     """A record counts as confirmed when every destination has confirmed it."""
 
     def __init__(
@@ -26,17 +26,17 @@ class Publishing:
         self.confirmed = 0
         self.failed = asyncio.Event()
         self.failure: BaseException | None = None
-        self._moved = asyncio.Event()  # set when one more is confirmed
+        self._progress = asyncio.Event()  # set when one more is confirmed
 
     async def send(self, record: bytes) -> None:
         """Send one record; waits only while too many records are unconfirmed."""
         while self.sent - self.confirmed >= WINDOW:
-            self._moved.clear()
-            await self._moved.wait()
+            self._progress.clear()
+            await self._progress.wait()
         self.sent += 1
         missing = len(self._producers)
 
-        def settled(answer: "asyncio.Future[bytes]") -> None:
+        def confirmed(answer: "asyncio.Future[bytes]") -> None:
             nonlocal missing
             if answer.cancelled() or answer.exception() is not None:
                 self.failure = self.failure or answer.exception()
@@ -44,10 +44,10 @@ class Publishing:
                 return
             missing -= 1
             self.confirmed += not missing
-            self._moved.set()
+            self._progress.set()
 
         for producer in self._producers:
-            (await producer.submit(self._topic, record, headers=self._headers)).add_done_callback(settled)
+            (await producer.submit(self._topic, record, headers=self._headers)).add_done_callback(confirmed)
 
     async def close(self) -> None:
         """Wait for the records under way."""

@@ -13,7 +13,7 @@ HEAD: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class Statistics:
     """The figures of one channel on one nsqd, or their sum over all nsqd."""
 
     depth: int = 0
@@ -26,7 +26,7 @@ class Figures:
     clients: int = 0
 
     @classmethod
-    def of(cls, channel: ChannelStats) -> "Figures":
+    def of(cls, channel: ChannelStats) -> "Statistics":
         return cls(
             depth=channel.depth,
             backend_depth=channel.backend_depth,
@@ -39,13 +39,13 @@ class Figures:
         )
 
 
-Snapshot: TypeAlias = Mapping[str, Figures]
+Snapshot: TypeAlias = Mapping[str, Statistics]
 """The figures by the address of their nsqd."""
 
 
-def total(snapshot: Snapshot) -> Figures:
+def total(snapshot: Snapshot) -> Statistics:
     columns = zip(*(astuple(figures) for figures in snapshot.values()), strict=True)
-    return Figures(*(sum(column) for column in columns))
+    return Statistics(*(sum(column) for column in columns))
 
 
 def rates(before: Snapshot, now: Snapshot, seconds: float) -> tuple[int, int]:
@@ -66,7 +66,7 @@ def rates(before: Snapshot, now: Snapshot, seconds: float) -> tuple[int, int]:
     return round(came / seconds), round(went / seconds)
 
 
-def line(figures: Figures, ingress: int, egress: int) -> str:
+def line(figures: Statistics, ingress: int, egress: int) -> str:
     return (
         f"{ingress:7d} {egress:7d} | "
         f"{figures.depth:7d} {figures.depth - figures.backend_depth:7d} {figures.backend_depth:7d} "

@@ -2,43 +2,39 @@
 
 import asyncio
 import random
-from dataclasses import replace
 
 from nsqclient import Consumer
 from nsqcore.process.output import write_all
 from nsqtools.blocking import BlockingThread
 from nsqtools.consumers import running
-from nsqtools.nsq_tail.options import PROGRAM, TailOptions
+from nsqtools.flow_control import FlowControl
+from nsqtools.nsq_tail.options import TailOptions
 from nsqtools.nsq_tail.printer import Printer
-from nsqtools.process import say
-from nsqtools.supply import Supply
+from nsqtools.process import log_line
 
 
 async def tail(options: TailOptions, stop: asyncio.Event) -> None:
     """Print messages until ``-n`` of them are printed or ``stop`` is set."""
     stdout = BlockingThread("stdout")
     consumers: list[Consumer] = []
-    most = min(options.max_in_flight, options.n) if options.n > 0 else options.max_in_flight
+    max_in_flight = min(options.max_in_flight, options.n) if options.n > 0 else options.max_in_flight
     printer = Printer(
         lambda data: stdout.run(lambda: write_all(data)),
         options.n,
-        Supply(consumers, most),
+        FlowControl(consumers, max_in_flight),
         print_topic=options.print_topic,
         print_headers=options.headers,
     )
     channel = options.channel or f"tail{random.randrange(1_000_000):06d}#ephemeral"
-    config = replace(options.consumer_config(PROGRAM, headers=options.headers), max_in_flight=most)
     for topic in dict.fromkeys(options.topic):
-        say(f"Adding consumer for topic: {topic}")
+        log_line(f"Adding consumer for topic: {topic}")
         consumers.append(
-            Consumer(
+            options.consumer(
                 topic,
                 channel,
                 printer.handler(topic),
-                nsqd_addresses=options.nsqd_tcp_address,
-                lookupd_addresses=options.lookupd_http_address,
-                config=config,
-                retry=options.consumer_retry(),
+                headers=options.headers,
+                max_in_flight=max_in_flight,
                 auto_answer=False,
             )
         )

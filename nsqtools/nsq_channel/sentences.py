@@ -21,7 +21,7 @@ def handled(action: str, count: int, *, dry: bool) -> str:
     return f"{messages(count)} {'would be ' if dry else ''}{_HANDLED[action]}"
 
 
-def sought(sequence: int, owed: int) -> str:
+def seek_sentence(sequence: int, owed: int) -> str:
     return f"{messages(owed)} pending, from sequence {sequence} on"
 
 
@@ -31,14 +31,14 @@ def sent_back(found: int, sent: int, left: Mapping[str, int], *, dry: bool) -> s
     return "; ".join([line, *(f"{messages(count)} left: {why}" for why, count in left.items())])
 
 
-def in_force(policy: str | None, definition: Mapping[str, Any], digest: str) -> str:
+def policy_sentence(policy: str | None, definition: Mapping[str, Any], digest: str) -> str:
     """*digest* is the digest of all policies of the nsqd."""
     said = ", ".join(f"{name}={value}" for name, value in sorted(definition.items()))
     found = f"policy {policy}: {said}" if policy else "no policy is in force"
     return f"{found}; digest of all {digest[:12]}"
 
 
-def differ(addresses: Mapping[str, str]) -> str:
+def policies_differ(addresses: Mapping[str, str]) -> str:
     """The nsqd do not have the same policies; *addresses* has the digest of each."""
     by_digest: dict[str, list[str]] = {}
     for address, digest in addresses.items():

@@ -11,7 +11,7 @@ from nsqcore.cluster.fanout import ask_all
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.process.output import ReaderEnded, Unwritable, write_all
-from nsqtools.asking import ABSENT, nowhere, nsqds, opened, reason
+from nsqtools.cluster import ABSENT, cluster_http, not_found_sentence, nsqds, reason
 from nsqtools.nsq_channel.options import (
     ActionOptions,
     ChannelOptions,
@@ -23,34 +23,41 @@ from nsqtools.nsq_channel.options import (
     SendBackOptions,
     WhichOptions,
 )
-from nsqtools.nsq_channel.wording import DONE, differ, handled, in_force, sent_back, sought
-from nsqtools.process import Failed, say, unless_stopped
+from nsqtools.nsq_channel.sentences import (
+    DONE,
+    handled,
+    policies_differ,
+    policy_sentence,
+    seek_sentence,
+    sent_back,
+)
+from nsqtools.process import Failed, log_line, unless_stopped
 
 Params = list[tuple[str, str]]
 
 
-async def act(action: str, options: ActionOptions, stop: asyncio.Event) -> None:
+async def run_action(action: str, options: ActionOptions, stop: asyncio.Event) -> None:
     """Run the action on every nsqd; failures are reported, and what succeeded is not undone."""
-    await unless_stopped(stop, _everywhere(action, options))
+    await unless_stopped(stop, _on_all_nsqd(action, options))
 
 
-async def _everywhere(action: str, options: ActionOptions) -> None:
+async def _on_all_nsqd(action: str, options: ActionOptions) -> None:
     channel = options.channel if isinstance(options, ChannelOptions) else ""
-    async with opened(options) as http:
+    async with cluster_http(options) as http:
         addresses, failures = await nsqds(http, options)
         if action == "delete":
-            failures += await _forget(http, options, channel)
-        one = _Acting(http, action, options, channel)
+            failures += await _delete_from_lookupds(http, options, channel)
+        one = _Action(http, action, options, channel)
         answers = await ask_all(addresses, one.on)
     if answers.failed and all(error.code in ABSENT for error in answers.errors):
-        raise Failed(nowhere(options.topic, channel, answers.errors))
+        raise Failed(not_found_sentence(options.topic, channel, answers.errors))
     by_id = isinstance(options, WhichOptions) and bool(options.id)
     for error in answers.errors:
-        elsewhere = error.code in ABSENT or (by_id and answers.value and _is_of_another(error))
+        elsewhere = error.code in ABSENT or (by_id and answers.value and _is_on_another_nsqd(error))
         if not elsewhere:
             failures.append(f"{error.address}: {reason(error)}")
     if len(set(one.digests.values())) > 1:
-        say(differ(one.digests))
+        log_line(policies_differ(one.digests))
     try:
         for address, line in answers.value:
             write_all(f"{address}: {line}\n".encode())
@@ -64,19 +71,19 @@ async def _everywhere(action: str, options: ActionOptions) -> None:
         raise Failed(f"ERROR: {'; '.join(failures)}")
 
 
-async def _forget(http: ClusterHttp, options: ActionOptions, channel: str) -> list[str]:
+async def _delete_from_lookupds(http: ClusterHttp, options: ActionOptions, channel: str) -> list[str]:
     """Let each nsqlookupd forget a channel first, so that none makes an nsqd create it again."""
     lookupds = [LookupdApi(http, address) for address in options.lookupd_http_address]
-    told = await ask_all(lookupds, lambda lookupd: lookupd.delete_channel(options.topic, channel))
-    return [f"{error.address}: {reason(error)}" for error in told.errors if error.code not in ABSENT]
+    deleted = await ask_all(lookupds, lambda lookupd: lookupd.delete_channel(options.topic, channel))
+    return [f"{error.address}: {reason(error)}" for error in deleted.errors if error.code not in ABSENT]
 
 
-def _is_of_another(error: NodeError) -> bool:
+def _is_on_another_nsqd(error: NodeError) -> bool:
     """Whether the error only means that the message is on another nsqd."""
     return error.code.startswith(("MESSAGE_NOT_FOUND", "INVALID_ARG_ID", "INVALID_ARG_FROM"))
 
 
-class _Acting:
+class _Action:
     def __init__(self, http: ClusterHttp, action: str, options: ActionOptions, channel: str) -> None:
         self._http = http
         self._action = action
@@ -100,7 +107,7 @@ class _Acting:
                 address,
                 "/channel/seek",
                 [*params, ("to", options.to)],
-                lambda answer: sought(int(answer["sequence"]), int(answer["pending"])),
+                lambda answer: seek_sentence(int(answer["sequence"]), int(answer["pending"])),
             )
         if isinstance(options, CreateOptions) and options.start:
             params.append(("start", options.start))
@@ -114,35 +121,39 @@ class _Acting:
         if isinstance(options, RequeueOptions) and options.defer:
             params.append(("defer", str(options.defer // MILLISECOND)))
         count = 0
-        place = options.from_
+        position = options.from_
         while True:
             try:
-                answer = await self._ask(address, f"/message/{self._action}", params, place)
+                answer = await self._ask(address, f"/message/{self._action}", params, position)
                 count += int(answer["count"])
             except NodeError:
                 if count:
-                    say(f"{address}: {handled(self._action, count, dry=options.dry_run)}; then it failed")
+                    log_line(
+                        f"{address}: {handled(self._action, count, dry=options.dry_run)}; then it failed"
+                    )
                 raise
             if not answer.get("more"):
                 return handled(self._action, count, dry=options.dry_run)
-            place = str(answer["next"])
+            position = str(answer["next"])
 
     async def _send_back(self, address: str, options: SendBackOptions) -> str:
         found = sent = 0
         left: Counter[str] = Counter()
-        place = options.from_
+        position = options.from_
         while True:
             try:
-                answer = await self._ask(address, "/dead_letters/send_back", _which(options), place)
+                answer = await self._ask(address, "/dead_letters/send_back", _which(options), position)
             except NodeError:
                 if sent:
-                    say(f"{address}: {sent_back(found, sent, left, dry=options.dry_run)}; then it failed")
+                    log_line(
+                        f"{address}: {sent_back(found, sent, left, dry=options.dry_run)}; then it failed"
+                    )
                 raise
             found, sent = found + int(answer["found"]), sent + int(answer["sent"])
             left.update(answer["left"])
             if options.id or answer["next"] is None:
                 return sent_back(found, sent, left, dry=options.dry_run)
-            place = str(answer["next"])
+            position = str(answer["next"])
 
     async def _policies(self, address: str, options: PoliciesOptions) -> str:
         where = [("topic", options.topic), *([("channel", options.channel)] if options.channel else [])]
@@ -150,12 +161,12 @@ class _Acting:
         def read(answer: Mapping[str, Any]) -> str:
             self.digests[address] = str(answer["digest"])
             found = answer["in_force"]
-            return in_force(found["policy"], found["definition"], self.digests[address])
+            return policy_sentence(found["policy"], found["definition"], self.digests[address])
 
         return await self._http.get(address, "/policies", where, read)
 
-    async def _ask(self, address: str, path: str, params: Params, place: str) -> Mapping[str, Any]:
-        where = [("from", place)] if place else []
+    async def _ask(self, address: str, path: str, params: Params, position: str) -> Mapping[str, Any]:
+        where = [("from", position)] if position else []
         return await self._http.post_for(address, path, [*params, *where], lambda answer: answer)
 
 

@@ -9,14 +9,14 @@ from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeEr
 from nsqcore.cluster.discovery import LookupdDiscovery
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.secret import SecretFile
-from nsqtools.cluster_options import AskingOptions
+from nsqtools.cluster_options import ClusterOptions
 from nsqtools.process import Failed
 
 # From one of several nsqd these are no failure: other nsqd have the topic or the channel.
 ABSENT: Final = frozenset((TOPIC_NOT_FOUND, CHANNEL_NOT_FOUND))
 
 
-def opened(options: AskingOptions) -> ClusterHttp:
+def cluster_http(options: ClusterOptions) -> ClusterHttp:
     """The connections to the cluster, for an ``async with`` block. Raises Failed."""
     files = {
         "tls_root_ca_file": options.http_client_tls_root_ca_file,
@@ -43,7 +43,7 @@ def opened(options: AskingOptions) -> ClusterHttp:
     )
 
 
-async def nsqds(http: ClusterHttp, options: AskingOptions) -> tuple[list[str], list[str]]:
+async def nsqds(http: ClusterHttp, options: ClusterOptions) -> tuple[list[str], list[str]]:
     """The addresses of the nsqd to ask, and a sentence for each nsqlookupd that did not answer.
 
     Those are the given nsqd, or all that have the topic. Raises Failed when there are none.
@@ -69,7 +69,7 @@ def reason(error: NodeError) -> str:
     return error.code or error.reason
 
 
-def nowhere(topic: str, channel: str, errors: Iterable[NodeError]) -> str:
+def not_found_sentence(topic: str, channel: str, errors: Iterable[NodeError]) -> str:
     """The sentence for a topic or channel that no nsqd has; *errors* say which of the two."""
     only_channel = any(error.code == CHANNEL_NOT_FOUND for error in errors)
     what = f"channel {channel} of topic {topic}" if only_channel else f"topic {topic}"

@@ -2,8 +2,6 @@
 
 import asyncio
 import signal
-import time
-from datetime import datetime
 
 from nsqclient import Consumer
 from nsqclient.wire.durations import SECOND
@@ -11,22 +9,14 @@ from nsqcore.cluster.http import ClusterHttp
 from nsqcore.process.lifecycle import handle_signal
 from nsqcore.process.logs import Log
 from nsqtools.consumers import start
-from nsqtools.nsq_to_file.archive import Archive
-from nsqtools.nsq_to_file.options import PROGRAM, ToFileOptions
-from nsqtools.nsq_to_file.topic_writer import TopicLog, TopicWriter
+from nsqtools.nsq_to_file.archive import Archive, Clocks, TopicLog
+from nsqtools.nsq_to_file.options import ToFileOptions
+from nsqtools.nsq_to_file.topic_writer import TopicWriter
 from nsqtools.nsq_to_file.topics import rounds
 from nsqtools.process import Failed
 
 
-class SystemTime:
-    def local(self) -> datetime:
-        return datetime.now().astimezone()
-
-    def passed(self) -> int:
-        return time.monotonic_ns()
-
-
-class Archiving:
+class Archiver:
     """The writers of all topics."""
 
     def __init__(self, options: ToFileOptions, log: Log) -> None:
@@ -39,10 +29,10 @@ class Archiving:
         """Archive until ``stop`` is set; messages finished by then are in the files."""
         layout = self._options.layout
         try:
-            lies_apart = layout.lies_apart
+            on_different_devices = layout.on_different_devices
         except OSError as error:  # a folder above them may not be looked into
             raise Failed(str(error)) from error
-        if lies_apart:
+        if on_different_devices:
             raise Failed(
                 f"--work-dir {layout.work_dir} and --output-dir {layout.output_dir} are on different devices:"
                 " no file could be moved there when it is finished"
@@ -51,7 +41,7 @@ class Archiving:
         failed: list[BaseException] = []
         try:
             async with asyncio.TaskGroup() as tasks:
-                finding = tasks.create_task(self._follow(tasks))
+                finding = tasks.create_task(self._archive_topics(tasks))
                 await stop.wait()
                 finding.cancel()
                 await asyncio.gather(*(writer.stop(consumer) for writer, consumer in self._writers.values()))
@@ -68,7 +58,7 @@ class Archiving:
         for writer, _ in self._writers.values():
             writer.hang_up()
 
-    async def _follow(self, tasks: asyncio.TaskGroup) -> None:
+    async def _archive_topics(self, tasks: asyncio.TaskGroup) -> None:
         async with ClusterHttp(
             connect_timeout=self._options.http_client_connect_timeout / SECOND,
             request_timeout=self._options.http_client_request_timeout / SECOND,
@@ -76,28 +66,19 @@ class Archiving:
             async for topics in rounds(self._options, http, self._log):
                 for topic in topics:
                     if topic not in self._writers:
-                        await self._begin(topic, tasks)
+                        await self._start_writer(topic, tasks)
 
-    async def _begin(self, topic: str, tasks: asyncio.TaskGroup) -> None:
+    async def _start_writer(self, topic: str, tasks: asyncio.TaskGroup) -> None:
         options = self._options
         log = TopicLog(self._log, topic, options.channel)
-        archive = Archive(options.layout, options.naming.of(topic), SystemTime(), log)
+        archive = Archive(options.layout, options.naming.of(topic), Clocks(), log)
         try:
             # Before messages are read, because with large files it takes longer than a message may wait.
             await asyncio.to_thread(archive.recover)
         except OSError as error:
             raise Failed(f"[{topic}/{options.channel}] {error}") from error
         writer = TopicWriter(archive, options.sync_interval / SECOND, options.max_in_flight, log)
-        consumer = Consumer(
-            topic,
-            options.channel,
-            writer.take,
-            nsqd_addresses=options.nsqd_tcp_address,
-            lookupd_addresses=options.lookupd_http_address,
-            config=options.consumer_config(PROGRAM),
-            retry=options.consumer_retry(),
-            auto_answer=False,
-        )
+        consumer = options.consumer(topic, options.channel, writer.take, auto_answer=False)
         await start(consumer)
         self._writers[topic] = writer, consumer
         self._tasks.append(tasks.create_task(writer.run(consumer), name=f"writer of {topic}"))

@@ -7,10 +7,9 @@ from typing import Final
 
 from nsqclient import Producer
 from nsqtools.blocking import BlockingThread
-from nsqtools.options import client_config
-from nsqtools.process import Failed, say
-from nsqtools.to_nsq.options import PROGRAM, ToNsqOptions
-from nsqtools.to_nsq.publishing import Publishing
+from nsqtools.process import Failed, log_line
+from nsqtools.to_nsq.options import ToNsqOptions
+from nsqtools.to_nsq.publisher import Publisher
 from nsqtools.to_nsq.records import Records
 from nsqtools.to_nsq.throttle import Throttle
 
@@ -27,10 +26,9 @@ PROGRESS_SECONDS: Final = 10.0
 
 async def publish(options: ToNsqOptions, stop: asyncio.Event) -> None:
     """Publish stdin to its end, or until a signal; returns when all records read are confirmed."""
-    fixed = {"headers": True} if options.header else {}
-    config = client_config(PROGRAM, options.producer_opt, **fixed)
+    config = options.client_config(options.producer_opt, headers=bool(options.header))
     addresses = dict.fromkeys(options.nsqd_tcp_address)
-    publishing = Publishing(
+    publishing = Publisher(
         options.topic,
         [Producer(address, config=config) for address in addresses],
         options.headers,
@@ -38,23 +36,23 @@ async def publish(options: ToNsqOptions, stop: asyncio.Event) -> None:
     records = Records(os.fsencode(options.delimiter))
     throttled = options.rate >= 1
     if throttled:
-        say(f"Throttling messages rate to max:{options.rate}/second")
+        log_line(f"Throttling messages rate to max:{options.rate}/second")
     feeding = asyncio.create_task(_feed(publishing, records, options, stop))
-    telling = asyncio.create_task(_tell(publishing))
+    progress = asyncio.create_task(_log_progress(publishing))
     failing = asyncio.create_task(publishing.failed.wait())
     stopping = asyncio.create_task(_overdue(stop))
     await asyncio.wait({feeding, failing, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    for task in (telling, failing, stopping, feeding):
+    for task in (progress, failing, stopping, feeding):
         task.cancel()
     await asyncio.wait({feeding})
     await publishing.close()
-    _judge(publishing, feeding, addresses)
+    _check_outcome(publishing, feeding, addresses)
     if stop.is_set():
         rest = f"; {records.unfinished} bytes of an unfinished record are left out" * bool(records.unfinished)
-        say(f"stopped: {publishing.confirmed} records are published{rest}")
+        log_line(f"stopped: {publishing.confirmed} records are published{rest}")
 
 
-def _judge(publishing: Publishing, feeding: "asyncio.Task[None]", addresses: dict[str, None]) -> None:
+def _check_outcome(publishing: Publisher, feeding: "asyncio.Task[None]", addresses: dict[str, None]) -> None:
     error = publishing.failure
     if error is None and not feeding.cancelled():
         error = feeding.exception()
@@ -69,7 +67,7 @@ def _judge(publishing: Publishing, feeding: "asyncio.Task[None]", addresses: dic
         raise Failed(f"ERROR: stopped with {publishing.confirmed} records published and more read")
 
 
-async def _feed(publishing: Publishing, records: Records, options: ToNsqOptions, stop: asyncio.Event) -> None:
+async def _feed(publishing: Publisher, records: Records, options: ToNsqOptions, stop: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
     throttle = Throttle(options.rate, loop.time()) if options.rate >= 1 else None
     async for piece in _pieces(THROTTLED_PIECE_BYTES if throttle else PIECE_BYTES, stop):
@@ -90,7 +88,11 @@ async def _pieces(size: int, stop: asyncio.Event) -> AsyncIterator[bytes]:
             if not reading.done():
                 reading.cancel()
                 return
-            piece = reading.result()
+            try:
+                piece = reading.result()
+            except OSError as error:
+                reason = (error.strerror or str(error)).lower()
+                raise OSError(f"failed to read from stdin - {reason}") from error
             yield piece
             if not piece:
                 return
@@ -103,11 +105,11 @@ async def _overdue(stop: asyncio.Event) -> None:
     await asyncio.sleep(FAREWELL_SECONDS)
 
 
-async def _tell(publishing: Publishing) -> None:
+async def _log_progress(publishing: Publisher) -> None:
     """Report the progress at intervals."""
-    told = 0
+    before = 0
     while True:
         await asyncio.sleep(PROGRESS_SECONDS)
-        rate = (publishing.confirmed - told) / PROGRESS_SECONDS
-        told = publishing.confirmed
-        say(f"{told} records published, {rate:.0f}/second")
+        rate = (publishing.confirmed - before) / PROGRESS_SECONDS
+        before = publishing.confirmed
+        log_line(f"{before} records published, {rate:.0f}/second")

@@ -3,7 +3,7 @@
 import asyncio
 import math
 
-from nsqtools.supply import Supply
+from nsqtools.flow_control import FlowControl
 from tests.support.waiting import eventually
 
 
@@ -22,29 +22,29 @@ def now():
 
 async def test_a_call_that_is_quick_changes_nothing():
     reading = Reading(msg_timeout=3600)
-    supply = Supply([reading], 200)
-    assert await supply.during(asyncio.sleep(0, "done"), now()) == "done"
-    supply.resume()
+    flow = FlowControl([reading], 200)
+    assert await flow.during(asyncio.sleep(0, "done"), now()) == "done"
+    flow.resume()
 
     assert reading.told == []
 
 
 async def test_call_that_outlasts_the_message_timeout_stops_all_consumers_until_resumed():
     readings = [Reading(msg_timeout=0.01), Reading(msg_timeout=3600)]
-    supply = Supply(readings, 200)
+    flow = FlowControl(readings, 200)
     end = asyncio.Event()
-    calling = asyncio.create_task(supply.during(end.wait(), now()))
+    calling = asyncio.create_task(flow.during(end.wait(), now()))
     await eventually(lambda: all(one.told == [0] for one in readings), "they are stopped")
     end.set()
     await calling
-    supply.resume()
+    flow.resume()
 
     assert [one.told for one in readings] == [[0, 200], [0, 200]]
 
 
 async def test_the_time_counts_from_the_oldest_message_not_from_the_call():
     reading = Reading(msg_timeout=3600)
-    await Supply([reading], 200).during(asyncio.sleep(0), now() - 3000)
+    await FlowControl([reading], 200).during(asyncio.sleep(0), now() - 3000)
 
     assert reading.told == [0]
 
@@ -52,7 +52,7 @@ async def test_the_time_counts_from_the_oldest_message_not_from_the_call():
 async def test_an_nsqd_that_is_found_while_a_call_blocks_has_its_own_time_out():
     reading = Reading(msg_timeout=math.inf)  # there is no nsqd
     end = asyncio.Event()
-    calling = asyncio.create_task(Supply([reading], 200).during(end.wait(), now()))
+    calling = asyncio.create_task(FlowControl([reading], 200).during(end.wait(), now()))
     await asyncio.sleep(0)
     reading.msg_timeout = 0.01
     await eventually(lambda: reading.told == [0], "it is stopped")
@@ -62,10 +62,10 @@ async def test_an_nsqd_that_is_found_while_a_call_blocks_has_its_own_time_out():
 
 async def test_a_lower_limit_holds_at_once_or_when_the_supply_goes_on():
     reading = Reading(msg_timeout=3600)
-    supply = Supply([reading], 200)
-    supply.limit(20)
-    await supply.during(asyncio.sleep(0), now() - 3600)
-    supply.limit(10)
-    supply.resume()
+    flow = FlowControl([reading], 200)
+    flow.limit(20)
+    await flow.during(asyncio.sleep(0), now() - 3600)
+    flow.limit(10)
+    flow.resume()
 
     assert reading.told == [20, 0, 10]

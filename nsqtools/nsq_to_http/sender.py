@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Final, Protocol, Self
+from typing import Final, Self
 from urllib.parse import quote, quote_plus
 
 import aiohttp
@@ -14,14 +14,14 @@ from nsqtools.nsq_to_http.headers import fits
 
 USER_AGENT: Final = f"nsq_to_http v{NSQ_VERSION}"
 
-MOST_REDIRECTS: Final = 10
+MAX_REDIRECTS: Final = 10
 _DROPPED_BYTES: Final = 1 << 16
 # Only the status of an answer matters, so it must not be a reason to send a message again.
 # Go's client accepts as much.
 _HEAD_BYTES: Final = 10 << 20
 _HEADERS: Final = 1 << 12
 
-_PASSED_ON: Final = "X-NSQEXT-"
+_PREFIX: Final = "X-NSQEXT-"
 # %s is the message. %% is one %, because the address is a format string in the original.
 _PLACEHOLDER: Final = re.compile("%s|%%")
 # Any text has these three parts: up to the host, the path, and the rest.
@@ -34,19 +34,25 @@ class SendFailed(Exception):
     """The reason why an address did not accept the message."""
 
 
-class Sender(Protocol):
-    async def send(self, address: str, body: bytes, headers: Mapping[str, str]) -> None:
-        """Send the message with these headers and those of all messages; raises SendFailed."""
-        ...
+class Sender:
+    """Sends messages over its connections: by POST as the body; without *content_type* by GET in the address.
 
+    Both timeouts are in seconds, and that of the request covers all of it.
+    """
 
-class HttpClient:
-    """The connections; both time-outs are in seconds, and that of the request covers all of it."""
-
-    def __init__(self, *, connect_timeout: float, request_timeout: float) -> None:
+    def __init__(
+        self,
+        content_type: str | None,
+        headers: Mapping[str, str],
+        *,
+        connect_timeout: float,
+        request_timeout: float,
+    ) -> None:
+        self._is_post = content_type is not None
+        self._headers = _headers({"Content-Type": content_type} if content_type is not None else {}, headers)
         self._connect_timeout = connect_timeout
         self._request_timeout = request_timeout
-        self._session: aiohttp.ClientSession | None = None
+        self._session: aiohttp.ClientSession
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
@@ -62,72 +68,47 @@ class HttpClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._session is not None:
-            await self._session.close()
+        await self._session.close()
 
-    async def request(self, verb: str, url: URL, headers: Mapping[str, str], body: bytes | None) -> int:
-        """Return the status of the answer; its body is discarded, whether it ends or not."""
-        if self._session is None:
-            raise RuntimeError("HttpClient is used outside its async with block")
+    async def send(self, address: str, body: bytes, headers: Mapping[str, str]) -> None:
+        """Send the message with these headers and those of all messages; raises SendFailed."""
+        url = url_of(address) if self._is_post else get_url(address, body)
         try:
             async with self._session.request(
-                verb, url, data=body, headers=headers, max_redirects=MOST_REDIRECTS
+                "POST" if self._is_post else "GET",
+                url,
+                data=body if self._is_post else None,
+                headers={**headers, **self._headers},
+                max_redirects=MAX_REDIRECTS,
             ) as response:
-                # A body that ends lets the next request have this connection.
+                # The body is discarded. One that ends lets the next request have this connection.
                 with suppress(TimeoutError, aiohttp.ClientError, OSError):
                     async for _ in response.content.iter_chunked(_DROPPED_BYTES):
                         pass
-                return response.status
+                status = response.status
         except TimeoutError as error:
             raise SendFailed(f"no answer within {self._request_timeout:g}s") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise SendFailed(str(error) or type(error).__name__) from error
+        if not 200 <= status < 300:
+            raise SendFailed(f"got status code {status}")
 
 
-class Post:
-    """The message is the body."""
-
-    def __init__(self, http: HttpClient, content_type: str, headers: Mapping[str, str]) -> None:
-        self._http = http
-        self._headers = _headers({"Content-Type": content_type}, headers)
-
-    async def send(self, address: str, body: bytes, headers: Mapping[str, str]) -> None:
-        status = await self._http.request("POST", as_typed(address), {**headers, **self._headers}, body)
-        _check(status)
-
-
-class Get:
-    """The message is part of the address."""
-
-    def __init__(self, http: HttpClient, headers: Mapping[str, str]) -> None:
-        self._http = http
-        self._headers = _headers({}, headers)
-
-    async def send(self, address: str, body: bytes, headers: Mapping[str, str]) -> None:
-        status = await self._http.request("GET", filled(address, body), {**headers, **self._headers}, None)
-        _check(status)
-
-
-def _check(status: int) -> None:
-    if not 200 <= status < 300:
-        raise SendFailed(f"got status code {status}")
-
-
-def passed_on(headers: Mapping[str, str]) -> dict[str, str]:
+def forwarded_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """The headers of a request for those of a message; nsqd's ``/pub`` turns them back into message headers.
 
     Headers that a request cannot hold are left out: names that are no words, values with control characters.
     """
-    return {f"{_PASSED_ON}{name}": value for name, value in headers.items() if fits(name, value)}
+    return {f"{_PREFIX}{name}": value for name, value in headers.items() if fits(name, value)}
 
 
-def filled(address: str, body: bytes) -> URL:
+def get_url(address: str, body: bytes) -> URL:
     """The address with the message in it, escaped as in a query."""
     text = _PLACEHOLDER.sub(lambda found: quote_plus(body) if found[0] == "%s" else "%", address)
-    return as_typed(text)
+    return url_of(text)
 
 
-def as_typed(address: str) -> URL:
+def url_of(address: str) -> URL:
     """The address as typed, with characters escaped that a path or a request line may not hold."""
     parts = _PARTS.fullmatch(address)
     assert parts is not None, "every text has three parts"  # noqa: S101 - for the type checker

@@ -9,9 +9,9 @@ import msgspec
 
 from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.http import UNUSABLE, ClusterHttp, unusable
-from nsqtools.asking import ABSENT
+from nsqtools.cluster import ABSENT
+from nsqtools.nsq_peek.formats import read_message, read_page
 from nsqtools.nsq_peek.options import PeekOptions
-from nsqtools.nsq_peek.printing import read_message, read_page
 
 _PATH = "/messages"
 # The most messages in one answer; nsqd also limits its bytes.
@@ -26,7 +26,7 @@ class PageReader:
         self.error: NodeError | None = None
         self._http = http
         self._options = options
-        self._place: str | None = options.start
+        self._position: str | None = options.start
         self._more = True
         self._page: deque[msgspec.Raw] = deque()
 
@@ -40,21 +40,21 @@ class PageReader:
         """Whether the next message has to be asked for."""
         return not self._page
 
-    def begin_round(self) -> None:
+    def start_round(self) -> None:
         """Look for messages again, because there may be more now."""
         self._more = True
         if self.absent:
             # When the topic appears, all of its messages are new.
-            self._place = "earliest"
+            self._position = "earliest"
         self.error = None
 
     async def next(self) -> tuple[str | int, msgspec.Raw] | None:
         """The key by which messages are ordered, and the next message; None at the end and after an error."""
         try:
             while not self._page:
-                if not self._more or self._place is None:
+                if not self._more or self._position is None:
                     return None
-                await self._ask(self._place)
+                await self._ask(self._position)
             raw = self._page.popleft()
             try:
                 message = read_message(raw)
@@ -86,7 +86,7 @@ class PageReader:
         except UNUSABLE as error:
             raise unusable(self.address, _PATH, params, error) from error
         self._page.extend(page.messages)
-        self._place, self._more = page.next, page.more
+        self._position, self._more = page.next, page.more
 
 
 async def merged(readers: Sequence[PageReader]) -> AsyncIterator[tuple[PageReader, msgspec.Raw]]:

@@ -9,19 +9,19 @@ from nsqclient.wire.durations import SECOND
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.process.output import write_all
 from nsqtools.blocking import BlockingThread
-from nsqtools.nsq_stat.figures import HEAD, Snapshot, line, rates, total
 from nsqtools.nsq_stat.options import StatOptions
 from nsqtools.nsq_stat.rounds import RoundFailed, ask
-from nsqtools.process import Failed, say, unless_stopped
+from nsqtools.nsq_stat.statistics import HEAD, Snapshot, line, rates, total
+from nsqtools.process import Failed, log_line, unless_stopped
 
 # The column heads are repeated after so many rounds, for a terminal that has scrolled.
 ROUNDS_PER_HEAD: Final = 25
 
 # A restart of one daemon takes a few rounds; failures that last longer end nsq_stat with exit code 1.
-FAILED_ROUNDS_IN_A_ROW: Final = 5
+MAX_FAILED_ROUNDS: Final = 5
 
 
-async def watch(options: StatOptions, stop: asyncio.Event) -> None:
+async def report(options: StatOptions, stop: asyncio.Event) -> None:
     """Print a line per round until ``--count`` lines are printed or ``stop`` is set."""
     async with ClusterHttp(
         connect_timeout=options.http_client_connect_timeout / SECOND,
@@ -44,13 +44,13 @@ async def _rounds(http: ClusterHttp, options: StatOptions) -> None:
         except RoundFailed as failure:
             failures += 1
             # In the first round nothing has shown yet that topic, channel and addresses are right.
-            if not before or failures == FAILED_ROUNDS_IN_A_ROW:
+            if not before or failures == MAX_FAILED_ROUNDS:
                 raise Failed(f"ERROR: {failure}") from failure
-            say(f"ERROR: {failure}")
+            log_line(f"ERROR: {failure}")
         else:
             failures = 0
             for error in answer.errors:
-                say(f"WARNING: missing from these statistics: {error}")
+                log_line(f"WARNING: missing from these statistics: {error}")
             now = time.monotonic()
             if shown % ROUNDS_PER_HEAD == 0:
                 await stdout.run(partial(write_all, HEAD.encode()))

@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from nsqtools.nsq_peek.printing import line, read_page
+from nsqtools.nsq_peek.formats import line, read_page
 
 MESSAGE = {
     "id": "0006441f0a1c2b3d",
