@@ -235,4 +235,6 @@ def event_of(concern: Concern) -> tuple[str, str, Name]:
         return concern.mark, concern.text, channel(concern.topic, concern.channel)
     if concern.topic:
         return concern.mark, concern.text, topic(concern.topic)
-    return concern.mark, concern.text, node(concern.node)
+    # How long a node is down changes; the event has its time.
+    text = concern.text.partition(". ")[2] if concern.mark == "down" else ""
+    return concern.mark, text or concern.text, node(concern.node)
