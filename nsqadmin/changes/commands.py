@@ -10,9 +10,8 @@ from weakref import WeakValueDictionary
 
 from nsqadmin.changes.audit import DONE, outcome, unknown_in
 from nsqadmin.changes.policies import OnNode, PolicyChange
-from nsqadmin.collecting.answers import UnknownError, UpstreamError, warning
+from nsqadmin.collecting.answers import NODE_NOT_FOUND, UnknownError, UpstreamError, warning
 from nsqadmin.collecting.cluster import Cluster
-from nsqadmin.collecting.known import NODE_NOT_FOUND
 from nsqadmin.collecting.messages import MessageReader, MessageSearch
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.fanout import ask_all

@@ -10,8 +10,7 @@ from nsqadmin.access.roles import Role
 from nsqadmin.changes.action import Action, ChangeGroup, Fields, Form, Question, Scene, Target
 from nsqadmin.changes.commands import Done
 from nsqadmin.changes.policies import OnNode, PolicyChange, seen, usual
-from nsqadmin.collecting.answers import UnknownError
-from nsqadmin.collecting.known import NODE_NOT_FOUND
+from nsqadmin.collecting.answers import NODE_NOT_FOUND, UnknownError
 from nsqadmin.figures.policies import place_changes, rule_changes
 from nsqadmin.figures.present import plural
 from nsqclient.wire.node_error import NodeError

@@ -6,9 +6,8 @@ from nsqadmin.access.roles import Role
 from nsqadmin.changes import effects
 from nsqadmin.changes.action import Action, Do, Explain, Fields, Form, Question, Scene, Target, unexplained
 from nsqadmin.changes.commands import DRAIN_GRACE_MS, Done
-from nsqadmin.collecting.answers import UnknownError, UpstreamError
+from nsqadmin.collecting.answers import NODE_NOT_FOUND, UnknownError, UpstreamError
 from nsqadmin.collecting.clock import instant
-from nsqadmin.collecting.known import NODE_NOT_FOUND
 from nsqadmin.figures.present import named, plural
 from nsqadmin.figures.sums import TopicSum, add_up
 from nsqclient.wire.names import is_valid_name

@@ -4,13 +4,19 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, TypeVar
 
-from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError, require
+from nsqadmin.collecting.answers import NODE_NOT_FOUND, Answer, UnknownError, UpstreamError, require
 from nsqadmin.collecting.clock import instant
 from nsqadmin.collecting.collector import Collector
 from nsqadmin.collecting.consumers import API_PATIENCE_S, Consumers
-from nsqadmin.collecting.known import NODE_NOT_FOUND, Known, errors_of, register_errors, require_one
 from nsqadmin.collecting.look import Look
-from nsqadmin.collecting.members import Member, is_reachable, listed_now
+from nsqadmin.collecting.members import (
+    Member,
+    errors_of,
+    is_reachable,
+    listed_now,
+    register_errors,
+    require_one,
+)
 from nsqadmin.collecting.queues import Queues
 from nsqadmin.collecting.registrations import Registrations
 from nsqadmin.collecting.replication import NodeReplications
@@ -49,20 +55,20 @@ class Cluster:
         self._collector = collector
         self._consumers = Consumers(collector)
         self._now_s = now_s
-        self._known = Known(http, options, collector)
-        self.queues = Queues(self._known, self._consumers, now_s)
-        self.registrations = Registrations(self._known)
-        self.replication = NodeReplications(http, self._known)
+        self._membership = collector.membership
+        self.queues = Queues(collector, self._consumers, now_s)
+        self.registrations = Registrations(collector)
+        self.replication = NodeReplications(http, collector)
 
     # -- members ----------------------------------------------------------------
 
     @property
     def uses_lookupd(self) -> bool:
-        return self._known.uses_lookupd
+        return self._membership.uses_lookupd
 
     @property
     def discovery(self) -> Discovery:
-        return self._known.discovery
+        return self._membership.discovery
 
     def lookupds(self) -> list[LookupdApi]:
         return [LookupdApi(self._http, address) for address in self._options().nsqlookupd_http_addresses]
@@ -93,7 +99,7 @@ class Cluster:
         try:
             producers = await self.producers()
         except UpstreamError as error:
-            answering = [member.asked_at for member in self._known.members if member.answers]
+            answering = [member.asked_at for member in self._membership.sorted_members if member.answers]
             if not answering:
                 raise
             return Answer([self.nsqd(address) for address in answering], (error.errors,))
@@ -105,8 +111,8 @@ class Cluster:
         Raises UpstreamError if no node answers.
         """
         await self._collector.ready()
-        members = self._known.members
-        registers = self._known.registers_or_none if members else self._known.registers
+        members = self._membership.sorted_members
+        registers = self._membership.register_lists if members else self._membership.require_register()
         require_one(members)
         nsqds = [self.nsqd(member.asked_at) for member in members if member.error is None]
         return Answer(nsqds, (register_errors(registers, "/nodes"), errors_of(members)))
@@ -191,7 +197,7 @@ class Cluster:
     @property
     def figures_at_s(self) -> float:
         """The time of the oldest figures that pages show as current, in seconds."""
-        looks = [member.look for member in self._known.members if member.answers]
+        looks = [member.look for member in self._membership.sorted_members if member.answers]
         return min((look.at_s for look in looks if look is not None), default=self._now_s())
 
     def dismiss(self, node: str) -> bool:
@@ -207,11 +213,11 @@ class Cluster:
         """
         await self._collector.ready()
         if not self.uses_lookupd:
-            members = self._known.members
+            members = self._membership.sorted_members
             require_one(members)
             named = [member.producer for member in members if member.is_described and not member.error]
             return Answer([(one, False) for one in sort_producers(named)], (errors_of(members),))
-        registers = self._known.registers
+        registers = self._membership.require_register()
         producers = sort_producers(listed_now(registers))
         old = out_of_date(producers)
         found = [(one, one.tcp_address in old) for one in producers]
@@ -219,21 +225,21 @@ class Cluster:
 
     def is_there(self, address: str) -> bool:
         """Tell whether an nsqd of the cluster has the *address*."""
-        return self._known.member(address) is not None
+        return self._membership.member(address) is not None
 
     async def node_view(self, address: str) -> Answer[Member]:
         """Return one nsqd with its last good figures, which do not name consumers. Raises UnknownError."""
         await self._collector.ready()
-        member = self._known.member(address)
+        member = self._membership.member(address)
         if member is None:
             raise UnknownError(NODE_NOT_FOUND)
-        return Answer(member, (self._known.silent_registers,))
+        return Answer(member, (self._membership.silent_registers,))
 
     async def node_consumers(
         self, address: str, patience_s: float = API_PATIENCE_S
     ) -> NodeStats | NodeError | None:
         """Return an nsqd's figures with all its consumers; None if it has not answered in *patience_s*."""
-        member = self._known.member(address)
+        member = self._membership.member(address)
         if member is None:
             raise UnknownError(NODE_NOT_FOUND)
         if member.error is not None:
@@ -243,7 +249,7 @@ class Cluster:
     async def node_body(self, address: str) -> Answer[tuple[NodeInfo, Callable[[], NodeStats]]]:
         """Ask one nsqd for all its figures; return a function that parses the answer (maybe megabytes)."""
         view = await self.node_view(address)
-        member = self._known.member(address)
+        member = self._membership.member(address)
         if member is None:
             raise UnknownError(NODE_NOT_FOUND)
         if member.error is not None:
@@ -259,7 +265,7 @@ class Cluster:
     async def overview(self) -> Answer[Overview]:
         """Return the whole cluster, with consumers only counted; silent nodes are part of the value."""
         await self._collector.ready()
-        known, membership, adder = self._known, self._known.membership, self._collector.adder
+        membership, adder = self._membership, self._collector.adder
         views = [
             one
             for one in membership.everyone()
@@ -267,11 +273,11 @@ class Cluster:
         ]
         views.sort(key=lambda view: (view.producer.hostname, view.address))
         answering = {view.address for view in views}
-        lookupds = tuple(LookupdView(one.address, one.error) for one in known.registers_or_none)
+        lookupds = tuple(LookupdView(one.address, one.error) for one in membership.register_lists)
         if self.uses_lookupd and not membership.members and lookupds and all(one.error for one in lookupds):
             raise UpstreamError("nsqlookupd", [one.error for one in lookupds if one.error])
         if not self.uses_lookupd:
-            require_one(known.members)
+            require_one(membership.sorted_members)
         shown = Overview(
             adder.sum,
             adder.troubles,
@@ -279,13 +285,13 @@ class Cluster:
             tuple(one for one in membership.missed(instant()) if one.address not in answering),
             lookupds,
         )
-        return Answer(shown, (known.silent_registers, errors_of(membership.members.values())))
+        return Answer(shown, (membership.silent_registers, errors_of(membership.members.values())))
 
     async def figures(self) -> Answer[list[tuple[str, Look]]]:
         """Return the figures of every nsqd that answers, with its address."""
         await self._collector.ready()
-        members = self._known.members
-        stage = register_errors(self._known.registers, "/nodes")
+        members = self._membership.sorted_members
+        stage = register_errors(self._membership.require_register(), "/nodes")
         require_one(members)
         looks = [(member.address, member.look) for member in members if member.answers and member.look]
         return Answer(looks, (stage, errors_of(members)))

@@ -8,7 +8,6 @@ from typing import Final
 from msgspec import to_builtins
 
 from nsqadmin.collecting.clock import instant
-from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.consumers import LARGE_PATIENCE_S, PAGE_PATIENCE_S
 from nsqadmin.collecting.members import Member
 from nsqadmin.figures import attention
@@ -18,9 +17,8 @@ from nsqadmin.figures.records import ClientRecord
 from nsqadmin.figures.sums import on_node
 from nsqadmin.history.recorder import node as node_course
 from nsqadmin.pages import columns
-from nsqadmin.pages.courses import Courses
 from nsqadmin.pages.paging import Made, PageWindow, window
-from nsqadmin.pages.replies import Replies, rows_json, topic_json
+from nsqadmin.pages.replies import Pages, rows_json, topic_json
 from nsqadmin.pages.rows import ConsumerRow, NodeRow
 from nsqadmin.pages.tables import Table
 from nsqclient.wire.node_error import NodeError
@@ -36,16 +34,11 @@ _MOST_LEFT: Final = 20
 _MOST_DIFFERING: Final = 10
 
 
-class NodePages:
+class NodePages(Pages):
     """``/nodes`` and ``/nodes/:node``."""
 
-    def __init__(self, cluster: Cluster, replies: Replies, courses: Courses) -> None:
-        self._cluster = cluster
-        self._replies = replies
-        self._courses = courses
-
     def routes(self) -> list[Route]:
-        return self._replies.routes([("/nodes", self.nodes), ("/nodes/:node", self.node)])
+        return self.routes_of([("/nodes", self.nodes), ("/nodes/:node", self.node)])
 
     async def nodes(self, request: Request) -> Response:
         overview = await self._cluster.overview()
@@ -57,7 +50,7 @@ class NodePages:
             table.columns = [column for column in table.columns if column.key != "listed"]
         found = table.apply([NodeRow(node) for node in seen.nodes])
         rows = window(found, request.query.get("page", ""))
-        return self._replies.page(
+        return self.page(
             request,
             "nodes.html",
             overview,
@@ -104,7 +97,7 @@ class NodePages:
         if consumer_table.wanted or consumer_table.sort != "none":
             found = consumer_table.apply(every)
         consumers = window(found, request.query.get("consumers", ""))
-        return self._replies.page(
+        return self.page(
             request,
             "node.html",
             view,

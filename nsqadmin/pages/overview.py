@@ -5,9 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nsqadmin.changes.alerts import Alerts
 from nsqadmin.collecting.answers import Answer
-from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.figures.attention import Concern, away
 from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.incidents import incidents
@@ -15,11 +13,11 @@ from nsqadmin.figures.sums import TopicSum
 from nsqadmin.history.recorder import age_of
 from nsqadmin.history.recorder import topic as topic_course
 from nsqadmin.pages import columns
-from nsqadmin.pages.courses import Courses, name_of
+from nsqadmin.pages.courses import name_of
 from nsqadmin.pages.glance import NodeTile, by_zone, incident, tops, verdict
 from nsqadmin.pages.kept import KeptFigures
 from nsqadmin.pages.paging import window
-from nsqadmin.pages.replies import Replies, rows_json, wants_json
+from nsqadmin.pages.replies import Pages, rows_json, wants_json
 from nsqadmin.pages.rows import NodeRow, unregistered
 from nsqadmin.pages.tables import Table
 from nsqadmin.pages.topics import IDLE_AGE_S
@@ -28,14 +26,11 @@ from nsqcore.http.api import Request, Response, json_reply, plain_reply
 from nsqcore.http.router import Route
 
 
-class OverviewPages:
+class OverviewPages(Pages):
     """``/``, ``/topics``, ``/counter`` and ``/history``; ``/lookup`` is also the list of topics."""
 
-    def __init__(self, cluster: Cluster, alerts: Alerts, replies: Replies, courses: Courses) -> None:
-        self._alerts = alerts
-        self._cluster = cluster
-        self._replies = replies
-        self._courses = courses
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
         self._kept: KeptFigures[_Index] = KeptFigures()
 
     def routes(self) -> list[Route]:
@@ -46,7 +41,7 @@ class OverviewPages:
             ("/counter", self.counter),
             ("/history", self.history),
         ]
-        return self._replies.routes(table)
+        return self.routes_of(table)
 
     async def overview(self, request: Request) -> Response:
         return await self._topics(request, "overview.html")
@@ -61,7 +56,7 @@ class OverviewPages:
         overview = await self._cluster.overview()
         names = window(overview.value.sum.idle, request.query.get("page", ""))
         channels = await self._cluster.registrations.channels_of(names.items, age_s=IDLE_AGE_S)
-        return self._replies.page(
+        return self.page(
             request,
             "topics.html",
             overview,
@@ -99,7 +94,7 @@ class OverviewPages:
         table = Table(columns.TOPICS, request.query, lambda row: row.names)
         found = await self._cluster.ordered(total, table.order, table.apply)
         rows = window(found, request.query.get("page", ""))
-        return self._replies.page(
+        return self.page(
             request,
             template,
             Answer(None, (index.errors,)),
@@ -123,7 +118,7 @@ class OverviewPages:
             sum=total.totals,
             cards=incidents(concerns),
             verdict=verdict(
-                [one for one in concerns if not self._alerts.muted_until(one)],
+                [one for one in concerns if not self._desk.scene.alerts.muted_until(one)],
                 total.totals.depth,
                 time.time(),
                 total.totals.oldest_ns,
@@ -171,7 +166,7 @@ class OverviewPages:
     async def counter(self, request: Request) -> Response:
         overview = await self._cluster.overview()
         seen = overview.value.sum.totals
-        return self._replies.page(
+        return self.page(
             request,
             "counter.html",
             overview,

@@ -257,7 +257,7 @@ async def test_a_script_that_asks_for_every_node_leaves_nothing_behind():
             found = json.loads((await site.get(f"/api/nodes/{site.address(number)}")).body)
             assert found["total_clients"] > 0
             assert (await site.get(f"/nodes/{site.address(number)}")).status == 200
-        kept = [key for key in site.daemon._cluster._consumers._answers if not key[1]]
+        kept = [key for key in site.daemon._cluster._consumers._shared.wanted() if not key[1]]
 
     assert len(kept) <= 3
 
