@@ -54,7 +54,7 @@ def test_a_form_from_who_is_no_admin_changes_nothing(guarded):
 
 def test_an_audit_with_a_name_that_is_no_text_is_shown_as_csv_too(cluster, tmp_path):
     cluster.nsqlookupd()
-    deed = {"at": 1.0, "user": "J\udcfcrgen", "action": "delete_topic", "topic": "orders"}
+    deed = {"at": 1.0, "user": "J\udcfcrgen", "via": "", "from": "", "action": "delete_topic"}
     (tmp_path / "audit").write_text(json.dumps(deed) + "\n")
 
     admin = cluster.nsqadmin(f"--audit-file={tmp_path / 'audit'}")
