@@ -75,10 +75,10 @@ class StubSite:
         return await self.ask("GET", path, **headers)
 
     async def submit(
-        self, path: str = "/action", headers: dict[str, str] | None = None, **fields: str
+        self, path: str = "/action", headers: dict[str, str] | None = None, **fields: str | list[str]
     ) -> Reply:
         form = {"Content_Type": "application/x-www-form-urlencoded", **(headers or {})}
-        return await self.ask("POST", path, urlencode({"confirmed": "yes", **fields}), **form)
+        return await self.ask("POST", path, urlencode({"confirmed": "yes", **fields}, doseq=True), **form)
 
     async def follow(self, reply: Reply) -> Reply:
         """Request the page to which a submitted form redirects, with the cookie that it set."""

@@ -9,14 +9,6 @@ from tests.support.site import ask, build_site, submit
 from tests.support.waiting import wait_until
 
 ALICE = {"X-Forwarded-User": "alice"}
-WRITES = [
-    ("POST", "/api/topics", '{"topic":"t"}'),
-    ("POST", "/api/topics/t", '{"action":"pause"}'),
-    ("POST", "/api/topics/t/c", '{"action":"pause"}'),
-    ("DELETE", "/api/topics/t", ""),
-    ("DELETE", "/api/topics/t/c", ""),
-    ("DELETE", "/api/nodes/127.0.0.1:1", '{"topic":"t"}'),
-]
 
 
 @pytest.fixture
