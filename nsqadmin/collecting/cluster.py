@@ -20,7 +20,7 @@ from nsqadmin.collecting.members import (
 from nsqadmin.collecting.queues import Queues
 from nsqadmin.collecting.registrations import Registrations
 from nsqadmin.collecting.replication import NodeReplications
-from nsqadmin.collecting.views import LookupdView, Overview
+from nsqadmin.collecting.views import Lacking, LookupdView, Overview
 from nsqadmin.figures.attention import Concern
 from nsqadmin.figures.cluster_sum import ClusterSum, Order
 from nsqadmin.figures.sums import TopicSum
@@ -284,6 +284,11 @@ class Cluster:
             tuple(views),
             tuple(one for one in membership.missed(instant()) if one.address not in answering),
             lookupds,
+            tuple(
+                Lacking(one.address, "unreachable" if one.listed else "down", depth)
+                for one in membership.everyone()
+                if one.look is not None and one.is_unreached and (depth := one.look.load.depth)
+            ),
         )
         return Answer(shown, (membership.silent_registers, errors_of(membership.members.values())))
 

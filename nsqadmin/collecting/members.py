@@ -72,6 +72,11 @@ class Member:
         return self.look is not None and self.error is None
 
     @property
+    def is_unreached(self) -> bool:
+        """Whether it does not answer, and no other node delivers its messages."""
+        return self.error is not None and not self.owners
+
+    @property
     def tombstoned(self) -> frozenset[str]:
         """Topics for which nsqlookupd does not send consumers to this node."""
         return frozenset(entry.topic for entry in self.producer.topics if entry.tombstoned)

@@ -425,17 +425,6 @@ def of_no_nodes() -> Concern:
     return Concern(Level.WATCH, "no nodes", "Nothing can be published or consumed until an nsqd registers")
 
 
-def messages_away(concerns: Iterable[Concern]) -> int:
-    """Return how many messages are on nodes that are down, and on no other."""
-    return sum(one.messages for one in concerns if one.mark in REACH)
-
-
-def away(concerns: Iterable[Concern]) -> str:
-    """Say what a sum lacks, and on which nodes; empty if it lacks nothing."""
-    found = [one for one in concerns if one.mark in REACH and one.messages]
-    return named((f"{one.messages:,} on {one.node}, {one.mark}" for one in found), 2)
-
-
 def of_lookupds(silent: Sequence[tuple[str, str]], number: int) -> list[Concern]:
     """Judge *number* nsqlookupds: *silent* are addresses and reasons of those that do not answer."""
     everyone = len(silent) == number

@@ -198,7 +198,7 @@ def _unreached(nodes: Sequence[Member]) -> dict[Name, int]:
     """Add up what nodes that do not answer had; messages that another node delivers are counted there."""
     found: Counter[Name] = Counter()
     for one in nodes:
-        if one.look is None or one.answers or one.owners:
+        if one.look is None or not one.is_unreached:
             continue
         for stats in one.look.topics.values():
             depth = stats.depth

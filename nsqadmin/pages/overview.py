@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nsqadmin.collecting.answers import Answer
-from nsqadmin.figures.attention import Concern, away
+from nsqadmin.collecting.views import Lacking, lacks
+from nsqadmin.figures.attention import Concern
 from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.incidents import incidents
 from nsqadmin.figures.sums import TopicSum
@@ -90,7 +91,8 @@ class OverviewPages(Pages):
         total, concerns = index.sum, index.concerns
         overview = template == "overview.html"
         if request.query.get("format") == "text":
-            return plain_reply(incident(concerns, total.totals.depth, time.time(), total.totals.oldest_ns))
+            sums = total.totals
+            return plain_reply(incident(concerns, sums.depth, time.time(), sums.oldest_ns, index.away))
         table = Table(columns.TOPICS, request.query, lambda row: row.names)
         found = await self._cluster.ordered(total, table.order, table.apply)
         rows = window(found, request.query.get("page", ""))
@@ -122,6 +124,7 @@ class OverviewPages(Pages):
                 total.totals.depth,
                 time.time(),
                 total.totals.oldest_ns,
+                index.away,
             ),
             picking=not overview,
             charts=self._courses.charts(span=request.query.get("span", "hour")) if overview else (),
@@ -131,7 +134,7 @@ class OverviewPages(Pages):
             zones=index.zones if overview else (),
             node_count=index.node_count,
             nodes_up=index.nodes_up,
-            away=away(concerns),
+            away=lacks(index.lacking),
             oldest_s=age_of(total.totals.oldest_ns, time.time()),
             timeline=self._courses.timeline(span=request.query.get("span", "hour")) if overview else (),
             at_s=index.at_s,
@@ -155,6 +158,7 @@ class OverviewPages(Pages):
             (),
             self._cluster.figures_at_s,
             by_zone([NodeRow(node) for node in seen.nodes], seen.missing),
+            seen.lacking,
         )
         return index, self._kept.keep(index, seen.sum, now_s)
 
@@ -188,3 +192,9 @@ class _Index:
     errors: tuple[NodeError, ...]
     at_s: float
     zones: list[tuple[str, list[NodeTile]]]
+    lacking: Sequence[Lacking]
+
+    @property
+    def away(self) -> int:
+        """The messages that wait on nodes that do not answer, as far as known."""
+        return sum(one.messages for one in self.lacking)
