@@ -20,7 +20,7 @@ from nsqadmin.collecting.members import (
 from nsqadmin.collecting.queues import Queues
 from nsqadmin.collecting.registrations import Registrations
 from nsqadmin.collecting.replication import NodeReplications
-from nsqadmin.collecting.views import Lacking, LookupdView, Overview
+from nsqadmin.collecting.views import Lacking, Overview
 from nsqadmin.figures.attention import Concern
 from nsqadmin.figures.cluster_sum import ClusterSum, Order
 from nsqadmin.figures.sums import TopicSum
@@ -273,7 +273,7 @@ class Cluster:
         ]
         views.sort(key=lambda view: (view.producer.hostname, view.address))
         answering = {view.address for view in views}
-        lookupds = tuple(LookupdView(one.address, one.error) for one in membership.register_lists)
+        lookupds = tuple(membership.register_lists)
         if self.uses_lookupd and not membership.members and lookupds and all(one.error for one in lookupds):
             raise UpstreamError("nsqlookupd", [one.error for one in lookupds if one.error])
         if not self.uses_lookupd:

@@ -4,20 +4,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nsqadmin.collecting.members import Member
+from nsqadmin.collecting.members import Member, MemberList
 from nsqadmin.figures.attention import Concern
 from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.missing import Missing
 from nsqadmin.figures.sums import Share, TopicSum
-from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.models import ChannelStats, TopicStats
-
-
-@dataclass(frozen=True, slots=True)
-class LookupdView:
-    address: str
-    error: NodeError | None
 
 
 class Lacking(NamedTuple):
@@ -36,7 +29,7 @@ class Overview:
     troubles: tuple[Concern, ...]
     nodes: tuple[Member, ...]
     missing: tuple[Missing, ...]
-    lookupds: tuple[LookupdView, ...]
+    lookupds: tuple[MemberList, ...]
     # Nodes that do not answer and whose messages no other node delivers: address, state and last known depth.
     lacking: tuple[Lacking, ...] = ()
 

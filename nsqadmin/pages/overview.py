@@ -22,7 +22,6 @@ from nsqadmin.pages.replies import Pages, rows_json, wants_json
 from nsqadmin.pages.rows import NodeRow, unregistered
 from nsqadmin.pages.tables import Table
 from nsqadmin.pages.topics import IDLE_AGE_S
-from nsqclient.wire.node_error import NodeError
 from nsqcore.http.api import Request, Response, json_reply, plain_reply
 from nsqcore.http.router import Route
 
@@ -99,7 +98,7 @@ class OverviewPages(Pages):
         return self.page(
             request,
             template,
-            Answer(None, (index.errors,)),
+            Answer(None),
             shown=lambda: {
                 "messages_per_second": total.totals.rate,
                 "depth": total.totals.depth,
@@ -155,7 +154,6 @@ class OverviewPages(Pages):
             seen.troubles,
             len(seen.nodes) + len(seen.missing),
             sum(node.answers for node in seen.nodes),
-            (),
             self._cluster.figures_at_s,
             by_zone([NodeRow(node) for node in seen.nodes], seen.missing),
             seen.lacking,
@@ -189,7 +187,6 @@ class _Index:
     # All nodes, also those that are down, and those that answer.
     node_count: int
     nodes_up: int
-    errors: tuple[NodeError, ...]
     at_s: float
     zones: list[tuple[str, list[NodeTile]]]
     lacking: Sequence[Lacking]

@@ -146,7 +146,7 @@ def test_a_node_is_drained_from_its_page_and_taken_back(cluster):
     assert not site.nsqds[1].get("/drain")["draining"]
     # The page must show it at once, because without JavaScript no page refreshes.
     page = ask(site.admin, "GET", path).text
-    assert "What is left on it" in page
+    assert "Remaining messages" in page
     assert "orders / billing : 4 messages; no consumers there" in page
     assert "Resume publishing…" in page
     follow(site.admin, submit(site.admin, action="undrain", node=node.http_address))
