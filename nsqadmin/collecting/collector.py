@@ -91,8 +91,7 @@ class Collector:
 
         The holders are asked, with *everyone* all nodes.
         """
-        work = self.asker.holders(topic, _ago_ns(age_s), everyone=everyone)
-        await self.work.within(work, self._patience_s)
+        await self.asker.holders(topic, age_s, self._patience_s, everyone=everyone)
 
     async def fresh_figures(self, age_s: float = FRESH_S) -> None:
         """Wait until the figures of all nodes that answer are from questions sent at most *age_s* ago."""
