@@ -53,12 +53,11 @@ class FigureAsker:
         is_listed = member.asked_at in self._membership.members
         return NsqdApi(self._http if is_listed else self._http_of_left, member.asked_at)
 
-    def poll(self, member: Member, age_s: float = 0.0) -> asyncio.Task[None]:
-        """Ask an nsqd for its figures, unless a question is out or one was sent less than *age_s* ago."""
-        now_ns = time.monotonic_ns()
-        if member.poll is None or (member.poll.done() and now_ns - member.poll_ns >= age_s * SECOND):
-            member.poll_ns = now_ns
-            member.poll = self._work.start(self._ask(member, now_ns), f"figures of {member.asked_at}")
+    def poll(self, member: Member) -> asyncio.Task[None]:
+        """Ask an nsqd for its figures, unless a question is out."""
+        if member.poll is None or member.poll.done():
+            member.poll_ns = time.monotonic_ns()
+            member.poll = self._work.start(self._ask(member, member.poll_ns), f"figures of {member.asked_at}")
         return member.poll
 
     async def polled(self, member: Member, since_ns: int) -> None:
