@@ -148,7 +148,7 @@ class Commands:
     async def create(self, topic: str, channel: str = "") -> Done:
         """Create a topic, and *channel* if named, on the nsqlookupds and on all producers of the topic."""
         steps, cluster = _Steps(self.send), self.cluster
-        if not cluster.uses_lookupd:
+        if not cluster.membership.uses_lookupd:
             await steps.each(cluster.nsqds(), lambda nsqd: nsqd.create_topic(topic))
             if channel:
                 await steps.each(cluster.nsqds(), lambda nsqd: nsqd.create_channel(topic, channel))
@@ -180,7 +180,7 @@ class Commands:
 
         await steps.each(self.cluster.lookupds(), tell)
         await steps.each(nsqds, tell)
-        return steps.done(self.cluster.discovery.asks)
+        return steps.done(self.cluster.membership.discovery.asks)
 
     async def tombstone(self, topic: str, node: str) -> Done:
         """Hide *topic* on the nsqd at *node* from consumers and delete it there, including its messages."""
@@ -234,7 +234,7 @@ class Commands:
         return steps.done("nsqd")
 
     def _check_node(self, node: str) -> None:
-        if not self.cluster.is_there(node):
+        if self.cluster.membership.member(node) is None:
             raise UnknownError(NODE_NOT_FOUND)
 
     # -- messages ---------------------------------------------------------------------------

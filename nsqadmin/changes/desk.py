@@ -143,7 +143,7 @@ class Desk:
         if target.topic:
             await self._cluster.changed(target.topic)
         elif target.node:
-            await self._cluster.node_changed(target.node)
+            await self._cluster.collector.node_changed(target.node)
         self._enter(
             request,
             name,

@@ -39,7 +39,7 @@ def on_policies(kind: str, verb: str, audit: str, **more: Any) -> Action:
             return Question(problem=f"{'; '.join(invalid)}.")
         before, places = usual(nodes), scene.cluster.places()
         after = change.applied(before, _source(change, nodes))
-        moved = await scene.cluster.in_thread(lambda: place_changes(before, after, places))
+        moved = await scene.cluster.collector.work.for_reader(lambda: place_changes(before, after, places))
         topics = sum(not one.channel for one in moved)
         found = [
             f"{one.place}: {one.before or 'none'} → {one.after or 'none'}"

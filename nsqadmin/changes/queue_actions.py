@@ -23,7 +23,7 @@ async def _affected(scene: Scene, form: Form) -> list[TopicSum]:
         (name,) = names
         view = (await scene.cluster.queues.topic_now(name)).value
         return [add_up(name, view.shares.values())]
-    return [found for name in names if (found := scene.cluster.topic_sum(name)) is not None]
+    return [found for name in names if (found := scene.cluster.sum.topics.get(name)) is not None]
 
 
 async def create(scene: Scene, target: Target, _: Fields) -> Done:
@@ -136,7 +136,7 @@ async def explain_drain(scene: Scene, form: Form) -> Question:
 
 
 async def dismiss(scene: Scene, target: Target, _: Fields) -> Done:
-    if not scene.cluster.dismiss(target.node):
+    if not scene.cluster.collector.dismiss(target.node):
         raise UnknownError(NODE_NOT_FOUND)
     return Done()
 

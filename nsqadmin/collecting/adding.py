@@ -25,7 +25,7 @@ from nsqadmin.figures.attention import (
 from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.limits import limited, parse_limit
-from nsqadmin.figures.sums import Share, TopicSum, add_up
+from nsqadmin.figures.sums import Share, add_up
 from nsqadmin.figures.troubles import TroubleBook, Unjudged
 from nsqadmin.options import OptionsNow
 
@@ -214,9 +214,6 @@ class Adder:
         registers = membership.registers.values()
         silent = [(one.address, one.error.reason) for one in registers if one.error is not None]
         return [*found, *of_lookupds(silent, len(registers))]
-
-    def topic_sum(self, name: str) -> TopicSum | None:
-        return self.sum.topics.get(name)
 
 
 def _shares(members: Iterable[Member], topic: str) -> list[Share]:

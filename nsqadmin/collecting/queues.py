@@ -1,7 +1,8 @@
 """Questions about one topic or channel: the figures of each of its nodes, and which of them are silent."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+import time
+from collections.abc import Collection
 from typing import Any, Final
 
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
@@ -21,11 +22,10 @@ _UNKNOWN_TOPIC: Final = b'{"message":"TOPIC_NOT_FOUND"}'
 class Queues:
     """Topics and channels, each with the figures of all its nodes."""
 
-    def __init__(self, collector: Collector, consumers: Consumers, now_s: Callable[[], float]) -> None:
+    def __init__(self, collector: Collector, consumers: Consumers) -> None:
         self._collector = collector
         self._membership = collector.membership
         self._consumers = consumers
-        self._now_s = now_s
 
     async def topic_now(self, topic: str) -> Answer[TopicView]:
         """Return *topic* as it is at this moment, for a caller that is about to change it."""
@@ -69,18 +69,26 @@ class Queues:
             if member.answers and (look := looks[address := member.address]) and topic in look.topics
         }
         parts = [self._part(member, shares[member.address]) for member in holders if member.address in shares]
-        total = over_nodes(topic, parts, shares.values(), self._now_s())
+        total = over_nodes(topic, parts, shares.values(), time.time())
         # The concerns come from judging the whole cluster, so that all pages agree.
-        judged = collector.adder.topic_sum(topic)
+        judged = collector.adder.sum.topics.get(topic)
         total.show(judged.concerns if judged is not None else ())
-        silent_holders = [member for member in holders if member.error is not None]
-        owners = self._membership.owners if left or silent_holders else {}
-        stale = [_stale(member, topic, owners) for member in silent_holders]
-        stale += [_stale(member, topic, owners, has_left=True) for member in left]
+        absent = (*(member for member in holders if member.error is not None), *left)
         view = TopicView(
             total,
             shares,
-            tuple(one for one in stale if one is not None),
+            tuple(
+                StaleTopic(
+                    one.address,
+                    one.producer.hostname,
+                    one.look.topics[topic],
+                    one.look.at_s,
+                    not one.listed,
+                    tuple(address for address, _ in one.owners),
+                )
+                for one in absent
+                if one.look is not None and topic in one.look.topics
+            ),
         )
         return Answer(view, (lookup_stage, silent))
 
@@ -151,7 +159,7 @@ class Queues:
 
     def state(self, topic: str, channel: str) -> dict[str, Any]:
         """Return the few figures of a topic or channel that an audit keeps; empty if it does not exist."""
-        found = self._collector.adder.topic_sum(topic)
+        found = self._collector.adder.sum.topics.get(topic)
         if found is None:
             return {}
         if not channel:
@@ -213,7 +221,7 @@ class Queues:
         return any(entry.topic == topic for entry in member.producer.topics)
 
     def _part(self, member: Member, share: Share) -> TopicSum:
-        return on_node(member.producer, share, self._now_s())
+        return on_node(member.producer, share, time.time())
 
     def _left_with(self, topic: str) -> list[Member]:
         """Return the nsqds that held *topic* when they left."""
@@ -223,28 +231,3 @@ class Queues:
         """Return the nsqds that hold *topic* as far as known, and that no nsqlookupd lists."""
         apart = self._membership.unlisted.values()
         return [member for member in apart if member.look is not None and topic in member.look.topics]
-
-
-def _stale(
-    member: Member,
-    topic: str,
-    owners: Mapping[str, Sequence[tuple[str, int]]],
-    *,
-    has_left: bool = False,
-) -> StaleTopic | None:
-    """Return the last known figures of *topic* on a node; None if there are none.
-
-    *owners* deliver messages from promoted copies, by identity of the origin.
-    """
-    look = member.look
-    if look is None or topic not in look.topics:
-        return None
-    promoted_on = owners.get(member.producer.identity, ())
-    return StaleTopic(
-        member.address,
-        member.producer.hostname,
-        look.topics[topic],
-        look.at_s,
-        has_left,
-        tuple(address for address, _ in promoted_on),
-    )

@@ -46,7 +46,7 @@ class NodePages(Pages):
         # Until a reader sorts, the worst come first, because readers look for dead nodes.
         usual = {"sort": "urgency", "dir": "desc"} if "sort" not in request.query else {}
         table = Table(columns.NODES, {**request.query, **usual}, lambda row: row.names)
-        if not self._cluster.uses_lookupd:
+        if not self._cluster.membership.uses_lookupd:
             table.columns = [column for column in table.columns if column.key != "listed"]
         found = table.apply([NodeRow(node) for node in seen.nodes])
         rows = window(found, request.query.get("page", ""))

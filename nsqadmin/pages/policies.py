@@ -26,7 +26,7 @@ class PoliciesPage(Pages):
             nodes = [one.to_json() for one in found.value]
             return json_reply({"nodes": nodes, "message": found.message})
         rules, places = usual(found.value), self._cluster.places()
-        counts = await self._cluster.in_thread(lambda: governed(rules, places))
+        counts = await self._cluster.collector.work.for_reader(lambda: governed(rules, places))
         topics = {name: sum(not channel for _, channel in held) for name, held in counts.items()}
         return self._render.page(
             request,
