@@ -206,7 +206,7 @@ class Audit:
             with path.open("rb") as file:
                 for line in file:
                     try:
-                        self._remember(msgspec.json.decode(line, type=Deed))
+                        self._remember(msgspec.convert(json.loads(line), Deed))
                     except (msgspec.MsgspecError, ValueError):
                         self._log.warning("audit: a line of %s cannot be read", path)
 

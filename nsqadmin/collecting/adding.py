@@ -61,7 +61,7 @@ class Adder:
         now = instant()
         began_ns, now_s = now
         # Judged before the thread works: a newer answer of a node belongs to the next round, as its sums do.
-        of_nodes = self._node_concerns(now)
+        of_nodes, unjudged = self._node_concerns(now), self._unjudged()
 
         def work() -> tuple[ClusterSum, float]:
             began = time.thread_time()
@@ -83,7 +83,7 @@ class Adder:
             member.added = added.get(member.address)
         concerns = [*of_nodes, *self._of_consumers(total.concerns, now)]
         found = limited(total.topics.values(), concerns, self._limits)
-        self.troubles = tuple(worst_first(self._book.note(found, now, unjudged=self._unjudged())))
+        self.troubles = tuple(worst_first(self._book.note(found, now, unjudged=unjudged)))
         total.show(self.troubles)
         self.sum = self._with_changed(total, began_ns)
         await self._tell(now)
