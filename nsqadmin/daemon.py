@@ -4,7 +4,9 @@ import asyncio
 import secrets
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
 
@@ -22,9 +24,9 @@ from nsqadmin.changes.notify import Notifier
 from nsqadmin.collecting.clock import instant
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.collector import Collector
+from nsqadmin.collecting.views import Round
 from nsqadmin.figures.limits import parse_limit
-from nsqadmin.history.chronicle import Chronicle
-from nsqadmin.history.recorder import Recorder, trouble_of
+from nsqadmin.history.recorder import CHANGE, Recorder, trouble_of
 from nsqadmin.history.ring import HistoryFile, HistoryProblem
 from nsqadmin.options import LiveOptions, NsqadminOptions
 from nsqadmin.pages.courses import Courses
@@ -81,18 +83,10 @@ class NsqadminDaemon:
             _check_addresses(flag, addresses, 4161 if "lookupd" in flag else 4151)
         if options.proxy_graphite:
             _check_graphite(options.graphite_url)
-        try:
+        with _starting(f"failed to parse --allow-config-from-cidr ({options.allow_config_from_cidr}) -"):
             parse_cidr(options.allow_config_from_cidr)
-        except ValueError as error:
-            raise StartupError(
-                f"failed to parse --allow-config-from-cidr ({options.allow_config_from_cidr}) - {error}"
-            ) from error
-        try:
+        with _starting(f"failed to read --dev-static-dir ({options.dev_static_dir}) -"):
             static = StaticFiles(options.dev_static_dir)
-        except OSError as error:
-            raise StartupError(
-                f"failed to read --dev-static-dir ({options.dev_static_dir}) - {error}"
-            ) from error
         self._notifier = Notifier(
             options.notification_http_endpoint,
             log,
@@ -101,10 +95,13 @@ class NsqadminDaemon:
         )
         self.collector = Collector(self._http, self._http_of_left, lambda: live.current, log)
         self._recorder = _recorder(options, log)
-        chronicle = None
-        if self._recorder is not None:
-            chronicle = Chronicle(self._recorder, self.collector.work.in_thread)
-            self.collector.adder.followers.append(chronicle.follow)
+        recorder, work = self._recorder, self.collector.work
+        if recorder is not None:
+
+            async def record(this: Round) -> None:
+                await work.in_thread(lambda: recorder.follow(this))
+
+            self.collector.adder.followers.append(record)
         cluster = self._cluster = Cluster(self._http, lambda: live.current, self.collector)
         _check_texts(options)
         self._alarm = Notifier(
@@ -115,9 +112,9 @@ class NsqadminDaemon:
         )
         alerts = Alerts(self._alarm.tell, options.alert_format)
         self.collector.adder.followers.append(alerts.follow)
-        if self._recorder is not None:
+        if recorder is not None:
             now = instant()
-            lasting = [trouble_of(event, now) for event in self._recorder.lasting()]
+            lasting = [trouble_of(event, now) for event in recorder.lasting()]
             self.collector.adder.restore(lasting)
             alerts.restore(lasting, now)
         rights = Rights(lambda: live.current, _tokens(options), _sessions(options, log))
@@ -129,7 +126,7 @@ class NsqadminDaemon:
             rights=rights,
             audit=audit,
             tell=self._notifier.tell,
-            mark=chronicle.changed if chronicle is not None else lambda *_: None,
+            mark=partial(recorder.note, CHANGE) if recorder is not None else lambda *_: None,
         )
         self.collector.adder.followers.append(desk.follow)
         self._server = HttpListeners(
@@ -187,6 +184,16 @@ class NsqadminDaemon:
             self._recorder.close()
 
 
+@contextmanager
+def _starting(what: str) -> Iterator[None]:
+    """Turn an error of the block into the reason why nsqadmin does not start, after *what* failed."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else ""
+        raise StartupError(f"{what} {reason or error}") from error
+
+
 def _recorder(options: NsqadminOptions, log: Log) -> Recorder | None:
     """Open the history. A temporary file that cannot be made does not prevent the start."""
     if not options.history:
@@ -217,18 +224,14 @@ def _check_texts(options: NsqadminOptions) -> None:
     ]
     for flag, texts, read in readers:
         for text in texts:
-            try:
+            with _starting(f"failed to parse {flag} ({text}) -"):
                 read(text)
-            except ValueError as error:
-                raise StartupError(f"failed to parse {flag} ({text}) - {error}") from error
 
 
 def _tokens(options: NsqadminOptions) -> TokenFile:
     tokens = TokenFile(options.api_token_file)
-    try:
+    with _starting(f"failed to read --api-token-file ({options.api_token_file}) -"):
         _ = tokens.tokens
-    except (OSError, ValueError) as error:
-        raise StartupError(f"failed to read --api-token-file ({options.api_token_file}) - {error}") from error
     return tokens
 
 
@@ -238,13 +241,8 @@ def _sessions(options: NsqadminOptions, log: Log) -> Sessions | None:
     chosen = secrets.token_bytes(32)
     signer = Signer(lambda: chosen)
     if options.session_secret_file:
-        try:
+        with _starting(f"failed to read --session-secret-file ({options.session_secret_file}) -"):
             signer = Signer(SessionSecret(options.session_secret_file, log))
-        except (OSError, ValueError) as error:
-            raise StartupError(
-                f"failed to read --session-secret-file ({options.session_secret_file})"
-                f" - {error.strerror if isinstance(error, OSError) else error}"
-            ) from error
     return Sessions(signer, options.session_lifetime / SECOND)
 
 
@@ -252,10 +250,8 @@ def _open_id(options: NsqadminOptions) -> "OpenId | None":
     if not options.oidc_issuer:
         return None
     secret = SecretFile(options.oidc_client_secret_file, "the secret of the client")
-    try:
+    with _starting("--oidc-client-secret-file:"):
         secret.read()
-    except (OSError, ValueError) as error:
-        raise StartupError(f"--oidc-client-secret-file: {error}") from error
     from nsqadmin.access.openid import OpenId
 
     return OpenId(
@@ -270,20 +266,14 @@ def _open_id(options: NsqadminOptions) -> "OpenId | None":
 
 
 def _audit(options: NsqadminOptions, log: Log) -> Audit:
-    try:
+    with _starting(f"failed to open --audit-file ({options.audit_file}) -"):
         return Audit(options.audit_file, log)
-    except OSError as error:
-        raise StartupError(
-            f"failed to open --audit-file ({options.audit_file}) - {error.strerror or error}"
-        ) from error
 
 
 def _secret(path: str) -> SecretFile:
     secret = SecretFile(path)
-    try:
+    with _starting("--auth-secret-file:"):
         secret.read()
-    except (OSError, ValueError) as error:
-        raise StartupError(f"--auth-secret-file: {error}") from error
     return secret
 
 

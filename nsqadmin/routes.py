@@ -1,6 +1,6 @@
 """The route table of nsqadmin."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from nsqadmin.access.guard import Guard
 from nsqadmin.api.cluster import Api
@@ -10,7 +10,7 @@ from nsqadmin.changes.alerts import Alerts
 from nsqadmin.changes.desk import Desk
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.openapi import description
-from nsqadmin.options import LiveOptions
+from nsqadmin.options import LiveOptions, NsqadminOptions
 from nsqadmin.pages.audit import AuditPage
 from nsqadmin.pages.courses import Courses
 from nsqadmin.pages.forms import Forms
@@ -19,7 +19,7 @@ from nsqadmin.pages.nodes import NodePages
 from nsqadmin.pages.overview import OverviewPages
 from nsqadmin.pages.policies import PoliciesPage
 from nsqadmin.pages.render import Renderer
-from nsqadmin.pages.replies import Replies
+from nsqadmin.pages.replies import Pages
 from nsqadmin.pages.search import SearchPage
 from nsqadmin.pages.static_files import StaticFiles
 from nsqadmin.pages.topics import TopicPages
@@ -32,6 +32,18 @@ from nsqcore.process.logs import Log
 if TYPE_CHECKING:
     from nsqadmin.access.openid import OpenId
     from nsqcore.http.metrics import Metrics
+
+_PAGES: Final = (
+    OverviewPages,
+    TopicPages,
+    NodePages,
+    AuditPage,
+    SearchPage,
+    Forms,
+    PoliciesPage,
+    MessagePages,
+    Pages,
+)
 
 
 def routes(
@@ -46,7 +58,9 @@ def routes(
     open_id: "OpenId | None",
 ) -> list[Route]:
     render = Renderer(options, desk, static, alerts)
-    replies = Replies(cluster, render, log)
+
+    def now() -> NsqadminOptions:
+        return options.current
 
     def make() -> "Metrics":
         from nsqadmin.api.metrics import AdminCollector
@@ -70,22 +84,14 @@ def routes(
         Route("GET", "/metrics", show_metrics, logged=False, head=True),
         Route("GET", "/openapi.json", show_description),
         *Api(cluster, desk, log).routes(),
-        *GraphiteApi(lambda: options.current, log).routes(),
+        *GraphiteApi(now, log).routes(),
         *ConfigApi(options, desk).routes(),
-        *OverviewPages(cluster, alerts, replies, courses).routes(),
-        *TopicPages(cluster, replies, courses).routes(),
-        *NodePages(cluster, replies, courses).routes(),
-        *AuditPage(desk, replies).routes(),
-        *SearchPage(cluster, desk, replies, render.urls).routes(),
-        *Forms(cluster, desk, replies, render, log).routes(),
-        *PoliciesPage(cluster, desk, replies, render).routes(),
-        *MessagePages(cluster, desk, replies, render, lambda: options.current).routes(),
+        *(route for kind in _PAGES for route in kind(now, cluster, desk, courses, render, log).routes()),
         *static.routes(),
-        *replies.routes([("*", replies.nowhere)]),
     ]
     if open_id is not None:
         # Its libraries are a sixth of what a start loads.
         from nsqadmin.pages.sign_in import SignIn
 
-        table += SignIn(lambda: options.current, desk.rights, open_id, render, log).routes()
-    return Guard(lambda: options.current, desk.rights, log).guarding(table)
+        table += SignIn(now, desk.rights, open_id, render, log).routes()
+    return Guard(now, desk.rights, log).guarding(table)

@@ -66,10 +66,10 @@ class Api:
 
     async def topics(self, request: Request) -> Response:
         if request.query.get("inactive") == "true":
-            await self._cluster.fresh_list()
+            await self._cluster.collector.fresh_list(0.0)
             idle = await self._cluster.registrations.idle()
             return self._reply({"topics": idle.value}, idle)
-        await self._cluster.fresh_names()
+        await self._cluster.collector.fresh_names(0.0)
         names = await self._cluster.registrations.topics()
         return self._reply({"topics": names.value}, names)
 
@@ -82,7 +82,7 @@ class Api:
         return self._reply(channel_record(total.value), total)
 
     async def nodes(self, request: Request) -> Response:  # noqa: ARG002 - handlers share a signature
-        await self._cluster.fresh_list()
+        await self._cluster.collector.fresh_list(0.0)
         nodes = await self._cluster.nodes()
         return self._reply({"nodes": [_node_json(*node) for node in nodes.value]}, nodes)
 
@@ -107,12 +107,12 @@ class Api:
             return bytes(out.removesuffix(b",")) + b"]," + json_bytes(rest)[1:]
 
         try:
-            return json_bytes_reply(await self._cluster.in_thread(write))
+            return json_bytes_reply(await self._cluster.collector.work.for_reader(write))
         except NodeError as error:
             raise UpstreamError("nsqd", [error]) from error
 
     async def counter(self, request: Request) -> Response:  # noqa: ARG002 - handlers share a signature
-        await self._cluster.fresh_figures()
+        await self._cluster.collector.fresh_figures(0.0)
         found = await self._cluster.figures()
 
         def write() -> bytes:
@@ -124,7 +124,7 @@ class Api:
                 bytes(out.removesuffix(b",")) + f'}},"message":{json_text(self._message(found))}}}'.encode()
             )
 
-        return json_bytes_reply(await self._cluster.in_thread(write))
+        return json_bytes_reply(await self._cluster.collector.work.for_reader(write))
 
     # -- changing -----------------------------------------------------------------
 

@@ -94,6 +94,6 @@ def targets_of(action: Action, fields: Fields, picked: Sequence[str], scene: Sce
     found: list[Target] = []
     for text in dict.fromkeys(picked):
         topic, _, channel = text.partition("/")
-        known = scene.cluster.topic_sum(topic) if action.name == "seek" and not channel else None
+        known = scene.cluster.sum.topics.get(topic) if action.name == "seek" and not channel else None
         found += [Target(topic, name) for name in known.channel_names] if known else [Target(topic, channel)]
     return list(dict.fromkeys(found))

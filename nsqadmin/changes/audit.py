@@ -4,9 +4,10 @@ import json
 import os
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
+
+import msgspec
 
 from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.models import TopicStats
@@ -39,8 +40,7 @@ def unknown_in(results: Mapping[str, str]) -> list[str]:
     return sorted(node for node, word in results.items() if word.startswith(f"{UNKNOWN}: "))
 
 
-@dataclass(frozen=True, slots=True)
-class Deed:
+class Deed(msgspec.Struct, frozen=True, rename={"at_s": "at", "origin": "from"}):
     """One change: who asked for it, from where, what it was, and the outcome on each node."""
 
     at_s: float
@@ -53,9 +53,9 @@ class Deed:
     node: str = ""
     ok: bool = True
     problem: str = ""
-    before: dict[str, Any] = field(default_factory=dict)
-    after: dict[str, Any] = field(default_factory=dict)
-    results: dict[str, str] = field(default_factory=dict)
+    before: dict[str, Any] = {}
+    after: dict[str, Any] = {}
+    results: dict[str, str] = {}
     silent: tuple[str, ...] = ()
 
     @property
@@ -96,43 +96,7 @@ class Deed:
         return "; ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
-        shown: dict[str, Any] = {
-            "at": round(self.at_s, 3),
-            "user": self.user,
-            "via": self.via,
-            "from": self.origin,
-        }
-        shown["action"] = self.action
-        for key in ("topic", "channel", "node", "problem"):
-            if getattr(self, key):
-                shown[key] = getattr(self, key)
-        return shown | {
-            "ok": self.ok,
-            "before": self.before,
-            "after": self.after,
-            "results": self.results,
-            "silent": list(self.silent),
-            "unknown": self.unknown,
-        }
-
-    @classmethod
-    def from_json(cls, record: dict[str, Any]) -> Self:
-        return cls(
-            float(record["at"]),
-            str(record["user"]),
-            str(record.get("via", "")),
-            str(record.get("from", "")),
-            str(record["action"]),
-            str(record.get("topic", "")),
-            str(record.get("channel", "")),
-            str(record.get("node", "")),
-            bool(record.get("ok", True)),
-            str(record.get("problem", "")),
-            dict(record.get("before") or {}),
-            dict(record.get("after") or {}),
-            dict(record.get("results") or {}),
-            tuple(record.get("silent") or ()),
-        )
+        return {**msgspec.to_builtins(self), "unknown": self.unknown}
 
 
 def later_outcome(deed: Deed, topic: TopicStats | None) -> str:
@@ -242,8 +206,8 @@ class Audit:
             with path.open("rb") as file:
                 for line in file:
                     try:
-                        self._remember(Deed.from_json(json.loads(line)))
-                    except (ValueError, TypeError, KeyError):
+                        self._remember(msgspec.convert(json.loads(line), Deed))
+                    except (msgspec.MsgspecError, ValueError):
                         self._log.warning("audit: a line of %s cannot be read", path)
 
 

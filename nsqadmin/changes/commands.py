@@ -10,9 +10,8 @@ from weakref import WeakValueDictionary
 
 from nsqadmin.changes.audit import DONE, outcome, unknown_in
 from nsqadmin.changes.policies import OnNode, PolicyChange
-from nsqadmin.collecting.answers import UnknownError, UpstreamError, warning
+from nsqadmin.collecting.answers import NODE_NOT_FOUND, UnknownError, UpstreamError, warning
 from nsqadmin.collecting.cluster import Cluster
-from nsqadmin.collecting.known import NODE_NOT_FOUND
 from nsqadmin.collecting.messages import MessageReader, MessageSearch
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.fanout import ask_all
@@ -149,7 +148,7 @@ class Commands:
     async def create(self, topic: str, channel: str = "") -> Done:
         """Create a topic, and *channel* if named, on the nsqlookupds and on all producers of the topic."""
         steps, cluster = _Steps(self.send), self.cluster
-        if not cluster.uses_lookupd:
+        if not cluster.membership.uses_lookupd:
             await steps.each(cluster.nsqds(), lambda nsqd: nsqd.create_topic(topic))
             if channel:
                 await steps.each(cluster.nsqds(), lambda nsqd: nsqd.create_channel(topic, channel))
@@ -181,7 +180,7 @@ class Commands:
 
         await steps.each(self.cluster.lookupds(), tell)
         await steps.each(nsqds, tell)
-        return steps.done(self.cluster.discovery.asks)
+        return steps.done(self.cluster.membership.discovery.asks)
 
     async def tombstone(self, topic: str, node: str) -> Done:
         """Hide *topic* on the nsqd at *node* from consumers and delete it there, including its messages."""
@@ -235,7 +234,7 @@ class Commands:
         return steps.done("nsqd")
 
     def _check_node(self, node: str) -> None:
-        if not self.cluster.is_there(node):
+        if self.cluster.membership.member(node) is None:
             raise UnknownError(NODE_NOT_FOUND)
 
     # -- messages ---------------------------------------------------------------------------
@@ -243,51 +242,35 @@ class Commands:
     async def handle(self, action: str, which: Selection, *, dry: bool) -> Done:
         """Finish, requeue, send or cancel the messages."""
 
-        async def on(node: NsqdMessages) -> _Share:
-            share, place = _Share(), ""
-            for _ in range(_ROUNDS):
-                wanted = which.asked(place)
-                if not which.message_id and not any(wanted[key] for key in ("state", "contains", "json")):
-                    wanted["all"] = "true"
-                if which.defer_ms:
-                    wanted["defer"] = str(which.defer_ms)
-                answer = await _step(share, node.handle(action, _dry(wanted, dry)))
-                if answer is None:
-                    return share
-                share.count += answer.count
-                if not answer.more:
-                    return share
-                place = answer.next
-            share.unfinished = True
-            return share
+        async def ask(node: NsqdMessages, share: _Share, place: str) -> str | None:
+            wanted = which.asked(place)
+            if not which.message_id and not any(wanted[key] for key in ("state", "contains", "json")):
+                wanted["all"] = "true"
+            if which.defer_ms:
+                wanted["defer"] = str(which.defer_ms)
+            answer = await node.handle(action, _dry(wanted, dry))
+            share.count += answer.count
+            return answer.next if answer.more else None
 
-        return await self._everywhere(which.search, on, dry=dry)
+        return await self._everywhere(which.search, _in_rounds(ask), dry=dry)
 
     async def send_back(self, which: Selection, *, dry: bool) -> Done:
         """Send dead letters back to the channels they came from."""
 
-        async def on(node: NsqdMessages) -> _Share:
-            share, place = _Share(), ""
-            for _ in range(_ROUNDS):
-                wanted = which.asked(place)
-                # Dead letters are sent back whatever their state on the channels of the topic they wait in.
-                for name in ("channel", "state"):
-                    wanted.pop(name, None)
-                if not which.message_id:
-                    wanted["limit"] = str(_LETTERS)
-                answer = await _step(share, node.send_back(_dry(wanted, dry)))
-                if answer is None:
-                    return share
-                share.found += answer.found
-                share.count += answer.found if dry else answer.sent
-                share.left.update(answer.left)
-                if which.message_id or answer.next is None:
-                    return share
-                place = answer.next
-            share.unfinished = True
-            return share
+        async def ask(node: NsqdMessages, share: _Share, place: str) -> str | None:
+            wanted = which.asked(place)
+            # Dead letters are sent back whatever their state on the channels of the topic they wait in.
+            for name in ("channel", "state"):
+                wanted.pop(name, None)
+            if not which.message_id:
+                wanted["limit"] = str(_LETTERS)
+            answer = await node.send_back(_dry(wanted, dry))
+            share.found += answer.found
+            share.count += answer.found if dry else answer.sent
+            share.left.update(answer.left)
+            return None if which.message_id else answer.next
 
-        return await self._everywhere(which.search, on, dry=dry)
+        return await self._everywhere(which.search, _in_rounds(ask), dry=dry)
 
     async def seek(self, topic: str, channel: str, to: str, node: str) -> Done:
         """Make the channel deliver everything from the place *to* on."""
@@ -402,15 +385,29 @@ class _Steps:
         )
 
 
-async def _step(share: _Share, asked: Awaitable[T]) -> T | None:
-    """Ask a node once; a failure after some messages were handled is kept in *share*, not raised."""
-    try:
-        return await asked
-    except NodeError as error:
-        if not share.count:
-            raise
-        share.error = error
-        return None
+def _in_rounds(
+    ask: Callable[[NsqdMessages, _Share, str], Awaitable[str | None]],
+) -> Callable[[NsqdMessages], Awaitable[_Share]]:
+    """Return what asks a node again and again: *ask* returns where to continue, or None at the end."""
+
+    async def on(node: NsqdMessages) -> _Share:
+        share, place = _Share(), ""
+        for _ in range(_ROUNDS):
+            try:
+                onward = await ask(node, share, place)
+            except NodeError as error:
+                # A failure after some messages were handled is kept.
+                if not share.count:
+                    raise
+                share.error = error
+                return share
+            if onward is None:
+                return share
+            place = onward
+        share.unfinished = True
+        return share
+
+    return on
 
 
 def _dry(wanted: dict[str, str], dry: bool) -> dict[str, str]:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+import msgspec
+
 from nsqadmin.access.rights import Rights, is_secure
 from nsqadmin.access.roles import Role
 from nsqadmin.changes.action import Action, Scene, Target
@@ -98,7 +100,7 @@ class Desk:
                     self._log.info("%s %s on %s: %s", deed.action, deed.subject, node, results[node])
             if results != deed.results:
                 ok = deed.ok or any(map(is_done, results.values()))
-                self.audit.note(replace(deed, results=results, ok=ok))
+                self.audit.note(msgspec.structs.replace(deed, results=results, ok=ok))
         for node in completed:
             del self._back_ns[node]
             self.scene.commands.settled(node)
@@ -141,7 +143,7 @@ class Desk:
         if target.topic:
             await self._cluster.changed(target.topic)
         elif target.node:
-            await self._cluster.node_changed(target.node)
+            await self._cluster.collector.node_changed(target.node)
         self._enter(
             request,
             name,
@@ -180,20 +182,22 @@ class Desk:
             self.done[word] = self.done.get(word, 0) + 1
             self._tell(
                 word,
-                AdminAction(
-                    action=word,
-                    topic=topic,
-                    # Creating a topic for a channel is reported as the creation of the topic.
-                    channel="" if word.endswith("_topic") else channel,
-                    node=node,
-                    timestamp=int(time.time()),
-                    user=_basic_auth_user(headers),
-                    acl_user=self.rights.person(request).name,
-                    remote_ip=request.peer,
-                    user_agent=headers.get("User-Agent", ""),
-                    url=f"{scheme}://{headers.get('Host', '')}{request.target}",
-                    via=self._via,
-                ).to_json(),
+                msgspec.to_builtins(
+                    AdminAction(
+                        action=word,
+                        topic=topic,
+                        # Creating a topic for a channel is reported as the creation of the topic.
+                        channel="" if word.endswith("_topic") else channel,
+                        node=node,
+                        timestamp=int(time.time()),
+                        user=_basic_auth_user(headers),
+                        acl_user=self.rights.person(request).name,
+                        remote_ip=request.peer,
+                        user_agent=headers.get("User-Agent", ""),
+                        url=f"{scheme}://{headers.get('Host', '')}{request.target}",
+                        via=self._via,
+                    )
+                ),
             )
 
 

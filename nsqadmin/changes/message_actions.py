@@ -137,7 +137,7 @@ def _milliseconds(fields: Fields) -> int:
     except ValueError:
         raise ValueError(f"{text} is no time such as 90s or 1h30m") from None
     if found < 0:
-        raise ValueError("a message cannot be put off into the past")
+        raise ValueError("a delay cannot be negative")
     return found
 
 

@@ -3,10 +3,10 @@
 import asyncio
 import json
 import re
-from dataclasses import dataclass
 from typing import Any, Final
 
 import aiohttp
+import msgspec
 
 from nsqcore.process.logs import Log
 
@@ -14,39 +14,21 @@ from nsqcore.process.logs import Log
 QUEUE_LIMIT: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class AdminAction:
-    """One thing an admin did, in the words of the notification's JSON."""
+class AdminAction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing an admin did, in the words and the order of the notification's JSON."""
 
     action: str
     topic: str
-    channel: str
-    node: str
+    channel: str = ""
+    node: str = ""
     timestamp: int
-    user: str
-    # The person as far as verified; the contract's ``user`` comes from HTTP Basic authentication.
-    acl_user: str
+    user: str = ""
     remote_ip: str
     user_agent: str
     url: str
     via: str
-
-    def to_json(self) -> dict[str, str | int]:
-        shown: dict[str, str | int] = {"action": self.action, "topic": self.topic}
-        if self.channel:
-            shown["channel"] = self.channel
-        if self.node:
-            shown["node"] = self.node
-        shown["timestamp"] = self.timestamp
-        if self.user:
-            shown["user"] = self.user
-        shown["remote_ip"] = self.remote_ip
-        shown["user_agent"] = self.user_agent
-        shown["url"] = self.url
-        shown["via"] = self.via
-        if self.acl_user:
-            shown["acl_user"] = self.acl_user
-        return shown
+    # The person as far as verified; the contract's ``user`` comes from HTTP Basic authentication.
+    acl_user: str = ""
 
 
 def origin_of(url: str) -> str:

@@ -10,8 +10,7 @@ from nsqadmin.access.roles import Role
 from nsqadmin.changes.action import Action, ChangeGroup, Fields, Form, Question, Scene, Target
 from nsqadmin.changes.commands import Done
 from nsqadmin.changes.policies import OnNode, PolicyChange, seen, usual
-from nsqadmin.collecting.answers import UnknownError
-from nsqadmin.collecting.known import NODE_NOT_FOUND
+from nsqadmin.collecting.answers import NODE_NOT_FOUND, UnknownError
 from nsqadmin.figures.policies import place_changes, rule_changes
 from nsqadmin.figures.present import plural
 from nsqclient.wire.node_error import NodeError
@@ -40,7 +39,7 @@ def on_policies(kind: str, verb: str, audit: str, **more: Any) -> Action:
             return Question(problem=f"{'; '.join(invalid)}.")
         before, places = usual(nodes), scene.cluster.places()
         after = change.applied(before, _source(change, nodes))
-        moved = await scene.cluster.in_thread(lambda: place_changes(before, after, places))
+        moved = await scene.cluster.collector.work.for_reader(lambda: place_changes(before, after, places))
         topics = sum(not one.channel for one in moved)
         found = [
             f"{one.place}: {one.before or 'none'} → {one.after or 'none'}"

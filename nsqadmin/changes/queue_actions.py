@@ -6,9 +6,8 @@ from nsqadmin.access.roles import Role
 from nsqadmin.changes import effects
 from nsqadmin.changes.action import Action, Do, Explain, Fields, Form, Question, Scene, Target, unexplained
 from nsqadmin.changes.commands import DRAIN_GRACE_MS, Done
-from nsqadmin.collecting.answers import UnknownError, UpstreamError
+from nsqadmin.collecting.answers import NODE_NOT_FOUND, UnknownError, UpstreamError
 from nsqadmin.collecting.clock import instant
-from nsqadmin.collecting.known import NODE_NOT_FOUND
 from nsqadmin.figures.present import named, plural
 from nsqadmin.figures.sums import TopicSum, add_up
 from nsqclient.wire.names import is_valid_name
@@ -24,7 +23,7 @@ async def _affected(scene: Scene, form: Form) -> list[TopicSum]:
         (name,) = names
         view = (await scene.cluster.queues.topic_now(name)).value
         return [add_up(name, view.shares.values())]
-    return [found for name in names if (found := scene.cluster.topic_sum(name)) is not None]
+    return [found for name in names if (found := scene.cluster.sum.topics.get(name)) is not None]
 
 
 async def create(scene: Scene, target: Target, _: Fields) -> Done:
@@ -137,7 +136,7 @@ async def explain_drain(scene: Scene, form: Form) -> Question:
 
 
 async def dismiss(scene: Scene, target: Target, _: Fields) -> Done:
-    if not scene.cluster.dismiss(target.node):
+    if not scene.cluster.collector.dismiss(target.node):
         raise UnknownError(NODE_NOT_FOUND)
     return Done()
 

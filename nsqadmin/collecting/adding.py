@@ -25,7 +25,7 @@ from nsqadmin.figures.attention import (
 from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.limits import limited, parse_limit
-from nsqadmin.figures.sums import Share, TopicSum, add_up
+from nsqadmin.figures.sums import Share, add_up
 from nsqadmin.figures.troubles import TroubleBook, Unjudged
 from nsqadmin.options import OptionsNow
 
@@ -61,7 +61,7 @@ class Adder:
         now = instant()
         began_ns, now_s = now
         # Judged before the thread works: a newer answer of a node belongs to the next round, as its sums do.
-        of_nodes = self._node_concerns(now)
+        of_nodes, unjudged = self._node_concerns(now), self._unjudged()
 
         def work() -> tuple[ClusterSum, float]:
             began = time.thread_time()
@@ -83,7 +83,7 @@ class Adder:
             member.added = added.get(member.address)
         concerns = [*of_nodes, *self._of_consumers(total.concerns, now)]
         found = limited(total.topics.values(), concerns, self._limits)
-        self.troubles = tuple(worst_first(self._book.note(found, now, unjudged=self._unjudged())))
+        self.troubles = tuple(worst_first(self._book.note(found, now, unjudged=unjudged)))
         total.show(self.troubles)
         self.sum = self._with_changed(total, began_ns)
         await self._tell(now)
@@ -214,9 +214,6 @@ class Adder:
         registers = membership.registers.values()
         silent = [(one.address, one.error.reason) for one in registers if one.error is not None]
         return [*found, *of_lookupds(silent, len(registers))]
-
-    def topic_sum(self, name: str) -> TopicSum | None:
-        return self.sum.topics.get(name)
 
 
 def _shares(members: Iterable[Member], topic: str) -> list[Share]:

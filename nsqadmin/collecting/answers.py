@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.fanout import Partial
 
 T = TypeVar("T")
+
+NODE_NOT_FOUND: Final = "NODE_NOT_FOUND"
 
 
 class UpstreamError(Exception):

@@ -9,6 +9,7 @@ from nsqadmin.collecting.clock import instant
 from nsqadmin.collecting.look import Look, without_deferred
 from nsqadmin.collecting.members import Member
 from nsqadmin.collecting.membership import Membership
+from nsqadmin.collecting.shared import Shared
 from nsqadmin.collecting.work import Work
 from nsqclient.wire.durations import SECOND
 from nsqclient.wire.node_error import NodeError
@@ -45,19 +46,18 @@ class FigureAsker:
         self._log = log
         self._work = work
         self._membership = membership
-        # Topics that were asked for separately not long ago, and when.
-        self._topic_asked: dict[str, tuple[int, asyncio.Task[None]]] = {}
+        # Topics that are asked for separately, by one question at a time.
+        self.topics_asked: Shared[str, None] = Shared(work)
 
     def nsqd(self, member: Member) -> NsqdApi:
         is_listed = member.asked_at in self._membership.members
         return NsqdApi(self._http if is_listed else self._http_of_left, member.asked_at)
 
-    def poll(self, member: Member, age_s: float = 0.0) -> asyncio.Task[None]:
-        """Ask an nsqd for its figures, unless a question is out or one was sent less than *age_s* ago."""
-        now_ns = time.monotonic_ns()
-        if member.poll is None or (member.poll.done() and now_ns - member.poll_ns >= age_s * SECOND):
-            member.poll_ns = now_ns
-            member.poll = self._work.start(self._ask(member, now_ns), f"figures of {member.asked_at}")
+    def poll(self, member: Member) -> asyncio.Task[None]:
+        """Ask an nsqd for its figures, unless a question is out."""
+        if member.poll is None or member.poll.done():
+            member.poll_ns = time.monotonic_ns()
+            member.poll = self._work.start(self._ask(member, member.poll_ns), f"figures of {member.asked_at}")
         return member.poll
 
     async def polled(self, member: Member, since_ns: int) -> None:
@@ -130,22 +130,18 @@ class FigureAsker:
 
     # -- one topic ----------------------------------------------------------------------
 
-    async def holders(self, topic: str, since_ns: int, *, everyone: bool = False) -> None:
-        """Wait for figures of *topic* that were asked for at *since_ns* or later, by one question at a time.
+    async def holders(self, topic: str, age_s: float, patience_s: float, *, everyone: bool = False) -> None:
+        """Wait *patience_s* for figures of *topic* that were asked for at most *age_s* ago.
 
         The holders are asked; with *everyone* all nodes, because the topic may be new.
         """
-        now_ns = time.monotonic_ns()
-        for name, (asked_ns, task) in list(self._topic_asked.items()):
-            if task.done() and now_ns - asked_ns > SECOND:
-                del self._topic_asked[name]
-        while (known := self._topic_asked.get(topic)) is None or known[0] < since_ns:
-            if known is not None and not known[1].done():
-                await asyncio.wait({known[1]})
-                continue
-            work = self._ask_holders(topic, since_ns, everyone=everyone)
-            self._topic_asked[topic] = time.monotonic_ns(), self._work.start(work, "topic")
-        await asyncio.wait({known[1]})
+        since_ns = time.monotonic_ns() - round(age_s * SECOND)
+        await self.topics_asked.get(
+            topic,
+            lambda: self._ask_holders(topic, since_ns, everyone=everyone),
+            age_s=age_s,
+            patience_s=patience_s,
+        )
 
     async def _ask_holders(self, topic: str, since_ns: int, *, everyone: bool) -> None:
         """Ask the nodes that are known to have *topic*, and those that nsqlookupd names for it.

@@ -4,24 +4,29 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, TypeVar
 
-from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError, require
+from nsqadmin.collecting.answers import NODE_NOT_FOUND, Answer, UnknownError, UpstreamError, require
 from nsqadmin.collecting.clock import instant
 from nsqadmin.collecting.collector import Collector
 from nsqadmin.collecting.consumers import API_PATIENCE_S, Consumers
-from nsqadmin.collecting.known import NODE_NOT_FOUND, Known, errors_of, register_errors, require_one
 from nsqadmin.collecting.look import Look
-from nsqadmin.collecting.members import Member, is_reachable, listed_now
+from nsqadmin.collecting.members import (
+    Member,
+    errors_of,
+    is_reachable,
+    listed_now,
+    register_errors,
+    require_one,
+)
 from nsqadmin.collecting.queues import Queues
 from nsqadmin.collecting.registrations import Registrations
 from nsqadmin.collecting.replication import NodeReplications
-from nsqadmin.collecting.views import LookupdView, Overview
+from nsqadmin.collecting.views import Lacking, Overview
 from nsqadmin.figures.attention import Concern
 from nsqadmin.figures.cluster_sum import ClusterSum, Order
 from nsqadmin.figures.sums import TopicSum
 from nsqadmin.figures.versions import out_of_date, sort_producers
 from nsqadmin.options import OptionsNow
 from nsqclient.wire.node_error import TOPIC_NOT_FOUND, NodeError
-from nsqcore.cluster.discovery import Discovery
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.models import NodeInfo, NodeStats
@@ -42,27 +47,17 @@ class Cluster:
         http: ClusterHttp,
         options: OptionsNow,
         collector: Collector,
-        now_s: Callable[[], float] = time.time,
     ) -> None:
         self._http = http
         self._options = options
-        self._collector = collector
+        self.collector = collector
         self._consumers = Consumers(collector)
-        self._now_s = now_s
-        self._known = Known(http, options, collector)
-        self.queues = Queues(self._known, self._consumers, now_s)
-        self.registrations = Registrations(self._known)
-        self.replication = NodeReplications(http, self._known)
+        self.membership = collector.membership
+        self.queues = Queues(collector, self._consumers)
+        self.registrations = Registrations(collector)
+        self.replication = NodeReplications(http, collector)
 
     # -- members ----------------------------------------------------------------
-
-    @property
-    def uses_lookupd(self) -> bool:
-        return self._known.uses_lookupd
-
-    @property
-    def discovery(self) -> Discovery:
-        return self._known.discovery
 
     def lookupds(self) -> list[LookupdApi]:
         return [LookupdApi(self._http, address) for address in self._options().nsqlookupd_http_addresses]
@@ -81,8 +76,8 @@ class Cluster:
 
     async def producers(self) -> Answer[list[NodeInfo]]:
         """Return all nsqds that are listed at this moment. Raises UpstreamError if no node answers."""
-        found = await self.discovery.producers()
-        producers = require(found, self.discovery.asks)
+        found = await self.membership.discovery.producers()
+        producers = require(found, self.membership.discovery.asks)
         return Answer(sort_producers(filter(is_reachable, producers)), (found.errors,))
 
     async def nsqds_now(self) -> Answer[list[NsqdApi]]:
@@ -93,7 +88,7 @@ class Cluster:
         try:
             producers = await self.producers()
         except UpstreamError as error:
-            answering = [member.asked_at for member in self._known.members if member.answers]
+            answering = [member.asked_at for member in self.membership.sorted_members if member.answers]
             if not answering:
                 raise
             return Answer([self.nsqd(address) for address in answering], (error.errors,))
@@ -104,9 +99,9 @@ class Cluster:
 
         Raises UpstreamError if no node answers.
         """
-        await self._collector.ready()
-        members = self._known.members
-        registers = self._known.registers_or_none if members else self._known.registers
+        await self.collector.ready()
+        members = self.membership.sorted_members
+        registers = self.membership.register_lists if members else self.membership.require_register()
         require_one(members)
         nsqds = [self.nsqd(member.asked_at) for member in members if member.error is None]
         return Answer(nsqds, (register_errors(registers, "/nodes"), errors_of(members)))
@@ -118,18 +113,19 @@ class Cluster:
         deletion fails, the topic stays but its registration is gone. Raises UnknownError if nobody has or
         knows the topic.
         """
-        found = await self.discovery.producers_of(topic)
-        producers = require(found, self.discovery.asks)
+        found = await self.membership.discovery.producers_of(topic)
+        producers = require(found, self.membership.discovery.asks)
         holders = [producer.http_address for producer in producers or () if is_reachable(producer)]
-        if self.uses_lookupd:
+        if self.membership.uses_lookupd:
             holders += await self.queues.holders_besides(holders, topic)
         if producers is None and not holders:
             raise UnknownError(TOPIC_NOT_FOUND)
         return Answer([self.nsqd(address) for address in holders], (found.errors,))
 
-    def topic_sum(self, topic: str) -> TopicSum | None:
-        """Return the sums of *topic* in the list of topics, or None."""
-        return self._collector.adder.topic_sum(topic)
+    @property
+    def sum(self) -> ClusterSum:
+        """The sums of the last round."""
+        return self.collector.adder.sum
 
     def troubles_of(
         self, *, topic: str = "", channel: str = "", nodes: Collection[str] = ()
@@ -137,13 +133,13 @@ class Cluster:
         """Return the troubles of a topic or channel, and those of *nodes*."""
         return [
             one
-            for one in self._collector.adder.troubles
+            for one in self.collector.adder.troubles
             if (topic and one.topic == topic and channel in {"", one.channel}) or one.node in nodes
         ]
 
     def messages_in(self, topic: str, channel: str) -> int:
         """Return how many messages are deleted if *channel*, or the queue of *topic* itself, is emptied."""
-        found = self.topic_sum(topic)
+        found = self.sum.topics.get(topic)
         if found is None:
             return 0
         if not channel:
@@ -156,7 +152,7 @@ class Cluster:
 
     def places(self) -> list[tuple[str, str]]:
         """Return every topic (with an empty channel name) and every channel."""
-        topics = self._collector.adder.sum.topics
+        topics = self.sum.topics
         return [
             (name, channel)
             for name, topic in sorted(topics.items())
@@ -167,36 +163,13 @@ class Cluster:
         """Make the pages show a change that was just made to *topic*."""
         self._consumers.forget(topic)
         self.registrations.forget(topic)
-        await self._collector.changed(topic)
-
-    async def node_changed(self, node: str) -> None:
-        """Make the pages show whether *node* drains."""
-        await self._collector.node_changed(node)
-
-    async def fresh_list(self) -> None:
-        """Request the list of nodes; callers during a request share the next one."""
-        await self._collector.ready()
-        await self._collector.fresh_list(0.0)
-
-    async def fresh_names(self) -> None:
-        """Request the names of topics, like :meth:`fresh_list`."""
-        await self._collector.ready()
-        await self._collector.fresh_names(0.0)
-
-    async def fresh_figures(self) -> None:
-        """Request the figures of all nodes, like :meth:`fresh_list`."""
-        await self._collector.ready()
-        await self._collector.fresh_figures(0.0)
+        await self.collector.changed(topic)
 
     @property
     def figures_at_s(self) -> float:
         """The time of the oldest figures that pages show as current, in seconds."""
-        looks = [member.look for member in self._known.members if member.answers]
-        return min((look.at_s for look in looks if look is not None), default=self._now_s())
-
-    def dismiss(self, node: str) -> bool:
-        """Stop showing that *node* left; tell whether it was shown."""
-        return self._collector.dismiss(node)
+        looks = [member.look for member in self.membership.sorted_members if member.answers]
+        return min((look.at_s for look in looks if look is not None), default=time.time())
 
     # -- nodes --------------------------------------------------------------------
 
@@ -205,35 +178,31 @@ class Cluster:
 
         Raises UpstreamError if no node answers.
         """
-        await self._collector.ready()
-        if not self.uses_lookupd:
-            members = self._known.members
+        await self.collector.ready()
+        if not self.membership.uses_lookupd:
+            members = self.membership.sorted_members
             require_one(members)
             named = [member.producer for member in members if member.is_described and not member.error]
             return Answer([(one, False) for one in sort_producers(named)], (errors_of(members),))
-        registers = self._known.registers
+        registers = self.membership.require_register()
         producers = sort_producers(listed_now(registers))
         old = out_of_date(producers)
         found = [(one, one.tcp_address in old) for one in producers]
         return Answer(found, (register_errors(registers, "/nodes"),))
 
-    def is_there(self, address: str) -> bool:
-        """Tell whether an nsqd of the cluster has the *address*."""
-        return self._known.member(address) is not None
-
     async def node_view(self, address: str) -> Answer[Member]:
         """Return one nsqd with its last good figures, which do not name consumers. Raises UnknownError."""
-        await self._collector.ready()
-        member = self._known.member(address)
+        await self.collector.ready()
+        member = self.membership.member(address)
         if member is None:
             raise UnknownError(NODE_NOT_FOUND)
-        return Answer(member, (self._known.silent_registers,))
+        return Answer(member, (self.membership.silent_registers,))
 
     async def node_consumers(
         self, address: str, patience_s: float = API_PATIENCE_S
     ) -> NodeStats | NodeError | None:
         """Return an nsqd's figures with all its consumers; None if it has not answered in *patience_s*."""
-        member = self._known.member(address)
+        member = self.membership.member(address)
         if member is None:
             raise UnknownError(NODE_NOT_FOUND)
         if member.error is not None:
@@ -243,7 +212,7 @@ class Cluster:
     async def node_body(self, address: str) -> Answer[tuple[NodeInfo, Callable[[], NodeStats]]]:
         """Ask one nsqd for all its figures; return a function that parses the answer (maybe megabytes)."""
         view = await self.node_view(address)
-        member = self._known.member(address)
+        member = self.membership.member(address)
         if member is None:
             raise UnknownError(NODE_NOT_FOUND)
         if member.error is not None:
@@ -258,8 +227,8 @@ class Cluster:
 
     async def overview(self) -> Answer[Overview]:
         """Return the whole cluster, with consumers only counted; silent nodes are part of the value."""
-        await self._collector.ready()
-        known, membership, adder = self._known, self._known.membership, self._collector.adder
+        await self.collector.ready()
+        membership, adder = self.membership, self.collector.adder
         views = [
             one
             for one in membership.everyone()
@@ -267,25 +236,35 @@ class Cluster:
         ]
         views.sort(key=lambda view: (view.producer.hostname, view.address))
         answering = {view.address for view in views}
-        lookupds = tuple(LookupdView(one.address, one.error) for one in known.registers_or_none)
-        if self.uses_lookupd and not membership.members and lookupds and all(one.error for one in lookupds):
+        lookupds = tuple(membership.register_lists)
+        if (
+            self.membership.uses_lookupd
+            and not membership.members
+            and lookupds
+            and all(one.error for one in lookupds)
+        ):
             raise UpstreamError("nsqlookupd", [one.error for one in lookupds if one.error])
-        if not self.uses_lookupd:
-            require_one(known.members)
+        if not self.membership.uses_lookupd:
+            require_one(membership.sorted_members)
         shown = Overview(
             adder.sum,
             adder.troubles,
             tuple(views),
             tuple(one for one in membership.missed(instant()) if one.address not in answering),
             lookupds,
+            tuple(
+                Lacking(one.address, "unreachable" if one.listed else "down", depth)
+                for one in membership.everyone()
+                if one.look is not None and one.is_unreached and (depth := one.look.load.depth)
+            ),
         )
-        return Answer(shown, (known.silent_registers, errors_of(membership.members.values())))
+        return Answer(shown, (membership.silent_registers, errors_of(membership.members.values())))
 
     async def figures(self) -> Answer[list[tuple[str, Look]]]:
         """Return the figures of every nsqd that answers, with its address."""
-        await self._collector.ready()
-        members = self._known.members
-        stage = register_errors(self._known.registers, "/nodes")
+        await self.collector.ready()
+        members = self.membership.sorted_members
+        stage = register_errors(self.membership.require_register(), "/nodes")
         require_one(members)
         looks = [(member.address, member.look) for member in members if member.answers and member.look]
         return Answer(looks, (stage, errors_of(members)))
@@ -296,8 +275,4 @@ class Cluster:
         """Return the topics as *apply* filters and sorts them; thousands are sorted in a thread."""
         if len(total.topics) < _FEW_TOPICS or total.has_order(order):
             return total.ordered(order, apply)
-        return await self.in_thread(lambda: total.ordered(order, apply))
-
-    async def in_thread(self, call: Callable[[], T]) -> T:
-        """Run *call*, which needs the processor for long, in a thread, so that other requests do not wait."""
-        return await self._collector.work.for_reader(call)
+        return await self.collector.work.for_reader(lambda: total.ordered(order, apply))

@@ -74,6 +74,7 @@ class Collector:
 
     async def fresh_list(self, age_s: float = FRESH_S) -> None:
         """Wait until the list of nodes is from a question sent at most *age_s* ago."""
+        await self.ready()
         if not self.membership.uses_lookupd:
             await self.fresh_figures(age_s)
         else:
@@ -81,6 +82,7 @@ class Collector:
 
     async def fresh_names(self, age_s: float = FRESH_S) -> None:
         """Wait until the names of topics are from a question sent at most *age_s* ago."""
+        await self.ready()
         if not self.membership.uses_lookupd:
             await self.fresh_figures(age_s)
         else:
@@ -91,11 +93,11 @@ class Collector:
 
         The holders are asked, with *everyone* all nodes.
         """
-        work = self.asker.holders(topic, _ago_ns(age_s), everyone=everyone)
-        await self.work.within(work, self._patience_s)
+        await self.asker.holders(topic, age_s, self._patience_s, everyone=everyone)
 
     async def fresh_figures(self, age_s: float = FRESH_S) -> None:
         """Wait until the figures of all nodes that answer are from questions sent at most *age_s* ago."""
+        await self.ready()
         since_ns = _ago_ns(age_s)
         members = [one for one in self.membership.members.values() if one.error is None]
         polls = asyncio.gather(*(self.asker.polled(one, since_ns) for one in members))

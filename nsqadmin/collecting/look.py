@@ -72,7 +72,10 @@ class Look:
     @classmethod
     def of(cls, stats: NodeStats, pace: NodePace, at_ns: int, at_s: float) -> Self:
         """Make a look of *stats*; *pace* remembers the node's earlier figures."""
-        pace.consumers |= consumers_in(stats.topics, at_s)
+        if found := consumers_in(stats.topics, at_s):
+            present = {topic.topic_name for topic in stats.topics}
+            known = {key: seen for key, seen in pace.consumers.items() if key[0] in present}
+            pace.consumers = known | found
         _share_names(stats.topics)
         pace.empty_ns = _empty_since(stats.topics, pace.empty_ns, round(at_s * 1e9))
         without_deferred(stats.topics, pace.empty_ns)

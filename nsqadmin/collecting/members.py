@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 
+from nsqadmin.collecting.answers import UpstreamError
 from nsqadmin.collecting.look import Look, Newer
 from nsqadmin.figures import attention
 from nsqadmin.figures.attention import Concern, DiskState
@@ -69,6 +70,11 @@ class Member:
     @property
     def answers(self) -> bool:
         return self.look is not None and self.error is None
+
+    @property
+    def is_unreached(self) -> bool:
+        """Whether it does not answer, and no other node delivers its messages."""
+        return self.error is not None and not self.owners
 
     @property
     def tombstoned(self) -> frozenset[str]:
@@ -192,3 +198,36 @@ def listed_now(registers: Sequence[MemberList]) -> list[NodeInfo]:
 
 def registered_topics(registers: Iterable[MemberList]) -> set[str]:
     return {topic for register in registers for topic in register.topics}
+
+
+def require_one(members: Iterable[Member]) -> None:
+    """Raise UpstreamError if there are nsqds and none of them answers."""
+    found = list(members)
+    silent = errors_of(found)
+    if found and len(silent) == len(found):
+        raise UpstreamError("nsqd", silent)
+
+
+def errors_of(members: Iterable[Member]) -> tuple[NodeError, ...]:
+    return tuple(member.error for member in members if member.error is not None)
+
+
+def register_errors(registers: Iterable[MemberList], path: str) -> tuple[NodeError, ...]:
+    """Return the errors of the nsqlookupds that do not answer, as if *path* had been requested."""
+    return tuple(
+        NodeError(
+            one.error.verb,
+            f"http://{one.address}{path}",
+            one.address,
+            one.error.reason,
+            status=one.error.status,
+            code=one.error.code,
+        )
+        for one in registers
+        if one.error is not None
+    )
+
+
+def unasked(address: str) -> MemberList:
+    reason = "it has not answered yet"
+    return MemberList(address, error=NodeError("GET", f"http://{address}/nodes", address, reason))

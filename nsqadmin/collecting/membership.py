@@ -5,12 +5,12 @@ import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
+from nsqadmin.collecting.answers import UpstreamError
 from nsqadmin.collecting.clock import instant
 from nsqadmin.collecting.look import Look
-from nsqadmin.collecting.members import Member, MemberList, listed, nameless
-from nsqadmin.collecting.rests import list_rest_s
+from nsqadmin.collecting.members import Member, MemberList, listed, nameless, unasked
 from nsqadmin.collecting.work import Work
 from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.missing import Missing, MissingBook
@@ -18,10 +18,18 @@ from nsqadmin.figures.versions import out_of_date
 from nsqadmin.options import OptionsNow
 from nsqclient.wire.node_error import NodeError
 from nsqcore import fields
+from nsqcore.cluster.discovery import Discovery, LookupdDiscovery, StaticDiscovery
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.models import Lookup, NodeInfo
 from nsqcore.process.logs import Log
+
+# The list of a thousand nsqds with a thousand topics each is 19 MB and occupies nsqlookupd's only thread for
+# a tenth of a second. Everybody who watches the cluster requests it; one client may take this share of an
+# nsqlookupd's time.
+LIST_SHARE: Final = 0.03
+# A new nsqd is seen after at most this time, however large the list is.
+MOST_REST_S: Final = 15.0
 
 
 class Membership:
@@ -56,14 +64,57 @@ class Membership:
         return bool(self._options().nsqlookupd_http_addresses)
 
     @property
+    def discovery(self) -> Discovery:
+        """The discovery that asks for the nodes of this moment."""
+        options = self._options()
+        if options.nsqlookupd_http_addresses:
+            return LookupdDiscovery(self._http, options.nsqlookupd_http_addresses)
+        return StaticDiscovery(self._http, options.nsqd_http_addresses)
+
+    @property
+    def prompt_discovery(self) -> Discovery:
+        """The discovery for pages: it asks none of which is known that it does not answer."""
+        if self.uses_lookupd:
+            answering = [one.address for one in self.register_lists if one.error is None]
+            return LookupdDiscovery(self._http, answering)
+        return StaticDiscovery(self._http, [one.asked_at for one in self.sorted_members if one.error is None])
+
+    @property
+    def sorted_members(self) -> list[Member]:
+        """The listed nodes by address."""
+        return sorted(self.members.values(), key=lambda member: member.address)
+
+    def member(self, address: str) -> Member | None:
+        return next((member for member in self.everyone() if member.address == address), None)
+
+    @property
+    def register_lists(self) -> list[MemberList]:
+        """The list of each configured nsqlookupd."""
+        addresses = self._options().nsqlookupd_http_addresses
+        return [self.registers.get(address) or unasked(address) for address in addresses]
+
+    def require_register(self) -> list[MemberList]:
+        """Return the list of each nsqlookupd. Raises UpstreamError if none of them answers."""
+        lists = self.register_lists
+        if lists and all(one.error is not None for one in lists):
+            raise UpstreamError("nsqlookupd", self.silent_registers)
+        return lists
+
+    @property
+    def silent_registers(self) -> tuple[NodeError, ...]:
+        """The errors of the nsqlookupds that do not answer."""
+        return tuple(one.error for one in self.register_lists if one.error is not None)
+
+    @property
     def addresses_changed(self) -> bool:
         """Whether the known lists come from other nsqlookupds than the configured ones."""
         return self.uses_lookupd and set(self.registers) != set(self._options().nsqlookupd_http_addresses)
 
     @property
     def rest_s(self) -> float:
-        """The least rest between two questions to nsqlookupds, in seconds."""
-        return list_rest_s(max((register.took_s for register in self.registers.values()), default=0.0))
+        """The least rest between two questions to nsqlookupds, in seconds; tiny for a small list."""
+        took_s = max((register.took_s for register in self.registers.values()), default=0.0)
+        return min(MOST_REST_S, took_s / LIST_SHARE)
 
     @property
     def registered_topics(self) -> set[str]:

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
+from nsqadmin.collecting.answers import NODE_NOT_FOUND, Answer, UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.collector import FRESH_S
-from nsqadmin.collecting.known import NODE_NOT_FOUND
 from nsqadmin.figures.messages import FoundMessage
 from nsqclient.wire.names import is_valid_name
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError

@@ -1,14 +1,14 @@
 """Questions about one topic or channel: the figures of each of its nodes, and which of them are silent."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+import time
+from collections.abc import Collection
 from typing import Any, Final
 
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
-from nsqadmin.collecting.collector import FRESH_S
+from nsqadmin.collecting.collector import FRESH_S, Collector
 from nsqadmin.collecting.consumers import API_PATIENCE_S, CHANNEL_AGE_S, Consumers
-from nsqadmin.collecting.known import Known, errors_of
-from nsqadmin.collecting.members import Member
+from nsqadmin.collecting.members import Member, errors_of
 from nsqadmin.collecting.views import StaleTopic, TopicView
 from nsqadmin.figures.sums import ChannelSum, Share, TopicSum, on_node, over_nodes
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
@@ -22,10 +22,10 @@ _UNKNOWN_TOPIC: Final = b'{"message":"TOPIC_NOT_FOUND"}'
 class Queues:
     """Topics and channels, each with the figures of all its nodes."""
 
-    def __init__(self, known: Known, consumers: Consumers, now_s: Callable[[], float]) -> None:
-        self._known = known
+    def __init__(self, collector: Collector, consumers: Consumers) -> None:
+        self._collector = collector
+        self._membership = collector.membership
         self._consumers = consumers
-        self._now_s = now_s
 
     async def topic_now(self, topic: str) -> Answer[TopicView]:
         """Return *topic* as it is at this moment, for a caller that is about to change it."""
@@ -41,7 +41,7 @@ class Queues:
 
         Without *age_s* they are those of the last round. Raises UnknownError if nobody knows the topic.
         """
-        collector = self._known.collector
+        collector = self._collector
         await collector.ready()
         if not self._is_known(topic):
             # It may have been created since the last round, so the list is requested again. Only the page of
@@ -57,7 +57,7 @@ class Queues:
         left = self._left_with(topic)
         if not self._is_known(topic) and not silent and not left:
             # If no nsqlookupd answers, this raises UpstreamError: the topic may exist.
-            _ = self._known.registers
+            _ = self._membership.require_register()
             raise UnknownError(TOPIC_NOT_FOUND)
         # Without *age_s* the figures are those of the sums, so that a page has one number for one thing.
         looks = {
@@ -69,18 +69,26 @@ class Queues:
             if member.answers and (look := looks[address := member.address]) and topic in look.topics
         }
         parts = [self._part(member, shares[member.address]) for member in holders if member.address in shares]
-        total = over_nodes(topic, parts, shares.values(), self._now_s())
+        total = over_nodes(topic, parts, shares.values(), time.time())
         # The concerns come from judging the whole cluster, so that all pages agree.
-        judged = collector.adder.topic_sum(topic)
+        judged = collector.adder.sum.topics.get(topic)
         total.show(judged.concerns if judged is not None else ())
-        silent_holders = [member for member in holders if member.error is not None]
-        owners = self._known.membership.owners if left or silent_holders else {}
-        stale = [_stale(member, topic, owners) for member in silent_holders]
-        stale += [_stale(member, topic, owners, has_left=True) for member in left]
+        absent = (*(member for member in holders if member.error is not None), *left)
         view = TopicView(
             total,
             shares,
-            tuple(one for one in stale if one is not None),
+            tuple(
+                StaleTopic(
+                    one.address,
+                    one.producer.hostname,
+                    one.look.topics[topic],
+                    one.look.at_s,
+                    not one.listed,
+                    tuple(address for address, _ in one.owners),
+                )
+                for one in absent
+                if one.look is not None and topic in one.look.topics
+            ),
         )
         return Answer(view, (lookup_stage, silent))
 
@@ -138,7 +146,7 @@ class Queues:
             return [one for one in self._answering_holders(topic) if one.address not in known]
 
         # One that just lost the topic, or fell silent, is no holder any more.
-        await asyncio.gather(*(self._known.collector.asker.topic(one, topic) for one in others()))
+        await asyncio.gather(*(self._collector.asker.topic(one, topic) for one in others()))
         return [one.address for one in others()]
 
     def silent_holders(self, topic: str) -> list[str]:
@@ -151,7 +159,7 @@ class Queues:
 
     def state(self, topic: str, channel: str) -> dict[str, Any]:
         """Return the few figures of a topic or channel that an audit keeps; empty if it does not exist."""
-        found = self._known.collector.adder.topic_sum(topic)
+        found = self._collector.adder.sum.topics.get(topic)
         if found is None:
             return {}
         if not channel:
@@ -164,7 +172,7 @@ class Queues:
     # -- inside --------------------------------------------------------------------
 
     def _is_known(self, topic: str) -> bool:
-        membership = self._known.membership
+        membership = self._membership
         if any(topic in one.topics for one in membership.registers.values()):
             return True
         return any(
@@ -174,7 +182,7 @@ class Queues:
     def _topic_lookups(self, topic: str) -> tuple[NodeError, ...]:
         """Return the errors of the nsqlookupds that do not answer, or that do not know the topic."""
         errors: list[NodeError] = []
-        registers = self._known.registers_or_none
+        registers = self._membership.register_lists
         somewhere = any(topic in one.topics for one in registers)
         for one in registers:
             if one.error is not None:
@@ -188,7 +196,7 @@ class Queues:
         """Return the nsqds that offer *topic* to consumers, or would if they answered."""
         return [
             member
-            for member in self._known.members
+            for member in self._membership.sorted_members
             if topic not in member.tombstoned
             and (
                 (member.look is not None and topic in member.look.topics)
@@ -208,12 +216,12 @@ class Queues:
         return look is not None and any(one.channel_name == channel for one in look.topics[topic].channels)
 
     def _may_hold(self, member: Member, topic: str) -> bool:
-        if not self._known.uses_lookupd or not member.is_described:
+        if not self._membership.uses_lookupd or not member.is_described:
             return True
         return any(entry.topic == topic for entry in member.producer.topics)
 
     def _part(self, member: Member, share: Share) -> TopicSum:
-        return on_node(member.producer, share, self._now_s())
+        return on_node(member.producer, share, time.time())
 
     def _left_with(self, topic: str) -> list[Member]:
         """Return the nsqds that held *topic* when they left."""
@@ -221,30 +229,5 @@ class Queues:
 
     def _apart_with(self, topic: str) -> list[Member]:
         """Return the nsqds that hold *topic* as far as known, and that no nsqlookupd lists."""
-        apart = self._known.membership.unlisted.values()
+        apart = self._membership.unlisted.values()
         return [member for member in apart if member.look is not None and topic in member.look.topics]
-
-
-def _stale(
-    member: Member,
-    topic: str,
-    owners: Mapping[str, Sequence[tuple[str, int]]],
-    *,
-    has_left: bool = False,
-) -> StaleTopic | None:
-    """Return the last known figures of *topic* on a node; None if there are none.
-
-    *owners* deliver messages from promoted copies, by identity of the origin.
-    """
-    look = member.look
-    if look is None or topic not in look.topics:
-        return None
-    promoted_on = owners.get(member.producer.identity, ())
-    return StaleTopic(
-        member.address,
-        member.producer.hostname,
-        look.topics[topic],
-        look.at_s,
-        has_left,
-        tuple(address for address, _ in promoted_on),
-    )

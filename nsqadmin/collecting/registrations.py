@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from nsqadmin.collecting.answers import Answer
-from nsqadmin.collecting.known import Known, errors_of, register_errors, require_one
-from nsqadmin.collecting.members import listed_now, registered_topics
+from nsqadmin.collecting.collector import Collector
+from nsqadmin.collecting.members import errors_of, listed_now, register_errors, registered_topics, require_one
 from nsqclient.wire.node_error import NodeError
 
 # The channels of idle topics are requested topic by topic, at most so many at a time.
@@ -17,8 +17,9 @@ _AT_ONCE: Final = 16
 class Registrations:
     """Topics and channels as they are registered; without nsqlookupd, as nsqds have them."""
 
-    def __init__(self, known: Known) -> None:
-        self._known = known
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+        self._membership = collector.membership
         # Channels of idle topics, with the time they were asked for.
         self._channels: dict[str, tuple[float, list[str]]] = {}
 
@@ -27,15 +28,15 @@ class Registrations:
         self._channels.pop(topic, None)
 
     async def topics(self) -> Answer[list[str]]:
-        await self._known.collector.ready()
-        if not self._known.uses_lookupd:
-            members = self._known.members
+        await self._collector.ready()
+        if not self._membership.uses_lookupd:
+            members = self._membership.sorted_members
             require_one(members)
             names = {
                 name for member in members if member.answers and member.look for name in member.look.topics
             }
             return Answer(sorted(names), (errors_of(members),))
-        registers = self._known.registers
+        registers = self._membership.require_register()
         return Answer(
             sorted(registered_topics(one for one in registers if one.error is None)),
             (register_errors(registers, "/topics"),),
@@ -49,7 +50,7 @@ class Registrations:
         gate = asyncio.Semaphore(_AT_ONCE)
         now = time.monotonic()
         known = {key: value for key, value in self._channels.items() if now - value[0] < age_s}
-        discovery = self._known.prompt_discovery
+        discovery = self._membership.prompt_discovery
 
         async def ask(topic: str) -> tuple[str, list[str], tuple[NodeError, ...]]:
             if topic in known:
@@ -73,12 +74,12 @@ class Registrations:
         return Answer(channels.value, (*names.stages, *channels.stages))
 
     async def _idle_names(self) -> Answer[list[str]]:
-        if not self._known.uses_lookupd:
+        if not self._membership.uses_lookupd:
             return Answer([])
         names = await self.topics()
         offered = {
             entry.topic
-            for producer in listed_now(self._known.registers)
+            for producer in listed_now(self._membership.require_register())
             for entry in producer.topics
             if not entry.tombstoned
         }

@@ -1,12 +1,11 @@
 """The replicas of a node and the copies on it: requested only while a reader looks at the node."""
 
-import asyncio
-import time
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
-from nsqadmin.collecting.known import Known
+from nsqadmin.collecting.collector import Collector
+from nsqadmin.collecting.shared import Shared
 from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.nsqd_api import NsqdApi
@@ -15,7 +14,6 @@ from nsqcore.cluster.replication import NodeReplication
 # An open page reloads every two seconds, and several may be open.
 _AGE_S: Final = 1.0
 _PATIENCE_S: Final = 0.5
-_FORGET_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,52 +27,32 @@ class ReplicationView:
     unknown: str = ""
 
 
-@dataclass(slots=True)
-class _Entry:
-    task: asyncio.Task[None]
-    at_s: float
-    view: ReplicationView
-
-
 class NodeReplications:
     """``/replication`` of nodes. A node that is silent is not asked."""
 
-    def __init__(self, http: ClusterHttp, known: Known) -> None:
+    def __init__(self, http: ClusterHttp, collector: Collector) -> None:
         self._http = http
-        self._known = known
-        self._entries: dict[str, _Entry] = {}
+        self._collector = collector
+        self._membership = collector.membership
+        self._shared: Shared[str, NodeReplication] = Shared(collector.work)
 
     async def of(self, address: str) -> ReplicationView:
         """Return the node's last answer, or why there is none."""
-        now = time.monotonic()
-        for name in [name for name, one in self._entries.items() if now - one.at_s > _FORGET_S]:
-            if self._entries[name].task.done():
-                del self._entries[name]
-        member = self._known.member(address)
+        member = self._membership.member(address)
         if member is None:
             return ReplicationView()
-        if not member.answers:
-            return ReplicationView(unknown=member.error.reason if member.error is not None else "")
-        entry = self._entries.get(address)
-        if entry is None or (entry.task.done() and now - entry.at_s > _AGE_S):
-            task = self._known.collector.work.start(self._ask(address, member.asked_at), "replication")
-            before = entry.view if entry is not None else ReplicationView(unknown="no answer yet")
-            entry = self._entries[address] = _Entry(task, now, before)
-        await asyncio.wait({entry.task}, timeout=_PATIENCE_S)
-        return entry.view
-
-    async def _ask(self, address: str, asked_at: str) -> None:
-        try:
-            view = ReplicationView(await NsqdApi(self._http, asked_at).replication())
-        except NodeError as error:
+        nsqd = NsqdApi(self._http, member.asked_at)
+        found: NodeReplication | NodeError | None = member.error
+        if member.answers:
+            found = await self._shared.get(address, nsqd.replication, age_s=_AGE_S, patience_s=_PATIENCE_S)
+        if isinstance(found, NodeError):
             # The original's nsqd has no such page.
-            missing = error.status == HTTPStatus.NOT_FOUND
-            view = ReplicationView(unknown="" if missing else error.reason)
-        self._entries[address].view = view
+            return ReplicationView(unknown="" if found.status == HTTPStatus.NOT_FOUND else found.reason)
+        return ReplicationView(found, "" if found or not member.answers else "no answer yet")
 
     def address_of(self, identity: str) -> str:
         """Return the HTTP address of the node with *identity*; empty if it is not known."""
-        members = (*self._known.membership.members.values(), *self._known.membership.unlisted.values())
+        members = (*self._membership.members.values(), *self._membership.unlisted.values())
         return next(
             (one.address for one in members if identity and one.producer.identity == identity),
             "",

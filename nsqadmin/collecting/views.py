@@ -2,22 +2,23 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from nsqadmin.collecting.members import Member
+from nsqadmin.collecting.members import Member, MemberList
 from nsqadmin.figures.attention import Concern
 from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.missing import Missing
-from nsqadmin.figures.present import named
 from nsqadmin.figures.sums import Share, TopicSum
-from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.models import ChannelStats, TopicStats
 
 
-@dataclass(frozen=True, slots=True)
-class LookupdView:
+class Lacking(NamedTuple):
+    """A node that is not in a sum, why, and what it last had of it."""
+
     address: str
-    error: NodeError | None
+    state: str
+    messages: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,9 @@ class Overview:
     troubles: tuple[Concern, ...]
     nodes: tuple[Member, ...]
     missing: tuple[Missing, ...]
-    lookupds: tuple[LookupdView, ...]
+    lookupds: tuple[MemberList, ...]
+    # Nodes that do not answer and whose messages no other node delivers: address, state and last known depth.
+    lacking: tuple[Lacking, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +68,19 @@ class StaleTopic:
 
 def lacking(stale: Iterable[StaleTopic], value: Callable[[StaleTopic], int]) -> str:
     """Say what a sum lacks, and on which nodes; messages that another node delivers are counted there."""
-    found = [
-        f"{count:,} on {one.address}, {'down' if one.has_left else 'unreachable'}"
+    return lacks(
+        Lacking(one.address, "down" if one.has_left else "unreachable", count)
         for one in stale
         if not one.owners and (count := value(one))
-    ]
-    return named(found, 2)
+    )
+
+
+def lacks(found: Iterable[Lacking]) -> str:
+    """Say what a sum lacks, and on which node or how many; empty if it lacks nothing."""
+    several = list(found)
+    if len(several) > 1:
+        return f"{sum(one.messages for one in several):,} on {len(several)} nodes that do not answer"
+    return "".join(f"{one.messages:,} on {one.address}, {one.state}" for one in several)
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,6 +164,11 @@ class Queue(Protocol):
     paused: bool
 
 
+def _of_queue(channel: Queue, level: Level, mark: str, text: str, messages: int, when: When) -> Concern:
+    place = channel.topic_name, channel.channel_name
+    return Concern(level, mark, text, *place, weight=messages, messages=messages, when=when)
+
+
 def of_channel(
     channel: Queue, trend: Trend | None, shares: Sequence[ShareState] = (), now_s: float = 0.0
 ) -> list[Concern]:
@@ -180,18 +185,7 @@ def of_channel(
     def note(
         level: Level, mark: str, text: str, messages: int = channel.depth, when: When = _AT_ONCE
     ) -> None:
-        found.append(
-            Concern(
-                level,
-                mark,
-                text,
-                channel.topic_name,
-                channel.channel_name,
-                weight=messages,
-                messages=messages,
-                when=when,
-            )
-        )
+        found.append(_of_queue(channel, level, mark, text, messages, when))
 
     waiting = _waiting(channel.depth)
     grows = trend is not None and trend.depth > max(1.0, trend.messages * _GROWTH_SHARE)
@@ -236,7 +230,7 @@ def of_channel(
         note(
             Level.WATCH,
             "timing out",
-            f"consumers let {per_second(trend.timeouts)} messages a second time out",
+            f"{per_second(trend.timeouts)} messages/s time out",
             when=When(stays_s=_STAYS_S),
         )
     if trend is not None and trend.dead > 0:
@@ -262,18 +256,8 @@ def _of_shares(channel: Queue, shares: Sequence[ShareState], known: set[str]) ->
         if not of or mark in known:
             return
         messages = sum(share.depth for share in of)
-        found.append(
-            Concern(
-                Level.TROUBLE,
-                mark,
-                f"{_waiting(messages)} on {named(share.node for share in of)}{text}",
-                channel.topic_name,
-                channel.channel_name,
-                weight=messages,
-                messages=messages,
-                when=when,
-            )
-        )
+        text = f"{_waiting(messages)} on {named(share.node for share in of)}{text}"
+        found.append(_of_queue(channel, Level.TROUBLE, mark, text, messages, when))
 
     bare = [share for share in shares if not share.consumers]
     note(
@@ -423,17 +407,6 @@ def of_returned(address: str, depths: Sequence[int]) -> Concern:
 def of_no_nodes() -> Concern:
     """Judge a cluster without any nsqd."""
     return Concern(Level.WATCH, "no nodes", "Nothing can be published or consumed until an nsqd registers")
-
-
-def messages_away(concerns: Iterable[Concern]) -> int:
-    """Return how many messages are on nodes that are down, and on no other."""
-    return sum(one.messages for one in concerns if one.mark in REACH)
-
-
-def away(concerns: Iterable[Concern]) -> str:
-    """Say what a sum lacks, and on which nodes; empty if it lacks nothing."""
-    found = [one for one in concerns if one.mark in REACH and one.messages]
-    return named((f"{one.messages:,} on {one.node}, {one.mark}" for one in found), 2)
 
 
 def of_lookupds(silent: Sequence[tuple[str, str]], number: int) -> list[Concern]:

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
+from msgspec.structs import asdict
+
 from nsqcore.cluster.models import ClientStats, LatencyStats, NodeInfo
 
 ALL_NODES: Final = "*"
@@ -86,37 +88,14 @@ class ClientRecord:
         return bool(self.node_topology_region) and self.stats.topology_region == self.node_topology_region
 
     def to_json(self) -> JsonObject:
-        stats = self.stats
-        return {
+        shown = {
             "node": self.node,
-            "remote_address": stats.remote_address,
-            "version": stats.version,
-            "client_id": stats.client_id,
-            "hostname": stats.hostname,
-            "user_agent": stats.user_agent,
-            "connect_ts": stats.connect_ts,
+            **asdict(self.stats),
             "connected": self.connected_ns,
-            "in_flight_count": stats.in_flight_count,
-            "ready_count": stats.ready_count,
-            "finish_count": stats.finish_count,
-            "requeue_count": stats.requeue_count,
-            "message_count": stats.message_count,
-            "sample_rate": stats.sample_rate,
-            "deflate": stats.deflate,
-            "snappy": stats.snappy,
-            "authed": stats.authed,
-            "auth_identity": stats.auth_identity,
-            "auth_identity_url": stats.auth_identity_url,
-            **_present("node_topology_region", self.node_topology_region),
-            **_present("node_topology_zone", self.node_topology_zone),
-            **_present("topology_region", stats.topology_region),
-            **_present("topology_zone", stats.topology_zone),
-            "tls": stats.tls,
-            "tls_cipher_suite": stats.tls_cipher_suite,
-            "tls_version": stats.tls_version,
-            "tls_negotiated_protocol": stats.tls_negotiated_protocol,
-            "tls_negotiated_protocol_is_mutual": stats.tls_negotiated_protocol_is_mutual,
+            "node_topology_region": self.node_topology_region,
+            "node_topology_zone": self.node_topology_zone,
         }
+        return {key: value for key, value in shown.items() if value or "topology" not in key}
 
 
 def by_nearness(client: ClientRecord) -> tuple[int, str, str, str, str]:
@@ -164,11 +143,6 @@ def merged(parts: Iterable[LatencyRecord | None], topic: str, channel: str) -> L
             )
             known.count = total
     return LatencyRecord(count, list(merged.values()), topic=topic, channel=channel, host=ALL_NODES)
-
-
-def _present(key: str, value: str | int) -> JsonObject:
-    """Leave a key out if its value is empty or zero."""
-    return {key: value} if value else {}
 
 
 def _whole(value: float) -> float:

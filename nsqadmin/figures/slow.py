@@ -57,7 +57,7 @@ def why_slow(
             [f"{one.name} (for {duration((one.silent_s or 0.0) * 1e9, whole=True)})" for one in silent]
         )
         held = sum(one.in_flight for one in silent)
-        found.append(f"Silent with {plural(held, 'message')} in hand: {names}.")
+        found.append(f"{held:,} in flight, no FIN: {names}.")
     closed = [one for one in consumers if not one.ready and not one.in_flight]
     if closed and complete:
         who = (
@@ -65,9 +65,7 @@ def why_slow(
             if len(closed) == len(consumers)
             else f"{named([one.name for one in closed])} take{'s' if len(closed) == 1 else ''}"
         )
-        found.append(
-            f"{who} any messages now (ready is 0): backing off after failures, or waiting for a turn."
-        )
+        found.append(f"{who} any messages now (RDY 0): backing off after failures, or waiting for a turn.")
     found += _pace(depth, trend, consumers, complete=complete)
     return found
 
@@ -86,7 +84,7 @@ def _pace(
     ready = sum(one.ready for one in consumers)
     in_flight = sum(one.in_flight for one in consumers)
     full = complete and ready > 0 and in_flight >= _FULL * ready
-    room = "and they have no room for more in flight" if full else ""
+    room = "and all in-flight slots are full (RDY)" if full else ""
     if trend.finished and trend.messages > trend.finished * 1.05:
         factor = f"{trend.messages / trend.finished:.1f}"
         text = f"{arrives} arrive and {finishes} are finished a second: too slow by a factor of {factor}"
@@ -100,5 +98,5 @@ def _pace(
         if in_flight:
             found.append(f"Consumers finish nothing {room}".rstrip() + ".")
     elif full:
-        found.append("Consumers keep pace, but have no room to catch up.")
+        found.append("Consumers keep pace, but all in-flight slots are full (RDY).")
     return found

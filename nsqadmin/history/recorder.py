@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import Final
 
 from nsqadmin.collecting.members import Member
+from nsqadmin.collecting.views import Round
 from nsqadmin.figures.attention import ALERT_S, MILD, Concern, Level, When
 from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.instant import Instant
@@ -49,6 +50,8 @@ class Recorder:
         self._file = file
         self._lock = threading.Lock()
         self._reviewed_s = 0.0
+        # The start time that each node reports.
+        self._started: dict[str, int] = {}
         # The last known depth on nodes that do not answer, for the totals and each topic and channel.
         self._unreached: dict[Name, int] = {}
 
@@ -57,6 +60,22 @@ class Recorder:
             self._file.close()
 
     # -- writing --------------------------------------------------------------------
+
+    def follow(self, this: Round) -> None:
+        """Write what came and went in a round, the nodes that were started, and the figures."""
+        events = [(*event_of(one), one.since_s) for one in this.came]
+        events += [(f"{OVER}{mark}", text, name, 0.0) for mark, text, name in map(event_of, this.went)]
+        for view in this.nodes:
+            if view.look is None:
+                continue
+            before = self._started.get(view.address)
+            self._started[view.address] = view.look.start_time
+            if before is not None and before != view.look.start_time:
+                text = f"nsqd {view.address} was started, version {view.look.version}"
+                events.append((STARTED, text, node(view.address), 0.0))
+        for event in events:
+            self.note(*event)
+        self.record(this.sum, this.nodes, this.now.at_s)
 
     def record(self, total: ClusterSum, nodes: Sequence[Member], now_s: float) -> None:
         """Write a round; the cost grows with the places, and once a minute with all channels."""
@@ -179,7 +198,7 @@ def _unreached(nodes: Sequence[Member]) -> dict[Name, int]:
     """Add up what nodes that do not answer had; messages that another node delivers are counted there."""
     found: Counter[Name] = Counter()
     for one in nodes:
-        if one.look is None or one.answers or one.owners:
+        if one.look is None or not one.is_unreached:
             continue
         for stats in one.look.topics.values():
             depth = stats.depth
@@ -235,4 +254,6 @@ def event_of(concern: Concern) -> tuple[str, str, Name]:
         return concern.mark, concern.text, channel(concern.topic, concern.channel)
     if concern.topic:
         return concern.mark, concern.text, topic(concern.topic)
-    return concern.mark, concern.text, node(concern.node)
+    # How long a node is down changes; the event has its time.
+    text = concern.text.partition(". ")[2] if concern.mark == "down" else ""
+    return concern.mark, text or concern.text, node(concern.node)

@@ -1,25 +1,20 @@
 """The page of changes: who changed what."""
 
 from nsqadmin.changes.audit import Deed
-from nsqadmin.changes.desk import Desk
 from nsqadmin.collecting.answers import Answer
 from nsqadmin.pages import columns
 from nsqadmin.pages.paging import window
-from nsqadmin.pages.replies import Replies, rows_json
+from nsqadmin.pages.replies import Pages, rows_json
 from nsqadmin.pages.tables import Table
 from nsqcore.http.api import Request, Response
 from nsqcore.http.router import Route
 
 
-class AuditPage:
+class AuditPage(Pages):
     """``/audit``, for admins."""
 
-    def __init__(self, desk: Desk, replies: Replies) -> None:
-        self._desk = desk
-        self._replies = replies
-
     def routes(self) -> list[Route]:
-        return self._replies.routes([("/audit", self.show)])
+        return self.routes_of([("/audit", self.show)])
 
     async def show(self, request: Request) -> Response:
         self._desk.check(request, "audit")
@@ -29,7 +24,7 @@ class AuditPage:
         )
         found = table.apply(deeds)
         rows = window(found, request.query.get("page", ""))
-        return self._replies.page(
+        return self.page(
             request,
             "audit.html",
             Answer(None),

@@ -12,18 +12,15 @@ from nsqadmin.access.guard import is_browser
 from nsqadmin.changes.action import Action, Form, Question, Target
 from nsqadmin.changes.actions import ACTIONS, targets_of
 from nsqadmin.changes.commands import Done
-from nsqadmin.changes.desk import Desk
 from nsqadmin.changes.effects import message_result, summary
 from nsqadmin.changes.message_actions import body_of
 from nsqadmin.collecting.answers import UnknownError, UpstreamError
-from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.messages import BadSearchError
 from nsqadmin.figures.present import plural
-from nsqadmin.pages.render import PageNote, Renderer
-from nsqadmin.pages.replies import Replies, refuse_embedding
+from nsqadmin.pages.render import PageNote
+from nsqadmin.pages.replies import Pages, refuse_embedding
 from nsqcore.http.api import ApiError, Request, Response
 from nsqcore.http.router import Route
-from nsqcore.process.logs import Log
 
 # Enough for a test message and for a policy; larger messages are published by programs.
 _FORM_LIMIT: Final = 1 << 20
@@ -35,20 +32,13 @@ _MOST_WARNINGS: Final = 8
 _LIST: Final = ("topic", "channel", "state", "order", "start", "contains", "json", "node")
 
 
-class Forms:
+class Forms(Pages):
     """GET explains and asks; POST with ``confirmed`` acts and redirects to the page that shows the result."""
-
-    def __init__(self, cluster: Cluster, desk: Desk, replies: Replies, render: Renderer, log: Log) -> None:
-        self._cluster = cluster
-        self._desk = desk
-        self._replies = replies
-        self._render = render
-        self._log = log
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", "/action", self._replies.explaining(self.ask), logged=False),
-            Route("POST", "/action", self._replies.explaining(self.act)),
+            Route("GET", "/action", self.explaining(self.ask), logged=False),
+            Route("POST", "/action", self.explaining(self.act)),
         ]
 
     async def ask(self, request: Request) -> Response:
@@ -94,7 +84,7 @@ class Forms:
     def _nothing_picked(self, request: Request) -> Response:
         if not is_browser(request):
             raise ApiError(400, "INVALID_SELECTION")
-        return self._replies.problem(request, f"Select at least one row and at most {MOST_PICKED}.", 400)
+        return self.problem(request, f"Select at least one row and at most {MOST_PICKED}.", 400)
 
     # -- asking -------------------------------------------------------------------------
 
@@ -152,7 +142,7 @@ class Forms:
         except UpstreamError as error:
             self._log.error("%s", error)
             verdict = "Not confirmed" if any(one.may_happen for one in error.errors) else "It failed"
-            sentences = "; ".join(self._replies.sentences(error.errors))
+            sentences = "; ".join(self.sentences(error.errors))
             return await self._question(request, action, form, f"{verdict}: {sentences}.", 502)
         if done.message:
             self._log.warning("%s", done.message.removeprefix("WARNING: "))
@@ -169,7 +159,7 @@ class Forms:
                     return f"{target.name} is not there any more"
                 except (UpstreamError, BadSearchError) as error:
                     errors = error.errors if isinstance(error, UpstreamError) else ()
-                    return f"{target.name}: {'; '.join(self._replies.sentences(errors)) or error}"
+                    return f"{target.name}: {'; '.join(self.sentences(errors)) or error}"
 
         results = await asyncio.gather(*map(do, form.targets))
         done = [result for result in results if not isinstance(result, str)]
@@ -188,7 +178,7 @@ class Forms:
 
     def _origin(self, action: Action, form: Form) -> str:
         """Return the address of the page from which the action is usually chosen."""
-        urls, one, fields = self._render.urls, form.one, form.fields
+        urls, one, fields = self._urls, form.one, form.fields
         if "pick" in fields:
             topics = {target.topic for target in form.targets}
             if one.kind == "node":
@@ -210,7 +200,7 @@ class Forms:
         return urls.channel(one.topic, one.channel) if one.channel else urls.topic(one.topic)
 
     def _result_page(self, action: Action, form: Form) -> str:
-        urls, one = self._render.urls, form.one
+        urls, one = self._urls, form.one
         if action.name != "delete" or form.fields.get("back") == "lookup":
             return self._origin(action, form)
         return urls.topic(one.topic) if one.channel else urls.index
@@ -218,7 +208,7 @@ class Forms:
     def _note(self, action: Action, form: Form, done: Done) -> PageNote:
         one, fields = form.one, form.fields
         nsqds = plural(done.nsqds, "nsqd")
-        warnings = self._replies.sentences(done.errors)
+        warnings = self.sentences(done.errors)
         named = {error.address for error in done.errors}
         warnings += [
             f"nsqd {node} was not reached: nothing changed there" for node in done.silent if node not in named

@@ -7,7 +7,7 @@ from heapq import nlargest
 from typing import Final
 
 from nsqadmin.figures.activity import LastConsumers
-from nsqadmin.figures.attention import Concern, Level, messages_away
+from nsqadmin.figures.attention import Concern, Level
 from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.incidents import incidents
 from nsqadmin.figures.missing import Missing
@@ -48,17 +48,21 @@ class NodeTile:
     depth: int | None
 
 
-def verdict(concerns: Sequence[Concern], waiting: int, now_s: float, oldest_ns: int = 0) -> Verdict:
-    """Say in one line how the cluster is; problems of one cause count once, as their cards."""
+def verdict(
+    concerns: Sequence[Concern], waiting: int, now_s: float, oldest_ns: int = 0, away: int = 0
+) -> Verdict:
+    """Say in one line how the cluster is; problems of one cause count once, as their cards.
+
+    *away* messages wait on nodes that do not answer.
+    """
     cards = incidents(concerns)
     serious = [one for one in cards if one.level is Level.TROUBLE]
     mild = [one for one in cards if one.level is not Level.TROUBLE]
-    away = messages_away(concerns)
     messages = f"{plural(waiting, 'message')} waiting" if waiting or away else "No backlog"
     if waiting and oldest_ns > 0:
         messages += f", the oldest for {duration(max(0.0, now_s * 1e9 - oldest_ns), whole=True)}"
     if away:
-        messages += f", {away:,} more on nodes that are down"
+        messages += f", {away:,} more on nodes that do not answer"
     if not concerns:
         return Verdict(0, f"All good. {messages}")
     since_s = min((one.since_s for one in serious or mild if one.since_s), default=now_s)
@@ -66,10 +70,12 @@ def verdict(concerns: Sequence[Concern], waiting: int, now_s: float, oldest_ns: 
     return Verdict(2 if serious else 1, f"{', '.join(counts)} since {_since(since_s, now_s)}. {messages}")
 
 
-def incident(concerns: Sequence[Concern], waiting: int, now_s: float, oldest_ns: int = 0) -> str:
+def incident(
+    concerns: Sequence[Concern], waiting: int, now_s: float, oldest_ns: int = 0, away: int = 0
+) -> str:
     """Write the troubles as text that can be pasted into a message."""
     at = datetime.fromtimestamp(now_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    lines = [f"{verdict(concerns, waiting, now_s, oldest_ns).text} (as of {at})"]
+    lines = [f"{verdict(concerns, waiting, now_s, oldest_ns, away).text} (as of {at})"]
     for card in incidents(concerns):
         since = f", since {_since(card.since_s, now_s)}" if card.since_s else ""
         lines.append(

@@ -8,8 +8,6 @@ from urllib.parse import urlencode, urlsplit
 from nsqadmin.options import NsqadminOptions
 from nsqclient.wire.durations import SECOND
 
-ALL_HOSTS: Final = "*"
-
 # A host and port without characters that would break a content security policy.
 _HOST: Final = re.compile(r"[A-Za-z0-9.:\[\]-]+")
 
@@ -45,10 +43,9 @@ _SMALL: Final = (
 )
 
 
-def host_prefix(options: NsqadminOptions, node: str = ALL_HOSTS) -> str:
-    """Return the prefix of the keys of *node*, by default of all nodes."""
-    host = node if node == ALL_HOSTS else node.replace(".", "_").replace(":", "_")
-    prefix = options.statsd_prefix.replace("%s", host)
+def host_prefix(options: NsqadminOptions) -> str:
+    """Return the prefix of the keys of all nodes."""
+    prefix = options.statsd_prefix.replace("%s", "*")
     return prefix if not prefix or prefix.endswith(".") else prefix + "."
 
 
@@ -64,12 +61,10 @@ def stored(options: NsqadminOptions, key: str) -> str:
     return wrapped.replace("%s", key) if wrapped else key
 
 
-def target(
-    options: NsqadminOptions, metric: str, topic: str, channel: str = "", node: str = ALL_HOSTS
-) -> str:
+def target(options: NsqadminOptions, metric: str, topic: str, channel: str = "") -> str:
     """Return Graphite's expression for one figure of a topic or channel."""
     place = f"topic.{clean(topic)}." + (f"channel.{clean(channel)}." if channel else "")
-    series = f"sumSeries({stored(options, host_prefix(options, node) + place + metric)})"
+    series = f"sumSeries({stored(options, host_prefix(options) + place + metric)})"
     return f'summarize({series},"{options.statsd_interval // SECOND}sec","avg")'
 
 

@@ -13,14 +13,10 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from nsqadmin.changes.desk import Desk
 from nsqadmin.collecting.answers import UnknownError
-from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.messages import BadSearchError, MessageList, MessageReader, MessageSearch
 from nsqadmin.figures.messages import FoundMessage, hex_lines
-from nsqadmin.options import OptionsNow
-from nsqadmin.pages.render import Renderer
-from nsqadmin.pages.replies import Replies, refuse_embedding
+from nsqadmin.pages.replies import Pages, refuse_embedding
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, NodeError
 from nsqcore.http.api import ApiError, Request, Response, error_reply, json_bytes, json_bytes_reply, json_text
 from nsqcore.http.router import Route
@@ -35,24 +31,18 @@ _MOST_PLACES: Final = 1 << 16
 _ARGUMENTS: Final = ("topic", "channel", "state", "order", "start", "contains", "json", "node")
 
 
-class MessagePages:
+class MessagePages(Pages):
     """``/messages`` and the paths below it. None of them changes a message."""
 
-    def __init__(
-        self, cluster: Cluster, desk: Desk, replies: Replies, render: Renderer, options: OptionsNow
-    ) -> None:
-        self._cluster = cluster
-        self._reader = MessageReader(cluster)
-        self._desk = desk
-        self._replies = replies
-        self._render = render
-        self._options = options
+    @property
+    def _reader(self) -> MessageReader:
+        return self._desk.scene.commands.reader
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", "/messages", self._replies.explaining(self.show)),
-            Route("GET", "/messages/one", self._replies.explaining(self.show_one)),
-            Route("GET", "/messages/body", self._replies.explaining(self.download)),
+            Route("GET", "/messages", self.explaining(self.show)),
+            Route("GET", "/messages/one", self.explaining(self.show_one)),
+            Route("GET", "/messages/body", self.explaining(self.download)),
         ]
 
     # -- the list -------------------------------------------------------------------
@@ -87,7 +77,7 @@ class MessagePages:
         query = request.query
         may_read = self._desk.may(request, "read", search.topic)
         messages = [FoundMessage(one.node, one.listed, may_read) for one in found.messages]
-        warnings = self._replies.sentences(errors)
+        warnings = self.sentences(errors)
         if query.get("format") == "json":
             if problem:
                 return error_reply(400, f"INVALID_SEARCH: {problem}")
@@ -137,10 +127,10 @@ class MessagePages:
             if isinstance(definition, Mapping):
                 target = str(definition.get("dead_letter_topic") or target)
             break
-        if self._cluster.topic_sum(target) is None:
+        if self._cluster.sum.topics.get(target) is None:
             # There are none yet: the channel keeps its tabs and its list is empty.
             return await self._show(request, replace(search, state=_DEAD), MessageList((), {}), ())
-        place = self._render.urls.page("messages", topic=target)
+        place = self._urls.page("messages", topic=target)
         return web.Response(status=303, headers={"Location": place})
 
     # -- one message ------------------------------------------------------------------

@@ -8,7 +8,6 @@ from typing import Final
 from msgspec import to_builtins
 
 from nsqadmin.collecting.clock import instant
-from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.consumers import LARGE_PATIENCE_S, PAGE_PATIENCE_S
 from nsqadmin.collecting.members import Member
 from nsqadmin.figures import attention
@@ -18,13 +17,12 @@ from nsqadmin.figures.records import ClientRecord
 from nsqadmin.figures.sums import on_node
 from nsqadmin.history.recorder import node as node_course
 from nsqadmin.pages import columns
-from nsqadmin.pages.courses import Courses
-from nsqadmin.pages.paging import Made, PageWindow, window
-from nsqadmin.pages.replies import Replies, rows_json, topic_json
+from nsqadmin.pages.paging import PageWindow, window
+from nsqadmin.pages.replies import Pages, rows_json, topic_json
 from nsqadmin.pages.rows import ConsumerRow, NodeRow
 from nsqadmin.pages.tables import Table
 from nsqclient.wire.node_error import NodeError
-from nsqcore.cluster.models import ChannelStats
+from nsqcore.cluster.models import ChannelStats, ClientStats
 from nsqcore.http.api import Request, Response
 from nsqcore.http.router import Route
 
@@ -36,16 +34,11 @@ _MOST_LEFT: Final = 20
 _MOST_DIFFERING: Final = 10
 
 
-class NodePages:
+class NodePages(Pages):
     """``/nodes`` and ``/nodes/:node``."""
 
-    def __init__(self, cluster: Cluster, replies: Replies, courses: Courses) -> None:
-        self._cluster = cluster
-        self._replies = replies
-        self._courses = courses
-
     def routes(self) -> list[Route]:
-        return self._replies.routes([("/nodes", self.nodes), ("/nodes/:node", self.node)])
+        return self.routes_of([("/nodes", self.nodes), ("/nodes/:node", self.node)])
 
     async def nodes(self, request: Request) -> Response:
         overview = await self._cluster.overview()
@@ -53,11 +46,11 @@ class NodePages:
         # Until a reader sorts, the worst come first, because readers look for dead nodes.
         usual = {"sort": "urgency", "dir": "desc"} if "sort" not in request.query else {}
         table = Table(columns.NODES, {**request.query, **usual}, lambda row: row.names)
-        if not self._cluster.uses_lookupd:
+        if not self._cluster.membership.uses_lookupd:
             table.columns = [column for column in table.columns if column.key != "listed"]
         found = table.apply([NodeRow(node) for node in seen.nodes])
         rows = window(found, request.query.get("page", ""))
-        return self._replies.page(
+        return self.page(
             request,
             "nodes.html",
             overview,
@@ -98,13 +91,22 @@ class NodePages:
             prefix="consumers-",
             sort="none",
         )
-        every, unknown = await self._consumers(view.value)
+        connections, unknown = await self._connections(view.value)
         replication = await self._cluster.replication.of(address)
-        found: Sequence[ConsumerRow] = every
-        if consumer_table.wanted or consumer_table.sort != "none":
-            found = consumer_table.apply(every)
-        consumers = window(found, request.query.get("consumers", ""))
-        return self._replies.page(
+
+        def consumer(one: tuple[str, str, ClientStats]) -> ConsumerRow:
+            topic, channel, stats = one
+            return ConsumerRow(topic, channel, ClientRecord.on(row.producer, stats, now_s), UNKNOWN)
+
+        found: Sequence[ConsumerRow] = ()
+        page = window(connections, request.query.get("consumers", ""))
+        if consumer_table.wanted or consumer_table.sort != "none" or request.query.get("format") == "csv":
+            found = consumer_table.apply([consumer(one) for one in connections])
+            consumers = window(found, request.query.get("consumers", ""))
+        else:
+            # Of thousands only the shown ones are made into rows.
+            consumers = PageWindow([consumer(one) for one in page.items], page.total, page.number)
+        return self.page(
             request,
             "node.html",
             view,
@@ -121,7 +123,7 @@ class NodePages:
             names=names,
             consumers=consumers,
             consumer_table=consumer_table,
-            consumer_count=len(every),
+            consumer_count=len(connections),
             consumers_unknown=unknown,
             replication=replication.status,
             replication_unknown=replication.unknown,
@@ -133,8 +135,8 @@ class NodePages:
             known=[row.error] if row.error is not None else [],
         )
 
-    async def _consumers(self, view: Member) -> tuple[Sequence[ConsumerRow], str]:
-        """Return a node's consumers, each with its channel; and the reason if they are not known."""
+    async def _connections(self, view: Member) -> tuple[list[tuple[str, str, ClientStats]], str]:
+        """Return a node's consumers, each with topic and channel; and the reason if they are not known."""
         many = view.look is not None and view.look.load.consumers > _MANY_CONSUMERS
         patience_s = LARGE_PATIENCE_S if many else PAGE_PATIENCE_S
         stats = await self._cluster.node_consumers(view.address, patience_s)
@@ -142,18 +144,12 @@ class NodePages:
             return [], "it was asked just now"
         if isinstance(stats, NodeError):
             return [], stats.reason
-        now_s = int(time.time())
-        places = [
+        return [
             (topic.topic_name, channel.channel_name, client)
             for topic in stats.topics
             for channel in topic.channels
             for client in channel.clients
-        ]
-        # Of thousands only the shown ones are made into rows.
-        return Made(
-            places,
-            lambda one: ConsumerRow(one[0], one[1], ClientRecord.on(view.producer, one[2], now_s), UNKNOWN),
-        ), ""
+        ], ""
 
 
 # The columns of consumers that are shown until a reader chooses.

@@ -5,37 +5,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nsqadmin.changes.alerts import Alerts
 from nsqadmin.collecting.answers import Answer
-from nsqadmin.collecting.cluster import Cluster
-from nsqadmin.figures.attention import Concern, away
+from nsqadmin.collecting.views import Lacking, lacks
+from nsqadmin.figures.attention import Concern
 from nsqadmin.figures.cluster_sum import ClusterSum
 from nsqadmin.figures.incidents import incidents
 from nsqadmin.figures.sums import TopicSum
 from nsqadmin.history.recorder import age_of
 from nsqadmin.history.recorder import topic as topic_course
 from nsqadmin.pages import columns
-from nsqadmin.pages.courses import Courses, name_of
+from nsqadmin.pages.courses import name_of
 from nsqadmin.pages.glance import NodeTile, by_zone, incident, tops, verdict
 from nsqadmin.pages.kept import KeptFigures
 from nsqadmin.pages.paging import window
-from nsqadmin.pages.replies import Replies, rows_json, wants_json
+from nsqadmin.pages.replies import Pages, rows_json, wants_json
 from nsqadmin.pages.rows import NodeRow, unregistered
 from nsqadmin.pages.tables import Table
 from nsqadmin.pages.topics import IDLE_AGE_S
-from nsqclient.wire.node_error import NodeError
 from nsqcore.http.api import Request, Response, json_reply, plain_reply
 from nsqcore.http.router import Route
 
 
-class OverviewPages:
+class OverviewPages(Pages):
     """``/``, ``/topics``, ``/counter`` and ``/history``; ``/lookup`` is also the list of topics."""
 
-    def __init__(self, cluster: Cluster, alerts: Alerts, replies: Replies, courses: Courses) -> None:
-        self._alerts = alerts
-        self._cluster = cluster
-        self._replies = replies
-        self._courses = courses
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
         self._kept: KeptFigures[_Index] = KeptFigures()
 
     def routes(self) -> list[Route]:
@@ -46,7 +41,7 @@ class OverviewPages:
             ("/counter", self.counter),
             ("/history", self.history),
         ]
-        return self._replies.routes(table)
+        return self.routes_of(table)
 
     async def overview(self, request: Request) -> Response:
         return await self._topics(request, "overview.html")
@@ -61,7 +56,7 @@ class OverviewPages:
         overview = await self._cluster.overview()
         names = window(overview.value.sum.idle, request.query.get("page", ""))
         channels = await self._cluster.registrations.channels_of(names.items, age_s=IDLE_AGE_S)
-        return self._replies.page(
+        return self.page(
             request,
             "topics.html",
             overview,
@@ -95,14 +90,15 @@ class OverviewPages:
         total, concerns = index.sum, index.concerns
         overview = template == "overview.html"
         if request.query.get("format") == "text":
-            return plain_reply(incident(concerns, total.totals.depth, time.time(), total.totals.oldest_ns))
+            sums = total.totals
+            return plain_reply(incident(concerns, sums.depth, time.time(), sums.oldest_ns, index.away))
         table = Table(columns.TOPICS, request.query, lambda row: row.names)
         found = await self._cluster.ordered(total, table.order, table.apply)
         rows = window(found, request.query.get("page", ""))
-        return self._replies.page(
+        return self.page(
             request,
             template,
-            Answer(None, (index.errors,)),
+            Answer(None),
             shown=lambda: {
                 "messages_per_second": total.totals.rate,
                 "depth": total.totals.depth,
@@ -123,10 +119,11 @@ class OverviewPages:
             sum=total.totals,
             cards=incidents(concerns),
             verdict=verdict(
-                [one for one in concerns if not self._alerts.muted_until(one)],
+                [one for one in concerns if not self._desk.scene.alerts.muted_until(one)],
                 total.totals.depth,
                 time.time(),
                 total.totals.oldest_ns,
+                index.away,
             ),
             picking=not overview,
             charts=self._courses.charts(span=request.query.get("span", "hour")) if overview else (),
@@ -136,7 +133,7 @@ class OverviewPages:
             zones=index.zones if overview else (),
             node_count=index.node_count,
             nodes_up=index.nodes_up,
-            away=away(concerns),
+            away=lacks(index.lacking),
             oldest_s=age_of(total.totals.oldest_ns, time.time()),
             timeline=self._courses.timeline(span=request.query.get("span", "hour")) if overview else (),
             at_s=index.at_s,
@@ -157,9 +154,9 @@ class OverviewPages:
             seen.troubles,
             len(seen.nodes) + len(seen.missing),
             sum(node.answers for node in seen.nodes),
-            (),
             self._cluster.figures_at_s,
             by_zone([NodeRow(node) for node in seen.nodes], seen.missing),
+            seen.lacking,
         )
         return index, self._kept.keep(index, seen.sum, now_s)
 
@@ -171,7 +168,7 @@ class OverviewPages:
     async def counter(self, request: Request) -> Response:
         overview = await self._cluster.overview()
         seen = overview.value.sum.totals
-        return self._replies.page(
+        return self.page(
             request,
             "counter.html",
             overview,
@@ -190,6 +187,11 @@ class _Index:
     # All nodes, also those that are down, and those that answer.
     node_count: int
     nodes_up: int
-    errors: tuple[NodeError, ...]
     at_s: float
     zones: list[tuple[str, list[NodeTile]]]
+    lacking: Sequence[Lacking]
+
+    @property
+    def away(self) -> int:
+        """The messages that wait on nodes that do not answer, as far as known."""
+        return sum(one.messages for one in self.lacking)

@@ -4,28 +4,19 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from nsqadmin.changes.desk import Desk
 from nsqadmin.changes.policies import OnNode, usual
 from nsqadmin.changes.policy_actions import counted
-from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.figures.policies import governed
-from nsqadmin.pages.render import Renderer
-from nsqadmin.pages.replies import Replies
+from nsqadmin.pages.replies import Pages
 from nsqcore.http.api import Request, Response, json_reply
 from nsqcore.http.router import Route
 
 
-class PoliciesPage:
+class PoliciesPage(Pages):
     """``/policies``."""
 
-    def __init__(self, cluster: Cluster, desk: Desk, replies: Replies, render: Renderer) -> None:
-        self._cluster = cluster
-        self._desk = desk
-        self._replies = replies
-        self._render = render
-
     def routes(self) -> list[Route]:
-        return [Route("GET", "/policies", self._replies.explaining(self.show), logged=False)]
+        return self.routes_of([("/policies", self.show)])
 
     async def show(self, request: Request) -> Response:
         topic, channel = request.query.get("topic", ""), request.query.get("channel", "")
@@ -35,7 +26,7 @@ class PoliciesPage:
             nodes = [one.to_json() for one in found.value]
             return json_reply({"nodes": nodes, "message": found.message})
         rules, places = usual(found.value), self._cluster.places()
-        counts = await self._cluster.in_thread(lambda: governed(rules, places))
+        counts = await self._cluster.collector.work.for_reader(lambda: governed(rules, places))
         topics = {name: sum(not channel for _, channel in held) for name, held in counts.items()}
         return self._render.page(
             request,

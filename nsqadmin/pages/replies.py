@@ -9,14 +9,15 @@ from typing import Any
 from aiohttp import web
 
 from nsqadmin.access.guard import is_browser
-from nsqadmin.changes.desk import AUDIT_UNWRITABLE
-from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
+from nsqadmin.changes.desk import AUDIT_UNWRITABLE, Desk
+from nsqadmin.collecting.answers import NODE_NOT_FOUND, Answer, UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import Cluster
-from nsqadmin.collecting.known import NODE_NOT_FOUND
 from nsqadmin.figures.present import failure
 from nsqadmin.figures.sums import ChannelSum, TopicSum
 from nsqadmin.figures.topic_records import JsonObject, channel_record, topic_record
 from nsqadmin.figures.trend import Trend
+from nsqadmin.options import OptionsNow
+from nsqadmin.pages.courses import Courses
 from nsqadmin.pages.paging import PageWindow
 from nsqadmin.pages.render import Renderer, plain_segment
 from nsqadmin.pages.tables import Table
@@ -28,15 +29,25 @@ from nsqcore.process.logs import Log
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-class Replies:
-    """Makes the replies of all pages."""
+class Pages:
+    """The base of all pages: what they work with, and how they reply."""
 
-    def __init__(self, cluster: Cluster, render: Renderer, log: Log) -> None:
+    def __init__(
+        self, options: OptionsNow, cluster: Cluster, desk: Desk, courses: Courses, render: Renderer, log: Log
+    ) -> None:
+        self._options = options
         self._cluster = cluster
+        self._desk = desk
+        self._courses = courses
         self._render = render
+        self._urls = render.urls
         self._log = log
 
-    def routes(self, table: Sequence[tuple[str, Handler]]) -> list[Route]:
+    def routes(self) -> list[Route]:
+        """Return the route of every path that does not exist."""
+        return self.routes_of([("*", self.nowhere)])
+
+    def routes_of(self, table: Sequence[tuple[str, Handler]]) -> list[Route]:
         """Make the routes of pages. They are not logged, because an open page asks every two seconds."""
         return [Route("GET", pattern, self.explaining(handler), logged=False) for pattern, handler in table]
 

@@ -43,7 +43,7 @@ class ConsumerRow:
     def states(self) -> list[str]:
         if self.is_silent:
             return ["silent"]
-        return [] if self.stats.ready_count or self.stats.in_flight_count else ["takes none"]
+        return [] if self.stats.ready_count or self.stats.in_flight_count else ["RDY 0"]
 
     @property
     def attributes(self) -> list[str]:

@@ -2,11 +2,8 @@
 
 from typing import Final
 
-from nsqadmin.changes.desk import Desk
 from nsqadmin.collecting.answers import Answer
-from nsqadmin.collecting.cluster import Cluster
-from nsqadmin.pages.render import Urls
-from nsqadmin.pages.replies import Replies
+from nsqadmin.pages.replies import Pages
 from nsqcore.http.api import Request, Response
 from nsqcore.http.router import Route
 
@@ -18,17 +15,11 @@ _ACTIONS: Final = ("pause", "unpause", "empty", "delete", "publish")
 Found = list[tuple[str, str]]
 
 
-class SearchPage:
+class SearchPage(Pages):
     """Finds what a person may see; actions only as far as they may be done."""
 
-    def __init__(self, cluster: Cluster, desk: Desk, replies: Replies, urls: Urls) -> None:
-        self._cluster = cluster
-        self._desk = desk
-        self._replies = replies
-        self._urls = urls
-
     def routes(self) -> list[Route]:
-        return self._replies.routes([("/search", self.show)])
+        return self.routes_of([("/search", self.show)])
 
     async def show(self, request: Request) -> Response:
         """All words must be part of a name. The name of an action may stand before them: "pause orders"."""
@@ -45,10 +36,13 @@ class SearchPage:
             groups = [
                 ("Topics", [(name, self._urls.topic(name)) for name in topics]),
                 ("Channels", [(" / ".join(place), self._urls.channel(*place)) for place in channels]),
-                ("Nodes", [(at, self._urls.node(at)) for at, host in names if _fits(words, f"{at} {host}")]),
+                (
+                    "Nodes",
+                    [(at, self._urls.node(at)) for at, host in names if _fits(words, f"{at} {host}")],
+                ),
                 ("Actions", self._actions(request, verbs, words[1:]) + self._pages(request, words)),
             ]
-        return self._replies.page(
+        return self.page(
             request,
             "search.html",
             Answer(None),
@@ -65,7 +59,10 @@ class SearchPage:
         if not verbs or not words:
             return []
         return [
-            (f"{verb} {topic}{f' / {channel}' if channel else ''}", self._urls.action(verb, topic, channel))
+            (
+                f"{verb} {topic}{f' / {channel}' if channel else ''}",
+                self._urls.action(verb, topic, channel),
+            )
             for verb in verbs
             for topic, channel in self._cluster.places()
             if _fits(words, f"{topic} / {channel}")

@@ -2,10 +2,9 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from nsqadmin.collecting.answers import Answer, UnknownError
-from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.consumers import PAGE_PATIENCE_S
 from nsqadmin.collecting.views import lacking
 from nsqadmin.figures.activity import ActivityBook
@@ -19,9 +18,8 @@ from nsqadmin.figures.topic_records import channel_record, topic_record
 from nsqadmin.history.recorder import channel as channel_course
 from nsqadmin.history.recorder import topic as topic_course
 from nsqadmin.pages import columns
-from nsqadmin.pages.courses import Courses
 from nsqadmin.pages.paging import window
-from nsqadmin.pages.replies import Replies, channel_json, node_names, rows_json, topic_json, trend_json
+from nsqadmin.pages.replies import Pages, channel_json, node_names, rows_json, topic_json, trend_json
 from nsqadmin.pages.rows import ConsumerRow
 from nsqadmin.pages.tables import Table
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND
@@ -32,19 +30,15 @@ from nsqcore.http.router import Route
 IDLE_AGE_S: Final = 15.0
 
 
-class TopicPages:
+class TopicPages(Pages):
     """``/topics/:topic`` and ``/topics/:topic/:channel``; remembers the activity of shown consumers."""
 
-    def __init__(self, cluster: Cluster, replies: Replies, courses: Courses) -> None:
-        self._cluster = cluster
-        self._replies = replies
-        self._courses = courses
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
         self._activity = ActivityBook()
 
     def routes(self) -> list[Route]:
-        return self._replies.routes(
-            [("/topics/:topic", self.topic), ("/topics/:topic/:channel", self.channel)]
-        )
+        return self.routes_of([("/topics/:topic", self.topic), ("/topics/:topic/:channel", self.channel)])
 
     async def topic(self, request: Request) -> Response:
         name = request.params["topic"]
@@ -64,7 +58,7 @@ class TopicPages:
         nodes = window(found_nodes, query.get("nodes", ""))
         span = query.get("span", "hour")
         charts = self._courses.charts(topic_course(name), span)
-        return self._replies.page(
+        return self.page(
             request,
             "topic.html",
             view,
@@ -131,7 +125,7 @@ class TopicPages:
         by = query.get("by", "") if query.get("by", "") in _GROUPS else ""
         span = query.get("span", "hour")
         charts = self._courses.charts(channel_course(name, channel), span)
-        return self._replies.page(
+        return self.page(
             request,
             "channel.html",
             total,
@@ -176,7 +170,7 @@ class TopicPages:
 
     def _registered_channel(self, request: Request, topic: str, channel: str) -> Response:
         """Show a channel that nsqlookupd knows but no nsqd has."""
-        return self._replies.page(
+        return self.page(
             request,
             "registered.html",
             Answer(None),

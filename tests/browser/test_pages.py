@@ -1,14 +1,12 @@
 """The pages in a real browser: they show traffic, refresh their figures, and act."""
 
 import json
-import os
 import re
-import signal
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.site import ask, submit
+from tests.support.site import ask, frozen, submit
 
 pytestmark = pytest.mark.browser
 
@@ -159,12 +157,9 @@ def test_a_page_says_when_nsqadmin_is_gone_and_recovers(page, site):
 
 def test_a_silent_node_is_warned_of_while_the_page_stays_open(page, site):
     page.goto("/topics/orders")
-    os.kill(site.nsqds[1].pid, signal.SIGSTOP)
-    try:
-        card = page.locator(".card").filter(has_text=f"nsqd {site.nsqds[1].http_address} is unreachable")
+    card = page.locator(".card").filter(has_text=f"nsqd {site.nsqds[1].http_address} is unreachable")
+    with frozen(site.nsqds[1]):
         expect(card).to_be_visible(timeout=15000)
-    finally:
-        os.kill(site.nsqds[1].pid, signal.SIGCONT)
     expect(card).to_have_count(0, timeout=15000)
 
 

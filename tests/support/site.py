@@ -2,8 +2,11 @@
 
 import http.client
 import json
+import os
 import re
-from collections.abc import Mapping
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from typing import Any
@@ -55,10 +58,14 @@ def ask(
         connection.close()
 
 
-def submit(daemon: Daemon, prefix: str = "", headers: dict[str, str] | None = None, **fields: str) -> Answer:
+def submit(
+    daemon: Daemon, prefix: str = "", headers: dict[str, str] | None = None, **fields: str | list[str]
+) -> Answer:
     """Send the form of a confirmation."""
     form = {"Content-Type": "application/x-www-form-urlencoded", **(headers or {})}
-    return ask(daemon, "POST", f"{prefix}/action", urlencode({"confirmed": "yes", **fields}), form)
+    return ask(
+        daemon, "POST", f"{prefix}/action", urlencode({"confirmed": "yes", **fields}, doseq=True), form
+    )
 
 
 def follow(daemon: Daemon, answer: Answer) -> Answer:
@@ -66,6 +73,16 @@ def follow(daemon: Daemon, answer: Answer) -> Answer:
     assert answer.status == 303, answer.text
     cookie = (answer.headers["Set-Cookie"] or "").partition(";")[0]
     return ask(daemon, "GET", answer.headers["Location"], headers={"Cookie": cookie})
+
+
+@contextmanager
+def frozen(daemon: Daemon) -> Iterator[None]:
+    """Freeze the process: its kernel accepts connections, but it does nothing."""
+    os.kill(daemon.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(daemon.pid, signal.SIGCONT)
 
 
 @dataclass

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import aiohttp
 
-from nsqadmin.collecting.rests import MOST_S
+from nsqadmin.collecting.membership import MOST_REST_S
 from nsqadmin.daemon import NsqadminDaemon
 from nsqadmin.options import NsqadminOptions
 from nsqclient.wire.durations import MILLISECOND
@@ -75,10 +75,10 @@ class StubSite:
         return await self.ask("GET", path, **headers)
 
     async def submit(
-        self, path: str = "/action", headers: dict[str, str] | None = None, **fields: str
+        self, path: str = "/action", headers: dict[str, str] | None = None, **fields: str | list[str]
     ) -> Reply:
         form = {"Content_Type": "application/x-www-form-urlencoded", **(headers or {})}
-        return await self.ask("POST", path, urlencode({"confirmed": "yes", **fields}), **form)
+        return await self.ask("POST", path, urlencode({"confirmed": "yes", **fields}, doseq=True), **form)
 
     async def follow(self, reply: Reply) -> Reply:
         """Request the page to which a submitted form redirects, with the cookie that it set."""
@@ -87,11 +87,11 @@ class StubSite:
         return await self.get(reply.headers["Location"], Cookie=cookie)
 
     async def until(
-        self, holds: Callable[[], Awaitable[Any]], what: str, seconds: float = 10.0 + MOST_S
+        self, holds: Callable[[], Awaitable[Any]], what: str, seconds: float = 10.0 + MOST_REST_S
     ) -> Any:
         """Ask repeatedly until *holds* returns a true value.
 
-        On a busy machine a list may come late; nsqadmin asks for it again after `MOST_S` at most.
+        On a busy machine a list may come late; nsqadmin asks for it again after `MOST_REST_S` at most.
         """
         try:
             async with asyncio.timeout(seconds):

@@ -280,6 +280,7 @@ class Stumbling:
     """Stands in for what remembers a node's earlier figures."""
 
     empty_ns = {}  # noqa: RUF012 - as a pace has
+    consumers = {}  # noqa: RUF012
 
     def note(self, *_):
         raise TypeError("unexpected")

@@ -1,25 +1,18 @@
 """One action for many topics or channels."""
 
-from urllib.parse import urlencode
-
 from tests.support.nsqd_http import set_policy
-from tests.support.site import ask, follow
+from tests.support.site import follow, submit
 from tests.support.stub_site import SOON_SILENT, stub_site
 
 NAMES = ["topic.0000.events", "topic.0002.events"]
-FORM = {"Content_Type": "application/x-www-form-urlencoded"}
-
-
-async def submit(site, **fields):
-    return await site.ask("POST", "/action", urlencode(fields, doseq=True), **FORM)
 
 
 async def test_a_selection_is_explained_confirmed_and_changed_on_every_node():
     async with stub_site(nodes=3, topics=4) as site:
         listed = await site.get("/topics")
-        question = await submit(site, action="pause", pick=NAMES)
+        question = await site.submit(action="pause", pick=NAMES, confirmed="")
         before = [path for node in site.nodes for path in node.posted]
-        done = await submit(site, action="pause", pick=NAMES, confirmed="yes")
+        done = await site.submit(action="pause", pick=NAMES)
         result = await site.follow(done)
         posted = [path for node in site.nodes for path in node.posted]
         deeds = (await site.get("/audit?format=json")).json()["changes"]
@@ -35,10 +28,10 @@ async def test_a_selection_is_explained_confirmed_and_changed_on_every_node():
 async def test_deleting_needs_the_number_and_says_by_node_where_it_was_not_done():
     async with stub_site(nodes=2, topics=4, **SOON_SILENT) as site:
         await site.get("/")
-        unsure = await submit(site, action="delete", pick=NAMES, confirmed="yes", typed="3")
+        unsure = await site.submit(action="delete", pick=NAMES, typed="3")
         posted = [path for node in site.nodes for path in node.posted]
         site.nodes[1].frozen.clear()
-        done = await submit(site, action="delete", pick=NAMES, confirmed="yes", typed="2")
+        done = await site.submit(action="delete", pick=NAMES, typed="2")
         result = await site.follow(done)
 
     assert unsure.status == 422
@@ -53,7 +46,7 @@ async def test_what_every_node_refuses_is_not_counted_as_done():
         await site.get("/")
         for node in site.nodes:
             node.answer = refusing(node.answer, NAMES[1])
-        done = await submit(site, action="delete", pick=NAMES, confirmed="yes", typed="2")
+        done = await site.submit(action="delete", pick=NAMES, typed="2")
         result = await site.follow(done)
         deeds = (await site.get("/audit?format=json")).json()["changes"]
 
@@ -76,12 +69,11 @@ def refusing(usual, topic):
 async def test_who_may_not_change_one_of_them_changes_none():
     async with stub_site(roles=("viewer:*", "operator:user=bob:topic.0000*")) as site:
         bob = {"X_Forwarded_User": "bob"}
-        body = urlencode({"action": "pause", "pick": NAMES, "confirmed": "yes"}, doseq=True)
-        both = await site.ask("POST", "/action", body, **FORM, **bob)
-        foreign = await site.ask(
-            "POST", "/action", body.replace("0002", "0000"), **FORM, **bob, Sec_Fetch_Site="cross-site"
+        both = await site.submit(headers=bob, action="pause", pick=NAMES)
+        foreign = await site.submit(
+            headers=bob | {"Sec_Fetch_Site": "cross-site"}, action="pause", pick=NAMES[:1]
         )
-        none = await submit(site, action="pause", pick=[])
+        none = await site.submit(action="pause", pick=[], confirmed="")
         listed = await site.get("/topics", **bob)
         posted = [path for node in site.nodes for path in node.posted]
 
@@ -97,9 +89,9 @@ CHANNELS = ["topic.0000.events/billing", "topic.0000.events/search"]
 async def test_selected_channels_are_changed_together_with_one_summary_by_node():
     async with stub_site(nodes=2, topics=2) as site:
         listed = await site.get("/topics/topic.0000.events")
-        question = await submit(site, action="empty", pick=CHANNELS)
+        question = await site.submit(action="empty", pick=CHANNELS, confirmed="")
         asked = [path for node in site.nodes for path in node.posted]
-        done = await submit(site, action="empty", pick=CHANNELS, confirmed="yes")
+        done = await site.submit(action="empty", pick=CHANNELS)
         result = await site.follow(done)
         posted = [path for node in site.nodes for path in node.posted]
         deeds = (await site.get("/audit?format=json")).json()["changes"]
@@ -115,11 +107,6 @@ async def test_selected_channels_are_changed_together_with_one_summary_by_node()
     assert sorted(deed["channel"] for deed in deeds) == ["billing", "search"]
 
 
-def post(admin, **fields):
-    headers = {"Content-Type": "application/x-www-form-urlencoded"}
-    return ask(admin, "POST", "/action", urlencode(fields, doseq=True), headers)
-
-
 def test_a_selection_is_sought_after_it_was_shown_what_that_means(site):
     topic = "replayed"
     for nsqd in site.nsqds:
@@ -130,12 +117,12 @@ def test_a_selection_is_sought_after_it_was_shown_what_that_means(site):
             nsqd.post(f"/channel/empty?topic={topic}&channel={channel}")
     channels = [f"{topic}/a", f"{topic}/b"]
 
-    first = post(site.admin, action="seek", pick=channels)
-    nonsense = post(site.admin, action="seek", pick=channels, to="last tuesday")
-    shown = post(site.admin, action="seek", pick=channels, to="earliest")
-    unseen = post(site.admin, action="seek", pick=channels, to="earliest", shown="latest", confirmed="yes")
+    first = submit(site.admin, action="seek", pick=channels, confirmed="")
+    nonsense = submit(site.admin, action="seek", pick=channels, to="last tuesday", confirmed="")
+    shown = submit(site.admin, action="seek", pick=channels, to="earliest", confirmed="")
+    unseen = submit(site.admin, action="seek", pick=channels, to="earliest", shown="latest")
     before = [nsqd.get(f"/stats?format=json&topic={topic}")["topics"][0]["channels"] for nsqd in site.nsqds]
-    done = post(site.admin, action="seek", pick=topic, to="earliest", shown="earliest", confirmed="yes")
+    done = submit(site.admin, action="seek", pick=topic, to="earliest", shown="earliest")
     result = follow(site.admin, done)
     after = [nsqd.get(f"/stats?format=json&topic={topic}")["topics"][0]["channels"] for nsqd in site.nsqds]
 
@@ -150,9 +137,8 @@ def test_a_selection_is_sought_after_it_was_shown_what_that_means(site):
 
 async def test_bulk_action_without_selection_is_a_page_for_browsers():
     async with stub_site(nodes=1) as site:
-        form = {"Content_Type": "application/x-www-form-urlencoded"}
-        page = await site.ask("POST", "/action", "action=delete", Accept="text/html", **form)
-        program = await site.ask("POST", "/action", "action=delete", **form)
+        page = await site.submit(headers={"Accept": "text/html"}, action="delete", confirmed="")
+        program = await site.submit(action="delete", confirmed="")
 
     assert (page.status, program.status) == (400, 400)
     assert "Select at least one row" in page.text

@@ -407,6 +407,7 @@ def test_dead_letters_are_inspected_counted_and_sent_back(site):
     place = {"topic": "sick.a.dead"}
     wait_until(lambda: look(site, **place).status == 200, "nsqadmin knows the topic")
     page = look(site, **place).text
+    card = ask(site.admin, "GET", "/topics/sick.a.dead").body.decode()
     letter = one_of(site, "sick.a.dead")
     question = look(site, path="/action", action="send_back", **place).text
     one = told(site, act(site, action="send_back", **place, node=letter["node"], id=letter["id"]))
@@ -416,6 +417,7 @@ def test_dead_letters_are_inspected_counted_and_sent_back(site):
     preview = look(site, path="/action", **seek).text
     owed = told(site, act(site, **seek, shown="earliest"))
 
+    assert re.search(r'href="/action\?action=send_back&amp;topic=sick.a.dead"\s+data-dialog', card)
     assert "→ 6." in preview
     assert "it owes 6 messages from there on" in owed
     assert look(site, topic="sick", state="dead").status == 404

@@ -2,29 +2,16 @@
 
 import asyncio
 import json
-import os
 import re
-import signal
-from contextlib import contextmanager
 
 import pytest
 
 from bench.ports import free_port
 from tests.support.http_sink import HttpSink
-from tests.support.site import ask, build_site
+from tests.support.site import ask, build_site, frozen
 from tests.support.waiting import wait_until
 
 QUICK = "--http-client-request-timeout=400ms"
-
-
-@contextmanager
-def frozen(daemon):
-    """Freeze the process: its kernel accepts connections, but it does nothing."""
-    os.kill(daemon.pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(daemon.pid, signal.SIGCONT)
 
 
 def call(admin, method, path, body=""):

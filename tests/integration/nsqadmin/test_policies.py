@@ -3,18 +3,15 @@
 import html
 import json
 import re
-from urllib.parse import urlencode
 
 import pytest
 
 from tests.support.http_sink import HttpSink
 from tests.support.nsqd_http import set_policy
 from tests.support.processes import Cluster
-from tests.support.site import ask
+from tests.support.site import ask, follow, submit
 from tests.support.stub_site import SOON_SILENT, stub_site
 from tests.support.waiting import wait_until
-
-FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 @pytest.fixture(scope="module")
@@ -46,16 +43,8 @@ def admin(daemons, nsqds):
     return daemons[2]
 
 
-def post(admin, headers=None, confirmed="yes", action="set_policy", **fields):
-    body = urlencode({"action": action, "confirmed": confirmed, **fields})
-    return ask(admin, "POST", "/action", body, FORM | (headers or {}))
-
-
-def note(admin, answer):
-    """The text of the page to which a form leads, with the note on what was done."""
-    assert answer.status == 303, answer.text
-    cookie = answer.headers["Set-Cookie"].partition(";")[0]
-    return ask(admin, "GET", answer.headers["Location"], headers={"Cookie": cookie}).text
+def post(admin, action="set_policy", **fields):
+    return submit(admin, action=action, **fields)
 
 
 def names(nsqd):
@@ -80,7 +69,7 @@ def test_the_policies_of_one_node_are_copied_to_all(admin, nsqds):
     set_policy(nsqds[0], ".*", name="a", max_depth=5)
     set_policy(nsqds[1], ".*", name="b", max_depth=6)
 
-    text = note(admin, post(admin, action="copy_policies", node=nsqds[0].http_address))
+    text = follow(admin, post(admin, action="copy_policies", node=nsqds[0].http_address)).text
 
     assert "were copied on 2 nodes" in text
     assert names(nsqds[0]) == names(nsqds[1]) == ["a"]
@@ -88,7 +77,7 @@ def test_the_policies_of_one_node_are_copied_to_all(admin, nsqds):
 
 
 def test_a_policy_is_set_on_all_nodes(admin, nsqds):
-    text = note(admin, post(admin, name="a", topic="^t$", priority="3", definition='{"ttl": "1h"}'))
+    text = follow(admin, post(admin, name="a", topic="^t$", priority="3", definition='{"ttl": "1h"}')).text
 
     assert "Policy a was set on 2 nodes" in text
     for nsqd in nsqds:
@@ -104,7 +93,7 @@ def test_policies_are_shown_and_set_while_no_nsqlookupd_answers(cluster):
     wait_until(lambda: "unreachable" in ask(admin, "GET", "/nodes").text, "its silence is noticed")
 
     page = ask(admin, "GET", "/policies")
-    text = note(admin, post(admin, name="a", topic="^t$", definition='{"ttl": "1h"}'))
+    text = follow(admin, post(admin, name="a", topic="^t$", definition='{"ttl": "1h"}')).text
 
     assert page.status == 200
     assert lookupd.http_address in page.text  # it is named as not answering
@@ -127,12 +116,12 @@ def test_a_node_that_refuses_is_named_with_its_sentence(admin, nsqds):
     nsqds[1].post("/mpub?topic=t", b"1\n2")
     fields = {"name": "a", "topic": ".*", "definition": '{"max_depth": 1, "when_full": "drop-oldest"}'}
 
-    text = note(admin, post(admin, **fields))
+    text = follow(admin, post(admin, **fields)).text
 
     assert "on 1 node" in text
     assert "channel t/c would drop the oldest 1 of 2 messages" in text
     assert (names(nsqds[0]), names(nsqds[1])) == (["a"], [])
-    assert "on 2 nodes" in note(admin, post(admin, apply="true", **fields))
+    assert "on 2 nodes" in follow(admin, post(admin, apply="true", **fields)).text
 
 
 @pytest.mark.parametrize(
@@ -241,7 +230,7 @@ def test_a_policy_is_deleted_on_all_nodes(admin, nsqds):
     for nsqd in nsqds:
         set_policy(nsqd, ".*", name="a", max_depth=5)
 
-    text = note(admin, post(admin, action="delete_policy", name="a"))
+    text = follow(admin, post(admin, action="delete_policy", name="a")).text
 
     assert "Policy a was deleted on 2 nodes" in text
     assert [names(nsqd) for nsqd in nsqds] == [[], []]

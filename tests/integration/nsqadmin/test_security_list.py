@@ -29,7 +29,7 @@ def table(site):
     node = site.address(0)
     found = []
     for route in site.daemon._server.http._router.routes:
-        path = route.pattern
+        path = route.pattern.replace("*", "/nosuch")
         for name, value in {
             ":topic": TOPIC,
             ":channel": "billing",

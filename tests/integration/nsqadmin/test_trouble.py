@@ -1,27 +1,14 @@
 """Nodes die, freeze, leave and drain: pages stay quick, name missing nodes, and remember what they held."""
 
 import json
-import os
 import re
-import signal
-from contextlib import contextmanager
 
-from tests.support.site import ask, build_site, follow, submit
+from tests.support.site import ask, build_site, follow, frozen, submit
 from tests.support.waiting import wait_until
 
 FREEZE_LIMIT = "--http-client-request-timeout=3s"
 # Longer than any test waits for a page.
 NO_LIMIT = "--http-client-request-timeout=1h"
-
-
-@contextmanager
-def frozen(daemon):
-    """Freeze the process: its kernel accepts connections, but it does nothing."""
-    os.kill(daemon.pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(daemon.pid, signal.SIGCONT)
 
 
 def concerns(site):
@@ -159,7 +146,7 @@ def test_a_node_is_drained_from_its_page_and_taken_back(cluster):
     assert not site.nsqds[1].get("/drain")["draining"]
     # The page must show it at once, because without JavaScript no page refreshes.
     page = ask(site.admin, "GET", path).text
-    assert "What is left on it" in page
+    assert "Remaining messages" in page
     assert "orders / billing : 4 messages; no consumers there" in page
     assert "Resume publishing…" in page
     follow(site.admin, submit(site.admin, action="undrain", node=node.http_address))

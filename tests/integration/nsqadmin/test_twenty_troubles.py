@@ -238,6 +238,41 @@ async def test_trouble_of_frozen_node_stays_as_last_known():
     assert f"last known: nsqd {site.address(0)} does not answer" in page
 
 
+async def test_trouble_of_node_that_answers_again_during_a_round_stays():
+    async with stub_site(nodes=1, **SOON_SILENT) as site:
+        site.nodes[0].edit = figures(depth=9, client_count=0)
+        await site.round()
+        adder, work = site.daemon.collector.adder, site.daemon.collector.work
+        member = site.daemon.collector.membership.members[site.address(0)]
+
+        def found():
+            return [one.last_known != "" for one in adder.troubles if one.mark == "no consumers"]
+
+        async def last_known():
+            return found() == [True]
+
+        async def answers():
+            return member.error is None
+
+        await site.until(lambda: asyncio.sleep(0, found() == [False]), "it is named")
+        freeze(site)
+        await site.until(last_known, "it is only the last known state")
+        usual, rounds = work.in_thread, []
+
+        async def while_node_answers(call):
+            result = await usual(call)
+            if not rounds:
+                site.nodes[0].frozen.set()
+                await site.until(answers, "the node answers during the round")
+            rounds.append(found())
+            return result
+
+        work.in_thread = while_node_answers
+        await site.until(lambda: asyncio.sleep(0, len(rounds) > 3), "some rounds are over")
+
+    assert all(rounds)
+
+
 async def test_trouble_keeps_its_beginning_over_a_restart_with_history_file(tmp_path):
     options = {"history": True, "history_file": str(tmp_path / "history")}
 

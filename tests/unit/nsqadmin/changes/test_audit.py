@@ -2,10 +2,10 @@ import errno
 import io
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from nsqadmin.changes.audit import Audit, Deed, later_outcome
 from nsqcore.process.logs import Log

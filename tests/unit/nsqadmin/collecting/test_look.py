@@ -40,3 +40,25 @@ def test_node_is_replicated_if_each_topic_with_messages_has_a_replica_in_sync():
     assert is_replicated(replicated, empty)
     assert not is_replicated(replicated, not_replicated)
     assert not is_replicated(topic_stats("no-channel", depth=1))
+
+
+def test_consumers_of_a_channel_are_remembered_until_its_topic_is_gone():
+    pace = NodePace()
+    billing = [{"client_id": f"billing-{number}"} for number in range(5)]
+
+    def other():
+        return topic_stats("clicks", channel_json("a", clients=[{"hostname": "web"}]))
+
+    def look(at_s, *topics):
+        found = Look.of(NodeStats(listed_topics=topics), pace, at_s * SECOND, float(at_s))
+        assert not any(channel.clients for one in found.topics.values() for channel in one.channels)
+        return {key: (last.names, last.at_s) for key, last in pace.consumers.items()}
+
+    full = topic_stats("orders", channel_json("audit", clients=billing))
+    bare = topic_stats("orders", channel_json("audit"))
+    seen = ("orders", "audit"), ("billing-0, billing-1, billing-2 and 2 more", 10.0)
+
+    assert look(10, full) == dict([seen])
+    assert look(20, bare) == dict([seen])
+    assert look(30, bare, other()) == dict([seen, (("clicks", "a"), ("web", 30.0))])
+    assert look(40, other()) == {("clicks", "a"): ("web", 40.0)}

@@ -12,8 +12,8 @@ def channel(**fields):
     return add_up("orders", [(stats, (), 0, "a:1")]).channels[0]
 
 
-def of_topic(depth, *, paused=False, has_channels=False):
-    return attention.of_topic("orders", depth, paused=paused, has_channels=has_channels)
+def of_topic(depth, *, name="orders", paused=False, has_channels=False):
+    return attention.of_topic(name, depth, paused=paused, has_channels=has_channels)
 
 
 def trend(*, span_s=10.0, messages=0.0, finished=0.0, depth=0.0, timeouts=0.0, dead=0.0):
@@ -24,44 +24,94 @@ def marks(concerns):
     return [(concern.mark, concern.level) for concern in concerns]
 
 
-def test_a_channel_that_flows_needs_no_attention():
-    assert not attention.of_channel(channel(depth=5, client_count=1), trend(messages=100, finished=100))
-    assert not attention.of_channel(channel(), None)
+TROUBLE, WATCH = Level.TROUBLE, Level.WATCH
+# Fields of a channel, its trend, and what is said of it.
+CHANNELS = {
+    "flowing": ({"depth": 5, "client_count": 1}, {"messages": 100, "finished": 100}, []),
+    "without trend": ({}, None, []),
+    "at rest": ({}, {}, []),
+    "bare": ({"depth": 1200}, None, [("no consumers", TROUBLE, "1,200 messages wait, no consumers")]),
+    "bare and filling": (
+        {"depth": 1},
+        {"messages": 20, "depth": 20},
+        [("no consumers", TROUBLE, "1 message waits, no consumers, 20 more each second")],
+    ),
+    "paused": ({"depth": 10, "paused": True}, {}, [("paused", WATCH, "10 messages wait")]),
+    "stuck": (
+        {"depth": 10, "client_count": 2},
+        {"span_s": 8},
+        [("stuck", TROUBLE, "10 messages wait and 2 consumers finish none")],
+    ),
+    "seen twice in quick succession": ({"depth": 10, "client_count": 2}, {"span_s": 2}, []),
+    "growing": (
+        {"depth": 5000, "client_count": 1},
+        {"messages": 100, "finished": 40, "depth": 60},
+        [
+            (
+                "growing",
+                TROUBLE,
+                "5,000 messages wait, 60 more each second: 1 consumer finishes 40 of 100 a second",
+            )
+        ],
+    ),
+    "small": ({"depth": 50, "client_count": 1}, {"messages": 100, "finished": 40, "depth": 60}, []),
+    "growing slowly": ({"depth": 5000, "client_count": 1}, {"messages": 100, "finished": 98, "depth": 2}, []),
+    "bare and timing out": (
+        {"depth": 10},
+        {"timeouts": 0.5},
+        [
+            ("no consumers", TROUBLE, "10 messages wait, no consumers"),
+            ("timing out", WATCH, "0.5 messages/s time out"),
+        ],
+    ),
+}
 
 
-def test_messages_that_nobody_consumes_are_trouble():
-    (concern,) = attention.of_channel(channel(depth=1200), None)
+@pytest.mark.parametrize("name", CHANNELS)
+def test_channel_is_judged_by_its_figures_and_its_trend(name):
+    fields, rates, said = CHANNELS[name]
 
-    assert marks([concern]) == [("no consumers", Level.TROUBLE)]
-    assert concern.text == "1,200 messages wait, no consumers"
-    assert (concern.topic, concern.channel) == ("orders", "audit")
+    found = attention.of_channel(channel(**fields), None if rates is None else trend(**rates))
 
-
-def test_how_fast_the_trouble_grows_is_said():
-    (concern,) = attention.of_channel(channel(depth=1), trend(messages=20, depth=20))
-
-    assert concern.text == "1 message waits, no consumers, 20 more each second"
+    assert [(one.mark, one.level, one.text) for one in found] == said
+    assert all((one.topic, one.channel) == ("orders", "audit") for one in found)
+    assert all(one.when.trouble_s == attention.ALERT_S for one in found if one.mark == "no consumers")
 
 
-def test_a_channel_without_consumers_and_without_messages_is_at_rest():
-    assert not attention.of_channel(channel(), trend())
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        (
+            "orders",
+            {"depth": 3},
+            [("no channel", "3 messages wait in the topic, because it has no channel yet")],
+        ),
+        ("orders", {"depth": 3, "has_channels": True}, []),
+        ("orders", {"depth": 3, "paused": True}, [("paused", "3 messages wait in the topic")]),
+        ("o.bad.dead", {"depth": 9}, [("dead letters", "9 dead letters to inspect, send back or delete")]),
+    ],
+)
+def test_topic_is_judged_by_its_own_queue(name, given, said):
+    assert [(one.mark, one.text) for one in of_topic(name=name, **given)] == said
 
 
-def test_a_paused_channel_is_watched_and_not_called_stuck():
-    concerns = attention.of_channel(channel(depth=10, paused=True), trend())
+@pytest.mark.parametrize(
+    ("given", "mark", "level", "text"),
+    [
+        ({"silent": "timed out"}, "unreachable", TROUBLE, "does not answer (timed out)"),
+        ({"silent": "timed out", "remaining": 3}, "unreachable", TROUBLE, "totals are without it"),
+        ({"silent": "got 500", "refuses": True}, "no statistics", TROUBLE, "gives no statistics (got 500)"),
+        ({"health": "NOK - disk full"}, "unhealthy", TROUBLE, "bad health: NOK - disk full"),
+        ({"remaining": 1200}, "draining", WATCH, "1,200 messages remain"),
+        ({"listed": False}, "not registered", TROUBLE, "no nsqlookupd lists it"),
+    ],
+)
+def test_node_is_judged_by_its_answers(given, mark, level, text):
+    (concern,) = attention.of_node("a:4151", **given)
 
-    assert marks(concerns) == [("paused", Level.WATCH)]
-
-
-def test_consumers_that_finish_nothing_are_stuck():
-    concerns = attention.of_channel(channel(depth=10, client_count=2), trend(span_s=8))
-
-    assert marks(concerns) == [("stuck", Level.TROUBLE)]
-    assert concerns[0].text == "10 messages wait and 2 consumers finish none"
-
-
-def test_two_looks_in_quick_succession_call_nobody_stuck():
-    assert not attention.of_channel(channel(depth=10, client_count=2), trend(span_s=2))
+    assert (concern.mark, concern.level) == (mark, level)
+    assert text in concern.text
+    assert not attention.of_node("a:4151")
 
 
 def test_what_is_in_flight_is_being_worked_on_until_nsqd_gives_it_to_somebody_else():
@@ -132,75 +182,6 @@ def test_one_nsqlookupd_of_two_is_worth_a_look_and_all_of_them_are_trouble():
     assert not attention.of_lookupds([], 2)
 
 
-def test_a_node_that_answers_with_an_error_is_not_said_to_be_silent():
-    (concern,) = attention.of_node("a:4151", silent="got response 500", refuses=True)
-
-    assert (concern.mark, concern.text) == (
-        "no statistics",
-        "nsqd answers, but gives no statistics (got response 500); totals are without it",
-    )
-
-
-def test_a_queue_that_grows_although_it_is_consumed_is_trouble():
-    concerns = attention.of_channel(
-        channel(depth=5000, client_count=1), trend(messages=100, finished=40, depth=60)
-    )
-
-    assert marks(concerns) == [("growing", Level.TROUBLE)]
-    assert (
-        concerns[0].text == "5,000 messages wait, 60 more each second: 1 consumer finishes 40 of 100 a second"
-    )
-
-
-def test_a_small_queue_or_a_small_growth_is_no_trend():
-    small = attention.of_channel(
-        channel(depth=50, client_count=1), trend(messages=100, finished=40, depth=60)
-    )
-    slow = attention.of_channel(
-        channel(depth=5000, client_count=1), trend(messages=100, finished=98, depth=2)
-    )
-
-    assert not small
-    assert not slow
-
-
-def test_time_outs_are_told_beside_other_concerns():
-    concerns = attention.of_channel(channel(depth=10), trend(timeouts=0.5))
-
-    assert marks(concerns) == [("no consumers", Level.TROUBLE), ("timing out", Level.WATCH)]
-
-
-def test_a_topic_that_holds_messages_for_want_of_a_channel_is_watched():
-    assert marks(of_topic(depth=3)) == [("no channel", Level.WATCH)]
-    assert not of_topic(depth=3, has_channels=True)
-
-
-def test_a_paused_topic_is_watched():
-    (concern,) = of_topic(depth=3, paused=True)
-
-    assert (concern.mark, concern.text) == ("paused", "3 messages wait in the topic")
-
-
-def test_a_silent_or_unhealthy_node_is_trouble():
-    assert marks(attention.of_node("a:4151", silent="timed out")) == [("unreachable", Level.TROUBLE)]
-    assert marks(attention.of_node("a:4151", health="NOK - disk full")) == [("unhealthy", Level.TROUBLE)]
-    assert not attention.of_node("a:4151")
-
-
-def test_a_draining_node_says_what_remains_unless_it_is_silent():
-    (concern,) = attention.of_node("a:4151", remaining=1200)
-
-    assert (concern.mark, concern.level) == ("draining", Level.WATCH)
-    assert concern.text.endswith("1,200 messages remain")
-    assert marks(attention.of_node("a:4151", silent="timed out", remaining=3)) == [
-        ("unreachable", Level.TROUBLE)
-    ]
-
-
-def test_a_node_that_answers_but_is_not_listed_is_trouble():
-    assert marks(attention.of_node("a:4151", listed=False)) == [("not registered", Level.TROUBLE)]
-
-
 def test_the_worst_comes_first_and_nodes_before_channels():
     concerns = [
         *of_topic(depth=3, paused=True),
@@ -227,12 +208,6 @@ def test_channel_whose_messages_all_become_dead_letters_is_a_problem():
     assert some.text.startswith("messages become dead letters: 2 a second")
 
 
-def test_topic_of_dead_letters_is_not_called_a_topic_without_channel():
-    (concern,) = attention.of_topic("orders.bad.dead", 9, paused=False, has_channels=False)
-
-    assert (concern.mark, concern.text) == ("dead letters", "9 dead letters to inspect, send back or delete")
-
-
 def test_growing_queue_is_a_burst_while_its_oldest_message_is_young():
     rate = trend(messages=300, finished=200, depth=100)
 
@@ -245,12 +220,6 @@ def test_growing_queue_is_a_burst_while_its_oldest_message_is_young():
     # Without the time of the oldest message: 200 a second need 100 s for the backlog.
     unknown = channel(depth=20_000, client_count=1)
     assert marks(attention.of_channel(unknown, rate, now_s=1000.0)) == [("growing", Level.TROUBLE)]
-
-
-def test_no_consumers_is_a_warning_first():
-    (concern,) = attention.of_channel(channel(depth=5), None)
-
-    assert concern.when.trouble_s == attention.ALERT_S
 
 
 @pytest.mark.parametrize(

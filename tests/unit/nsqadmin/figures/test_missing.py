@@ -1,5 +1,7 @@
 from dataclasses import replace
 
+import pytest
+
 from nsqadmin.figures.attention import Level, of_missing
 from nsqadmin.figures.instant import Instant
 from nsqadmin.figures.missing import EMPTY_S, MOST_MISSING, Missing, MissingBook
@@ -86,65 +88,6 @@ def test_the_owner_of_a_promoted_copy_is_named():
         assert concern.text.endswith("its messages are delivered by 10.0.0.2:4151 (3 messages pending there)")
 
 
-def test_a_node_is_missed_until_its_promoted_copy_has_no_pending_messages():
-    book = failed_over()
-    book.promoted("b:4151", 1, {"h": 1, "other": 2}, at(11))
-    assert addresses(book) == ["a:4151"]
-
-    book.promoted("b:4151", 1, {"h": 0, "other": 2}, at(12))
-
-    assert addresses(book) == []
-
-
-def test_a_dropped_promoted_copy_ends_the_failover():
-    book = failed_over()
-
-    book.promoted("b:4151", 1, {"other": 2}, at(12))
-
-    assert addresses(book) == []
-
-
-def test_a_copy_that_was_promoted_and_delivered_between_two_looks_ends_the_failover():
-    book = MissingBook()
-    book.promoted("b:4151", 1, {}, at(0))
-    book.left(replace(gone(), identity="h"))
-
-    book.promoted("b:4151", 1, {"h": 0}, at(12))
-
-    assert addresses(book) == []
-
-
-def test_the_channel_state_of_an_earlier_failover_says_nothing_about_this_one():
-    book = MissingBook()
-    book.promoted("b:4151", 1, {"h": 0}, at(0))
-    book.left(replace(gone(seen_s=5), identity="h"))
-
-    book.promoted("b:4151", 1, {"h": 0}, at(12))
-    book.promoted("c:4151", 1, {"h": 0}, at(12))
-
-    assert addresses(book) == ["a:4151"]
-
-
-def test_a_node_whose_messages_were_delivered_before_it_was_missed_is_not_missed():
-    book = MissingBook()
-    book.promoted("b:4151", 1, {"h": 5}, at(10))
-    book.promoted("b:4151", 1, {}, at(12))
-
-    book.left(replace(gone(seen_s=9), identity="h"))
-
-    assert addresses(book) == []
-
-
-def test_a_node_that_was_back_and_left_again_is_missed_with_its_new_messages():
-    book = failed_over()
-    book.back(["a:4151"])
-    book.promoted("b:4151", 1, {}, at(12))
-
-    book.left(replace(gone(seen_s=20), identity="h"))
-
-    assert addresses(book) == ["a:4151"]
-
-
 def test_a_node_that_answers_without_being_listed_is_missed_with_its_own_messages():
     book = failed_over()
 
@@ -155,33 +98,74 @@ def test_a_node_that_answers_without_being_listed_is_missed_with_its_own_message
     assert [(one.messages, one.topics) for one in book.at(at(14))] == [(7, 1)]
 
 
-def test_a_node_is_missed_while_a_second_promoted_copy_has_pending_messages():
-    book = failed_over()
-    book.promoted("c:4151", 1, {"h": 1}, at(11))
-
-    book.promoted("b:4151", 1, {"h": 0}, at(12))
-    assert addresses(book) == ["a:4151"]
-    book.promoted("c:4151", 1, {}, at(13))
-    assert addresses(book) == []
+A, B, C = "a:4151", "b:4151", "c:4151"
 
 
-def test_a_restarted_owner_that_has_not_loaded_its_copies_has_not_delivered_them():
-    book = failed_over()
-
-    book.promoted("b:4151", 2, {}, at(12))
-    assert addresses(book) == ["a:4151"]
-    book.promoted("b:4151", 2, {"h": 300}, at(13))
-    book.promoted("b:4151", 2, {}, at(14))
-    assert addresses(book) == []
+def promoted(node, at_s, start=1, **pending):
+    return lambda book: book.promoted(node, start, pending, at(at_s))
 
 
-def test_an_owner_that_left_has_not_delivered_its_copies_and_hinders_no_other():
-    book = failed_over()
-    book.left(replace(gone("b:4151"), identity="b"))
-    book.promoted("b:4151", 1, {}, at(12))
-    assert addresses(book) == ["a:4151", "b:4151"]
+def left(node, seen_s=0.0, identity="h"):
+    return lambda book: book.left(replace(gone(node, seen_s=seen_s), identity=identity))
 
-    book.promoted("c:4151", 1, {"h": 300}, at(13))
-    book.promoted("c:4151", 1, {}, at(14))
 
-    assert addresses(book) == ["b:4151"]
+FAILED_OVER = [promoted(B, 0), left(A), promoted(B, 10, h=300, other=2)]
+# What happens to the nodes, and which of them are missed after it; None is not asked.
+FAILOVERS = {
+    "delivered": [
+        *((one, None) for one in FAILED_OVER),
+        (promoted(B, 11, h=1, other=2), [A]),
+        (promoted(B, 12, h=0, other=2), []),
+    ],
+    "dropped": [*((one, None) for one in FAILED_OVER), (promoted(B, 12, other=2), [])],
+    "promoted and delivered between two looks": [
+        (promoted(B, 0), None),
+        (left(A), [A]),
+        (promoted(B, 12, h=0), []),
+    ],
+    "channel state of an earlier failover": [
+        (promoted(B, 0, h=0), None),
+        (left(A, seen_s=5), None),
+        (promoted(B, 12, h=0), None),
+        (promoted(C, 12, h=0), [A]),
+    ],
+    "delivered before it was missed": [
+        (promoted(B, 10, h=5), None),
+        (promoted(B, 12), None),
+        (left(A, seen_s=9), []),
+    ],
+    "back and left again": [
+        *((one, None) for one in FAILED_OVER),
+        (lambda book: book.back([A]), []),
+        (promoted(B, 12), None),
+        (left(A, seen_s=20), [A]),
+    ],
+    "a second copy has pending messages": [
+        *((one, None) for one in FAILED_OVER),
+        (promoted(C, 11, h=1), None),
+        (promoted(B, 12, h=0), [A]),
+        (promoted(C, 13), []),
+    ],
+    "owner restarts and loads its copies later": [
+        *((one, None) for one in FAILED_OVER),
+        (promoted(B, 12, start=2), [A]),
+        (promoted(B, 13, start=2, h=300), None),
+        (promoted(B, 14, start=2), []),
+    ],
+    "owner leaves and another delivers": [
+        *((one, None) for one in FAILED_OVER),
+        (left(B, identity="b"), None),
+        (promoted(B, 12), [A, B]),
+        (promoted(C, 13, h=300), None),
+        (promoted(C, 14), [B]),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", FAILOVERS)
+def test_node_is_missed_until_its_messages_are_delivered(name):
+    book = MissingBook()
+
+    for step, missed in FAILOVERS[name]:
+        step(book)
+        assert missed is None or addresses(book) == missed

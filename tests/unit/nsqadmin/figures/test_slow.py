@@ -35,13 +35,13 @@ def test_the_node_without_consumers_is_named():
 def test_the_silent_consumer_is_named_with_its_time_and_what_it_holds():
     (said,) = why(consumers=[consumer(), consumer("stuck-1", in_flight=7, silent_s=125.0)])
 
-    assert said == "Silent with 7 messages in hand: stuck-1 (for 2m 05s)."
+    assert said == "7 in flight, no FIN: stuck-1 (for 2m 05s)."
 
 
 def test_consumers_that_take_nothing_are_named():
     (said,) = why(consumers=[consumer(in_flight=0, ready=0)])
 
-    assert said.startswith("None of the consumers takes any messages now (ready is 0)")
+    assert said.startswith("None of the consumers takes any messages now (RDY 0)")
 
 
 def test_handlers_are_too_slow_by_a_factor_and_say_whether_they_have_room():
@@ -49,7 +49,7 @@ def test_handlers_are_too_slow_by_a_factor_and_say_whether_they_have_room():
 
     assert why(trend=trend) == ["100 arrive and 40 are finished a second: too slow by a factor of 2.5."]
     (full,) = why(trend=trend, consumers=[consumer(in_flight=10, ready=10)])
-    assert full.endswith("by a factor of 2.5 and they have no room for more in flight.")
+    assert full.endswith("by a factor of 2.5 and all in-flight slots are full (RDY).")
 
 
 def test_a_queue_that_is_caught_up_with_says_when():
@@ -69,8 +69,8 @@ def test_consumers_that_finish_nothing_do_not_keep_pace():
 
     for arrives in (0, 5):
         (said,) = why(trend=Trend(10, messages=arrives), consumers=full)
-        assert said == "Consumers finish nothing and they have no room for more in flight."
+        assert said == "Consumers finish nothing and all in-flight slots are full (RDY)."
     assert why(trend=Trend(10), consumers=[consumer()]) == ["Consumers finish nothing."]
     assert why(trend=Trend(10, messages=5, finished=5), consumers=full) == [
-        "Consumers keep pace, but have no room to catch up."
+        "Consumers keep pace, but all in-flight slots are full (RDY)."
     ]

@@ -35,7 +35,9 @@ def test_the_verdict_is_one_line():
 def test_verdict_counts_messages_of_nodes_that_are_down():
     down = Concern(Level.WATCH, "down", "Down", node="a:1", messages=50)
 
-    assert verdict([down], 0, NOON).text.endswith("0 messages waiting, 50 more on nodes that are down")
+    assert verdict([down], 0, NOON, away=40).text.endswith(
+        "0 messages waiting, 40 more on nodes that do not answer"
+    )
 
 
 def test_an_incident_is_text_with_a_line_for_each_trouble():

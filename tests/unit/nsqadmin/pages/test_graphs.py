@@ -8,13 +8,10 @@ from nsqadmin.pages import graphs
 OPTIONS = NsqadminOptions(graphite_url="http://graphite:8080/")
 
 
-def test_a_counter_of_one_node_is_found_where_statsd_puts_it():
-    assert graphs.target(OPTIONS, "message_count", "orders", node="127.0.0.1:7165") == (
-        'summarize(sumSeries(stats.counters.nsq.127_0_0_1_7165.topic.orders.message_count.count),"60sec","avg")'
+def test_figures_are_summed_over_all_nodes_where_statsd_puts_them():
+    assert graphs.target(OPTIONS, "message_count", "orders") == (
+        'summarize(sumSeries(stats.counters.nsq.*.topic.orders.message_count.count),"60sec","avg")'
     )
-
-
-def test_a_gauge_of_a_channel_is_summed_over_all_nodes():
     assert graphs.target(OPTIONS, "depth", "orders", "billing") == (
         'summarize(sumSeries(stats.gauges.nsq.*.topic.orders.channel.billing.depth),"60sec","avg")'
     )
