@@ -75,6 +75,9 @@ class Crew:
             self._telling.kill()
             self._telling = None
             environment.runner.send_message(MESSAGE, self.book.delta(last=True))
+        if isinstance(environment.runner, WorkerRunner):
+            # Locust's master forgets a worker that has stopped, and does not ask it to quit.
+            gevent.spawn_later(1, environment.runner.quit)
 
     def _tell_on(self, runner: Any) -> None:
         while True:

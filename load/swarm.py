@@ -49,14 +49,6 @@ class Swarm:
         """Say whether the first process has ended; all others end after it."""
         return self._processes[0].poll() is not None
 
-    def lost(self) -> list[str]:
-        """Return the workers on this machine that have ended."""
-        return [f"worker-{at}" for at, one in enumerate(self._processes[1:], 1) if one.poll() is not None]
-
-    @property
-    def pids(self) -> list[int]:
-        return [process.pid for process in self._processes]
-
     def stop(self) -> None:
         """End the processes that still run: with SIGTERM, then with SIGKILL."""
         for process in self._processes:
