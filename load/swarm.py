@@ -61,7 +61,7 @@ class Swarm:
                 process.kill()
                 process.wait()
 
-    def last_words(self) -> str:
+    def log_tail(self) -> str:
         text = (self._folder / "locust.log").read_text(encoding="utf-8", errors="replace")
         return "\n".join(text.strip().splitlines()[-12:])
 
