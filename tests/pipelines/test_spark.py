@@ -135,22 +135,6 @@ def test_a_batch_that_failed_comes_again_the_same(nodes, topic, query):
     assert len(stored) == len(set(stored)) == 12
 
 
-def test_a_producer_that_joins_between_two_runs_is_read(spark, nodes, topic, tmp_path):
-    first, second = nodes.nsqds
-    nodes.publish(first, topic, b"a")
-    query = Query(spark, tmp_path / "checkpoint", nodes.options(topic))
-    bodies = []
-
-    def take(batch, _number):
-        bodies.extend(body for _, _, body in rows(batch))
-
-    query.run(take)
-    nodes.publish(second, topic, b"b")
-    query.run(take)
-
-    assert bodies == [b"a", b"b"]
-
-
 def test_nsqd_that_dies_while_spark_reads_is_named_and_read_in_the_next_run(spark, cluster, topic, tmp_path):
     nodes = Nodes(cluster)
     for nsqd in nodes.nsqds:
