@@ -10,9 +10,9 @@ from nsqclient.wire.node_error import NodeError
 from pyspark_nsq.sink.options import SinkOptions
 from pyspark_nsq.sink.outgoing import Outgoing
 from pyspark_nsq.source.asking import Asking
+from pyspark_nsq.source.discovery import all_nsqds
 from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.http import NodeConnection, NodeConnections
-from pyspark_nsq.source.nodes import all_nsqds
 from pyspark_nsq.source.reasons import explain_while_written
 
 # Pauses between two rounds over all nodes; the last one is repeated.
