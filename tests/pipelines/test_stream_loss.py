@@ -255,7 +255,7 @@ def test_a_producer_that_joins_with_a_compacted_file_has_lost_nothing(compacted,
     assert b"held" in found
 
 
-def test_messages_that_are_emptied_and_compacted_before_they_are_read_are_a_loss(cluster, topic):
+def test_messages_emptied_and_compacted_before_a_read_are_named(cluster, topic):
     """The loss comes between plan and read of a batch, in a query that accepts messages finished earlier."""
     nodes = Nodes(cluster)
     nsqd = with_small_files(nodes.nsqds[0])

@@ -9,7 +9,7 @@ from tests.pipelines.conftest import depth
 from tests.pipelines.streams import ALL, bodies_of, log_name, positions, rows_of
 
 
-def test_a_producer_that_joins_is_read_from_its_first_message(nodes, topic):
+def test_nsqd_that_joins_is_read_from_its_first_message(nodes, topic):
     first, second = nodes.nsqds
     nodes.publish(first, topic, b"a")
     reader = NsqStreamReader(nodes.parsed(topic))
