@@ -105,7 +105,12 @@ def spark(session: nox.Session) -> None:
         in_memory = "--conf=spark.sql.catalogImplementation=in-memory"
         session.run(str(spark_sql), "--master=local[1]", in_memory, "-e", "SELECT 1", silent=True)
     session.env["SPARK_SUBMIT_OPTS"] = f"-XX:SharedArchiveFile={classes} -Xlog:cds=off -Xlog:cds+dynamic=off"
-    suite(session, "spark", "-n2", "--dist=loadfile", *files_of("spark"))
+    # Files with one or two tests have the longest ones. They come first, so that both workers end together.
+    long = ("standalone", "archive_survives_kill", "connect", "run")
+    first = [f"tests/pipelines/test_{name}.py" for name in long]
+    files = [*first, *(file for file in files_of("spark") if file not in first)]
+    order = ("-p", "no:randomly", "--dist=loadfile", "--no-loadscope-reorder")
+    suite(session, "spark", "-n2", *order, *files)
 
 
 @nox.session

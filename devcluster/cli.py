@@ -1,13 +1,13 @@
 """The ``nsq-cluster`` command."""
 
 import shutil
+import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from devcluster.layout import MAX_PORT_OFFSET, ClusterLayout, plan_cluster
-from devcluster.ports import taken_ports
+from devcluster.layout import HOST, MAX_PORT_OFFSET, ClusterLayout, DaemonPlan, plan_cluster
 from nsqcore.options.arguments import ArgumentParser
 from nsqcore.process.output import tell
 
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the cluster until a signal; the exit code is 0 then, 1 if something failed, 2 for bad flags."""
     options = _parse(sys.argv[1:] if argv is None else argv)
     layout = plan_cluster(options.data.resolve(), options.port_offset, sign_in=options.sign_in)
-    if taken := taken_ports(layout.listening):
+    if taken := _taken_ports(layout.listening):
         return _fail(f"already in use: {', '.join(taken)}; stop what listens there or pass --port-offset.")
     try:
         _prepare_folders(layout, fresh=options.fresh)
@@ -88,6 +88,27 @@ def _parse(argv: Sequence[str]) -> ClusterOptions:
     if arguments.status_every <= 0:
         parser.error("--status-every must be above 0")
     return ClusterOptions(**vars(arguments))
+
+
+def _taken_ports(daemons: list[DaemonPlan]) -> list[str]:
+    """Return the ports of the plan on which another program listens, each with its use."""
+    return [
+        f"port {port} ({daemon.name} {kind.upper()})"
+        for daemon in daemons
+        for kind, port in daemon.ports.items()
+        if not _is_free(port)
+    ]
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As the daemons do: lingering connections of an earlier run do not count as listeners.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
 
 
 def _prepare_folders(layout: ClusterLayout, *, fresh: bool) -> None:

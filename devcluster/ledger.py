@@ -9,7 +9,7 @@ class Ledger:
     def __init__(self, channels: Iterable[str]) -> None:
         # channel -> message -> when it was published; in the order of publishing
         self._unread: dict[str, dict[str, float]] = {channel: {} for channel in channels}
-        self.again = 0  # reads of a message that the channel had read before
+        self.redelivered = 0  # reads of a message that the channel had read before
 
     def sending(self, message: str, due: float) -> None:
         """Record a message due at *due*. Call it before sending: the message may be read immediately."""
@@ -23,7 +23,7 @@ class Ledger:
 
     def read(self, channel: str, message: str) -> None:
         if self._unread[channel].pop(message, None) is None:
-            self.again += 1
+            self.redelivered += 1
 
     def unread(self) -> int:
         return max(map(len, self._unread.values()))

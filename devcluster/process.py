@@ -88,16 +88,16 @@ class DaemonProcess:
             self._process.kill()
 
     def _last_lines(self) -> str:
-        lines = deque(self._said().splitlines(), LAST_LINES)
+        lines = deque(self._output().splitlines(), LAST_LINES)
         return "\n".join(f"    {line}" for line in lines) or "    (nothing)"
 
-    def _said(self) -> str:
+    def _output(self) -> str:
         """Return its output since its last start."""
         return self.log_path.read_bytes()[self._log_start :].decode(errors="replace")
 
     def _listens(self) -> bool:
-        said = {match[1] for match in _LISTENING.finditer(self._said())}
-        return said.issuperset(self.plan.listeners)
+        listening = {match[1] for match in _LISTENING.finditer(self._output())}
+        return listening.issuperset(self.plan.listeners)
 
     def _failure(self, what: str) -> DaemonFailedError:
         code = self._process.returncode if self._process is not None else None

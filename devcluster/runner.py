@@ -9,11 +9,11 @@ import sys
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 from devcluster.keyboard import Keyboard
 from devcluster.layout import PEOPLE, ClusterLayout, DaemonPlan
 from devcluster.process import DaemonFailedError, DaemonProcess
-from devcluster.reviving import keep_alive
 from devcluster.traffic import CHANNELS, TOPICS, Traffic
 from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.http import ClusterHttp
@@ -21,6 +21,8 @@ from nsqcore.cluster.nsqd_api import NsqdApi
 from nsqcore.process.lifecycle import handle_signal
 from nsqcore.process.output import tell
 
+# Without a keyboard (in the background, in a script) a daemon is started again after this time.
+RESTART_SECONDS: Final = 5.0
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -28,25 +30,25 @@ async def run(layout: ClusterLayout, *, rate: float, status_every: float) -> int
     """Run until a signal or a failure; return the exit code. *rate* 0 means no sample traffic."""
     _log_clients_to(layout.logs / "traffic.log")
     daemons = [DaemonProcess(plan, layout.logs) for plan in layout.daemons]
-    life = asyncio.create_task(_live(layout, daemons, rate, status_every))
-    _stop_on_signals(life, daemons)
+    cluster = asyncio.create_task(_run_cluster(layout, daemons, rate, status_every))
+    _stop_on_signals(cluster, daemons)
     try:
-        await life
+        await cluster
     except asyncio.CancelledError:
-        _say("Stopped.")
+        _print("Stopped.")
         return 0
     except (DaemonFailedError, NodeError, OSError) as error:
         tell(f"nsq-cluster: {error}")
     return 1
 
 
-async def _live(
+async def _run_cluster(
     layout: ClusterLayout, daemons: list[DaemonProcess], rate: float, status_every: float
 ) -> None:
     """Start all daemons in order and keep them alive; at the end they stop in the opposite order."""
     async with AsyncExitStack() as stack:
         if layout.provider is not None and layout.secret_file is not None:
-            await stack.enter_async_context(_signing_in(layout.provider, layout.secret_file))
+            await stack.enter_async_context(_provider(layout.provider, layout.secret_file))
         for daemon in daemons:
             stack.push_async_callback(_stop, daemon)
             await daemon.start()
@@ -55,18 +57,18 @@ async def _live(
         if traffic is not None:
             stack.push_async_callback(traffic.close)
             await traffic.start(http)
-        _say(_welcome(layout, daemons, rate))
+        _print(_welcome(layout, daemons, rate))
         keyboard = Keyboard()
         stack.callback(keyboard.close)
         async with asyncio.TaskGroup() as tasks:
             for daemon in daemons:
-                tasks.create_task(keep_alive(daemon, keyboard, _say_when), name=daemon.plan.name)
+                tasks.create_task(_keep_alive(daemon, keyboard), name=daemon.plan.name)
             if traffic is not None:
                 tasks.create_task(traffic.run(), name="sample traffic")
             tasks.create_task(_report(layout, http, traffic, status_every), name="status")
 
 
-def _signing_in(plan: DaemonPlan, secret_file: Path) -> AbstractAsyncContextManager[object]:
+def _provider(plan: DaemonPlan, secret_file: Path) -> AbstractAsyncContextManager[object]:
     """Serve the provider, with a new secret each time. Raises OSError."""
     # Only sign-in needs these libraries, so they are loaded here.
     from devcluster.provider import provider
@@ -78,11 +80,11 @@ def _signing_in(plan: DaemonPlan, secret_file: Path) -> AbstractAsyncContextMana
 
 
 async def _stop(daemon: DaemonProcess) -> None:
-    if complaint := await daemon.stop():
-        tell(f"nsq-cluster: {complaint}")
+    if problem := await daemon.stop():
+        tell(f"nsq-cluster: {problem}")
 
 
-def _stop_on_signals(life: asyncio.Task[None], daemons: list[DaemonProcess]) -> None:
+def _stop_on_signals(cluster: asyncio.Task[None], daemons: list[DaemonProcess]) -> None:
     """Stop in order at the first signal, and immediately at a second one."""
     seen: list[bool] = []
 
@@ -92,11 +94,36 @@ def _stop_on_signals(life: asyncio.Task[None], daemons: list[DaemonProcess]) -> 
                 daemon.kill()
             return
         seen.append(True)
-        life.cancel()
-        _say("Stopping ...")
+        cluster.cancel()
+        _print("Stopping ...")
 
     for number in _STOP_SIGNALS:
         handle_signal(number, on_signal)
+
+
+# --- daemons that end
+
+
+async def _keep_alive(daemon: DaemonProcess, keyboard: Keyboard) -> None:
+    """Watch one daemon until cancelled, and start it again when it ends; the other daemons continue."""
+    while True:
+        ended = await daemon.ended()
+        _log(f"{ended}\n           The other daemons continue. {_how_to_restart(daemon, keyboard)}")
+        if not await keyboard.enter():
+            await asyncio.sleep(RESTART_SECONDS)
+        try:
+            await daemon.start()
+        except DaemonFailedError as failure:
+            daemon.kill()
+            _log(str(failure))
+        else:
+            _log(f"{daemon.plan.name} runs again (pid {daemon.pid}).")
+
+
+def _how_to_restart(daemon: DaemonProcess, keyboard: Keyboard) -> str:
+    if keyboard.is_there:
+        return f"Press Enter to start {daemon.plan.name} again."
+    return f"{daemon.plan.name} starts again in {RESTART_SECONDS:g} s."
 
 
 # --- output for the terminal
@@ -126,36 +153,36 @@ def _welcome(layout: ClusterLayout, daemons: list[DaemonProcess], rate: float) -
 
 
 async def _report(layout: ClusterLayout, http: ClusterHttp, traffic: Traffic | None, every: float) -> None:
-    """Print a line of figures every *every* seconds."""
+    """Print a line of statistics every *every* seconds."""
     while True:
         await asyncio.sleep(every)
-        figures = await _figures(layout, http)
-        _say_when(f"{figures}   |   {traffic.figures()}" if traffic else figures)
+        statistics = await _statistics(layout, http)
+        _log(f"{statistics}   |   {traffic.statistics()}" if traffic else statistics)
 
 
-async def _figures(layout: ClusterLayout, http: ClusterHttp) -> str:
+async def _statistics(layout: ClusterLayout, http: ClusterHttp) -> str:
     messages = waiting = in_flight = 0
-    silent = []
+    unreachable = []
     for nsqd in layout.nsqds:
         try:
             stats = await NsqdApi(http, nsqd.address("http")).stats(include_clients=False)
         except NodeError:
-            silent.append(nsqd.name)
+            unreachable.append(nsqd.name)
             continue
         for topic in stats.topics:
             messages += topic.message_count
             waiting += topic.depth + sum(channel.depth for channel in topic.channels)
             in_flight += sum(channel.in_flight_count for channel in topic.channels)
-    figures = f"{messages:,} messages, {waiting:,} waiting, {in_flight:,} in flight"
-    return f"{figures}   ({' and '.join(silent)} did not answer)" if silent else figures
+    statistics = f"{messages:,} messages, {waiting:,} waiting, {in_flight:,} in flight"
+    return f"{statistics}   ({' and '.join(unreachable)} did not answer)" if unreachable else statistics
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     tell(text, sys.stdout)
 
 
-def _say_when(text: str) -> None:
-    _say(f"{datetime.now().astimezone():%H:%M:%S}   {text}")
+def _log(text: str) -> None:
+    _print(f"{datetime.now().astimezone():%H:%M:%S}   {text}")
 
 
 def _shorten(path: Path) -> str:
@@ -165,7 +192,7 @@ def _shorten(path: Path) -> str:
 
 
 def _log_clients_to(path: Path) -> None:
-    """Log reconnects of the sample traffic to a file, because they do not belong between the figures."""
+    """Log reconnects of the sample traffic to a file, because they do not belong between the statistics."""
     handler = logging.FileHandler(path, mode="w", delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logging.getLogger("nsqclient").addHandler(handler)

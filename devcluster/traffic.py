@@ -91,11 +91,11 @@ class Traffic:
         for consumer in self._consumers:
             await consumer.start()
 
-    def figures(self) -> str:
-        """Return the figures for a line of the terminal."""
+    def statistics(self) -> str:
+        """Return the statistics for a line of the terminal."""
         oldest = self._ledger.oldest_seconds(asyncio.get_running_loop().time())
-        again = f"   read twice {self._ledger.again:,}" if self._ledger.again else ""
-        return f"{self.counts}   unread {self._ledger.unread():,}, the oldest {max(oldest, 0):.1f} s{again}"
+        twice = f"   read twice {self._ledger.redelivered:,}" if self._ledger.redelivered else ""
+        return f"{self.counts}   unread {self._ledger.unread():,}, the oldest {max(oldest, 0):.1f} s{twice}"
 
     async def close(self) -> None:
         """Let the readers finish their messages, then close all connections."""
@@ -106,13 +106,13 @@ class Traffic:
     async def run(self) -> None:
         """Publish until cancelled."""
         loop = asyncio.get_running_loop()
-        owed = 0.0
+        due = 0.0
         topics, shares = list(TOPICS), list(TOPICS.values())
         at = loop.time()
         while True:
-            owed += self._rate * TICK_SECONDS
-            chosen = random.choices(topics, shares, k=int(owed))
-            owed -= len(chosen)
+            due += self._rate * TICK_SECONDS
+            chosen = random.choices(topics, shares, k=int(due))
+            due -= len(chosen)
             producers = itertools.cycle(self._producers)
             await asyncio.gather(*map(self._publish, producers, chosen))
             at += TICK_SECONDS

@@ -22,7 +22,7 @@ class Book:
 
     def __init__(self, worker: str) -> None:
         self.worker = worker
-        self._told = 0
+        self._deltas = 0
         self._clear()
 
     def _clear(self) -> None:
@@ -80,15 +80,15 @@ class Book:
 
     def delta(self, *, last: bool = False) -> Delta:
         """Return what was booked since the last call and forget it; the tally takes each number once."""
-        self._told += 1
-        told: Delta = {"worker": self.worker, "number": self._told, "last": last}
+        self._deltas += 1
+        delta: Delta = {"worker": self.worker, "number": self._deltas, "last": last}
         for kind, published in self._published.items():
-            told[kind] = {writer: ranges_of(numbers) for writer, numbers in published.items()}
-        told["received"] = [[*key, ranges_of(numbers)] for key, numbers in self._received.items()]
-        told["unfinished"] = [[*key, ranges_of(numbers)] for key, numbers in self._unfinished.items()]
-        told["lost"] = sorted(self._lost)
-        told["errors"] = dict(self._errors)
-        told["counts"] = dict(self._counts)
-        told["latency"] = {name: histogram.buckets() for name, histogram in self._latency.items()}
+            delta[kind] = {writer: ranges_of(numbers) for writer, numbers in published.items()}
+        delta["received"] = [[*key, ranges_of(numbers)] for key, numbers in self._received.items()]
+        delta["unfinished"] = [[*key, ranges_of(numbers)] for key, numbers in self._unfinished.items()]
+        delta["lost"] = sorted(self._lost)
+        delta["errors"] = dict(self._errors)
+        delta["counts"] = dict(self._counts)
+        delta["latency"] = {name: histogram.buckets() for name, histogram in self._latency.items()}
         self._clear()
-        return told
+        return delta

@@ -104,7 +104,7 @@ def argument_parser() -> ArgumentParser:
 def _run(options: argparse.Namespace) -> int:
     # Imported here because --help and --version do not need it.
     from load.report import lines
-    from load.running import RunFailed, Wishes, run
+    from load.running import RunFailed, RunOptions, run
 
     profile = load_profile(options.profile)
     if options.seconds:
@@ -122,7 +122,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.other_workers and options.bind == "127.0.0.1:0":
         options.bind = f":{MASTER_PORT}"
     try:
-        wishes = Wishes(
+        run_options = RunOptions(
             lookupds=_lookupds(options),
             admins=options.nsqadmin,
             own_topic=own_topic and not options.keep,
@@ -141,23 +141,23 @@ def _run(options: argparse.Namespace) -> int:
             keep=options.keep,
             nsqd_flags=options.nsqd_flag,
         )
-        _say(f"{profile.name}: {profile.about}")
-        verdict = run(profile, wishes, _say)
+        _print(f"{profile.name}: {profile.about}")
+        verdict = run(profile, run_options, _print)
     except RunFailed as error:
-        _complain(str(error))
+        _error(str(error))
         return 1
-    for line in lines(verdict.figures):
-        _say(line)
+    for line in lines(verdict.result):
+        _print(line)
     for sentence in verdict.problems:
-        _say(sentence)
+        _print(sentence)
     if options.report:
-        _say(f"Report: {options.report / 'report.html'}")
+        _print(f"Report: {options.report / 'report.html'}")
     if verdict.folder:
-        _say(f"Kept: {verdict.folder}")
+        _print(f"Kept: {verdict.folder}")
     for sentence in verdict.faults:
-        _complain(sentence)
+        _error(sentence)
     if not verdict.faults:
-        _say("All that the profile asks for was reached.")
+        _print("All that the profile asks for was reached.")
     return 1 if verdict.faults else 0
 
 
@@ -285,9 +285,9 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG00
     raise KeyboardInterrupt
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     tell(text, sys.stdout)
 
 
-def _complain(text: str) -> None:
+def _error(text: str) -> None:
     tell(f"nsq-load: {text}")

@@ -3,10 +3,12 @@
 import json
 import socket
 import ssl
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
+from nsqclient._config import tls_context
 from nsqclient.wire import commands
 from nsqclient.wire.errors import ProtocolError
 from nsqclient.wire.frames import FRAME_ERROR, FRAME_MESSAGE, HEARTBEAT, FrameError, FrameParser, decode_error
@@ -37,6 +39,12 @@ class Access:
         return {"Authorization": f"Bearer {self.auth_secret}"}
 
 
+def read_access(tls: Mapping[str, str], auth_secret_file: str, *, allow_cleartext: bool) -> Access:
+    """Return the access by options. Raises ValueError or OSError with what is wrong with a file."""
+    secret = Path(auth_secret_file).read_text(encoding="utf-8").strip() if auth_secret_file else None
+    return Access(tls_context(tls) if tls else None, secret, allow_cleartext)
+
+
 class LoadConnection:
     """Speaks V2 after IDENTIFY. A broken connection raises OSError, a refusal by nsqd ProtocolError."""
 
@@ -58,9 +66,9 @@ class LoadConnection:
             raise
 
     def _shake_hands(self, host: str, access: Access) -> None:
-        wishes = {"client_id": "nsq-load", "user_agent": "nsq-load", "feature_negotiation": True}
+        identity = {"client_id": "nsq-load", "user_agent": "nsq-load", "feature_negotiation": True}
         self.send(commands.MAGIC_V2)
-        granted = json.loads(self.request(commands.identify({**wishes, "tls_v1": access.tls is not None})))
+        granted = json.loads(self.request(commands.identify({**identity, "tls_v1": access.tls is not None})))
         if access.tls is not None:
             if not granted.get("tls_v1"):
                 raise ConnectionError(f"nsqd at {self.address} has no TLS")

@@ -8,7 +8,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from load.connection import Access
-from load.seen import Cost, ListedNsqd
+from load.daemons import Cost, ListedNsqd
 
 TIMEOUT_SECONDS: Final = 5
 
@@ -59,8 +59,8 @@ class ClusterAsker:
     def get_json(self, address: str, path: str) -> Any:
         status, body = self.ask(address, path)
         if status != 200:
-            said = body[:100].decode(errors="replace").strip()
-            raise Unreachable(f"{address} answered {path} with {status} {said}")
+            text = body[:100].decode(errors="replace").strip()
+            raise Unreachable(f"{address} answered {path} with {status} {text}")
         try:
             return json.loads(body)
         except ValueError as error:

@@ -19,7 +19,7 @@ class Schedule:
         """*offset* is a share of one interval, so that users that start together do not send together."""
         self._per_second = per_second
         self._stages = list(stages)
-        self._owed = offset % 1.0  # requests from the start of the stage to the next one that is due
+        self._until_due = offset % 1.0  # requests from the start of the stage to the next one that is due
         self._at = 0.0  # where the current stage begins
         self._place = 0
 
@@ -27,12 +27,12 @@ class Schedule:
         """Return when the next request is due."""
         while True:
             rate, end = self._current()
-            due = self._at + self._owed / rate if rate > 0 else float("inf")
+            due = self._at + self._until_due / rate if rate > 0 else float("inf")
             if due < end:
-                self._owed += 1.0
+                self._until_due += 1.0
                 return due
             # The rest of the interval passes in the next stage, at that stage's rate.
-            self._owed -= (end - self._at) * rate
+            self._until_due -= (end - self._at) * rate
             self._at = end
             self._place += 1
 

@@ -18,7 +18,7 @@ globals().update(make_users({text!r}))
 @dataclass(frozen=True, slots=True)
 class Plan:
     run: str
-    """Drawn for each run: messages of others are told apart by it."""
+    """Drawn for each run: it distinguishes its messages from others."""
     profile: Profile
     lookupds: list[str]
     admins: list[str]

@@ -2,9 +2,9 @@
 
 from urllib.parse import quote
 
+from load.daemons import ListedNsqd
 from load.finding import ClusterAsker, Unreachable
 from load.profile import TopicPlan
-from load.seen import ListedNsqd
 
 
 class NoCluster(Exception):
@@ -34,7 +34,7 @@ def find_cluster(asker: ClusterAsker, lookupds: list[str]) -> list[ListedNsqd]:
 
 
 def make_topics(asker: ClusterAsker, nsqds: list[ListedNsqd], plan: TopicPlan) -> None:
-    """Create every channel before the first message, because a later channel is not owed that message."""
+    """Create every channel before the first message, because a later channel does not get that message."""
     for nsqd in nsqds:
         for topic in plan.topics():
             _post(asker, nsqd, f"/topic/create?topic={quote(topic, safe='')}")
@@ -59,5 +59,5 @@ def _post(asker: ClusterAsker, nsqd: ListedNsqd, path: str) -> None:
     except Unreachable as error:
         raise NoCluster(f"Topics cannot be made: {error}.") from error
     if status != 200:
-        said = body[:150].decode(errors="replace").strip()
-        raise NoCluster(f"Topics cannot be made: {nsqd.http} answered {path} with {status} {said}.")
+        answer = body[:150].decode(errors="replace").strip()
+        raise NoCluster(f"Topics cannot be made: {nsqd.http} answered {path} with {status} {answer}.")

@@ -28,7 +28,7 @@ EARLY_NS: Final = 5_000_000
 
 
 @dataclass(frozen=True)
-class Happening:
+class ReaderEvent:
     """One event of a turn: a connection was made, messages were read, or either failed with an error."""
 
     what: str
@@ -74,7 +74,7 @@ class ChannelReader:
         self._later: list[tuple[float, int, _Link, bytes, str]] = []
         self._order = itertools.count()
 
-    def turn(self, wait: float) -> list[Happening]:
+    def turn(self, wait: float) -> list[ReaderEvent]:
         """Look up new nsqd if that is due, then read what arrives in *wait* seconds; return the events."""
         now = time.monotonic()
         outcomes = self._discover() if now >= self._lookup_at else []
@@ -110,10 +110,10 @@ class ChannelReader:
         self._links.clear()
         self._later.clear()
 
-    def _discover(self) -> list[Happening]:
+    def _discover(self) -> list[ReaderEvent]:
         topics = list(dict.fromkeys(topic for topic, _ in self._pairs))
         each = max(LOOKUP_SECONDS / len(topics), 1 / _MOST_LOOKUPS_PER_SECOND)
-        outcomes: list[Happening] = []
+        outcomes: list[ReaderEvent] = []
         if self._looked:
             topics = [topics[self._looked % len(topics)]]
         self._looked += 1
@@ -123,8 +123,8 @@ class ChannelReader:
             try:
                 found = self._asker.nsqds_of(self._lookupds, topic)
             except (OSError, ValueError) as error:
-                return [*outcomes, Happening("LOOKUP", (_since(began),), error=error)]
-            outcomes.append(Happening("LOOKUP", (_since(began),)))
+                return [*outcomes, ReaderEvent("LOOKUP", (_since(began),), error=error)]
+            outcomes.append(ReaderEvent("LOOKUP", (_since(began),)))
             for nsqd in found:
                 outcomes += [
                     self._subscribe(nsqd.tcp, topic, channel)
@@ -133,7 +133,7 @@ class ChannelReader:
                 ]
         return outcomes
 
-    def _subscribe(self, address: str, topic: str, channel: str) -> Happening:
+    def _subscribe(self, address: str, topic: str, channel: str) -> ReaderEvent:
         began = time.perf_counter()
         try:
             connection = LoadConnection(address, self._access)
@@ -144,13 +144,13 @@ class ChannelReader:
                 connection.close()
                 raise
         except BROKEN as error:
-            return Happening("SUB", (_since(began),), error=error)
+            return ReaderEvent("SUB", (_since(began),), error=error)
         self._links[address, topic, channel] = _Link(connection, f"{topic} {channel}", {})
-        return Happening("SUB", (_since(began),))
+        return ReaderEvent("SUB", (_since(began),))
 
     # --- messages
 
-    def _read(self, key: tuple[str, str, str], link: _Link) -> list[Happening]:
+    def _read(self, key: tuple[str, str, str], link: _Link) -> list[ReaderEvent]:
         try:
             messages = link.connection.take()
             times, size = self._handle(link, messages)
@@ -161,7 +161,7 @@ class ChannelReader:
             self._book.counted("answers that came after the timeout", late)
         if self._per_message:
             self._free_at = max(self._free_at, time.monotonic()) + self._per_message * len(messages)
-        return [Happening("DELIVERY", times, size)] if messages else []
+        return [ReaderEvent("DELIVERY", times, size)] if messages else []
 
     def _handle(self, link: _Link, messages: list[MessageRecord]) -> tuple[list[float], int]:
         """Book every message before it is answered: one that was finished and not booked would look lost."""
@@ -214,7 +214,7 @@ class ChannelReader:
             return b""
         return commands.fin(message_id)
 
-    def _do_what_is_due(self, now: float) -> list[Happening]:
+    def _do_what_is_due(self, now: float) -> list[ReaderEvent]:
         outcomes = []
         while self._later and self._later[0][0] <= now:
             _, _, link, message_id, what = heapq.heappop(self._later)
@@ -232,7 +232,7 @@ class ChannelReader:
                 outcomes.append(self._drop(key, link, error))
         return outcomes
 
-    def _drop(self, key: tuple[str, str, str], link: _Link, error: Exception) -> Happening:
+    def _drop(self, key: tuple[str, str, str], link: _Link, error: Exception) -> ReaderEvent:
         """Forget a broken connection: its held messages come again, those finished last may come again."""
         link.connection.close()
         self._links.pop(key, None)
@@ -241,7 +241,7 @@ class ChannelReader:
             if mark is not None:
                 self._book.unfinished("lost", link.channel, mark)
         link.held.clear()
-        return Happening("DELIVERY", (), error=error)
+        return ReaderEvent("DELIVERY", (), error=error)
 
 
 def drawn_from(span: Between) -> int:

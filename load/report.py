@@ -7,22 +7,22 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from load.daemons import DaemonUsage
 from load.plots import Line, chart
-from load.seen import Course
-from load.verdict import RunFigures, summary
+from load.verdict import RunResult, summary
 
 
 def write_report(
     folder: Path,
-    figures: RunFigures,
+    result: RunResult,
     problems: list[str],
     curve: list[dict[str, Any]],
     depths: Sequence[tuple[float, int]],
 ) -> None:
     """Write ``report.html``, ``report.json`` and ``report.csv`` to *folder*."""
     folder.mkdir(parents=True, exist_ok=True)
-    told = summary(figures)
-    plain = json.dumps({**told, "problems": problems}, indent=2)
+    totals = summary(result)
+    plain = json.dumps({**totals, "problems": problems}, indent=2)
     (folder / "report.json").write_text(plain + "\n", encoding="utf-8")
     seconds = per_second(curve)
     with (folder / "report.csv").open("w", encoding="utf-8", newline="") as file:
@@ -36,9 +36,9 @@ def write_report(
 
     page = Environment(loader=PackageLoader("load", "."), autoescape=True).get_template("report.html")
     when = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
-    charts = _charts(seconds, _began(curve), depths, figures.courses)
+    charts = _charts(seconds, _began(curve), depths, result.usages)
     (folder / "report.html").write_text(
-        page.render(run=told, problems=problems, when=when, charts=charts), encoding="utf-8"
+        page.render(run=totals, problems=problems, when=when, charts=charts), encoding="utf-8"
     )
 
 
@@ -67,7 +67,7 @@ def _began(curve: list[dict[str, Any]]) -> float:
 
 
 def _charts(
-    rows: list[dict[str, float]], began: float, depths: Sequence[tuple[float, int]], courses: list[Course]
+    rows: list[dict[str, float]], began: float, depths: Sequence[tuple[float, int]], usages: list[DaemonUsage]
 ) -> list[str]:
     def line(key: str) -> Line:
         return [(row["second"], row[key]) for row in rows if key in row]
@@ -81,11 +81,11 @@ def _charts(
         chart("Messages a second", "1/s", {key: line(key) for key in ("published", "received")}),
         chart("Time", "ms, logarithmic", {key: line(key) for key in names}, logarithmic=True),
         chart("Backlog of all nsqd", "messages", {"pending": after(depths)}),
-        chart("Processors", "of each daemon", {course.name: after(_cores(course)) for course in courses}),
+        chart("Processors", "of each daemon", {usage.name: after(_cores(usage)) for usage in usages}),
         chart(
             "Memory",
             "MB",
-            {c.name: after([(at, cost.memory_mb) for at, cost in c.samples]) for c in courses},
+            {c.name: after([(at, cost.memory_mb) for at, cost in c.samples]) for c in usages},
         ),
         chart("Delivered again and errors", "1/s", {key: line(key) for key in ("again", "errors")}),
         chart("Lookups and pages", "ms", {key: line(key) for key in others}),
@@ -93,8 +93,8 @@ def _charts(
     return [svg for svg in drawn if svg]
 
 
-def _cores(course: Course) -> list[tuple[float, float]]:
-    pairs = zip(course.samples, course.samples[1:], strict=False)
+def _cores(usage: DaemonUsage) -> list[tuple[float, float]]:
+    pairs = zip(usage.samples, usage.samples[1:], strict=False)
     return [
         (at, max(0.0, after.cpu_s - before.cpu_s) / (at - since))
         for (since, before), (at, after) in pairs
@@ -102,28 +102,28 @@ def _cores(course: Course) -> list[tuple[float, float]]:
     ]
 
 
-def lines(figures: RunFigures) -> list[str]:
+def lines(result: RunResult) -> list[str]:
     """Return the summary of a run for the terminal."""
-    told = summary(figures)
-    again = ", ".join(f"{times:,} {cause}" for cause, times in sorted(told["duplicates"].items())) or "none"
+    totals = summary(result)
+    again = ", ".join(f"{times:,} {cause}" for cause, times in sorted(totals["duplicates"].items())) or "none"
     found = [
         (
-            f"{told['acknowledged']:,} acknowledged ({told['published_per_second']:,.0f}/s),"
-            f" {told['received']:,} received, missing {told['missing']:,}, unknown {told['unknown']:,},"
-            f" {told['without_an_answer']:,} without an answer, {told['refused']:,} refused"
+            f"{totals['acknowledged']:,} acknowledged ({totals['published_per_second']:,.0f}/s),"
+            f" {totals['received']:,} received, missing {totals['missing']:,}, unknown {totals['unknown']:,},"
+            f" {totals['without_an_answer']:,} without an answer, {totals['refused']:,} refused"
         ),
         f"delivered again: {again}",
     ]
-    counts = [f"{times:,} {what}" for what, times in sorted(told["counts"].items()) if times]
+    counts = [f"{times:,} {what}" for what, times in sorted(totals["counts"].items()) if times]
     found += [f"counted: {', '.join(counts)}"] if counts else []
     found.append(f"{'ms':18} {'count':>10} {'p50':>9} {'p99':>9} {'p99.9':>9} {'longest':>9}")
-    for name, t in told["latency_ms"].items():
+    for name, t in totals["latency_ms"].items():
         found.append(
             f"{name:18} {t['count']:>10,} {t['p50']:>9.2f} {t['p99']:>9.2f}"
             f" {t['p99.9']:>9.2f} {t['longest']:>9.1f}"
         )
     found += [
         f"{name}: {cost['cores']:.2f} processors, {cost['memory_mb']:.0f} MB"
-        for name, cost in told["daemons"].items()
+        for name, cost in totals["daemons"].items()
     ]
     return found

@@ -11,23 +11,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from load.access import read_access
+from load.connection import read_access
+from load.draining import drain_channels
 from load.finding import ClusterAsker
 from load.journal import read_journal
-from load.keeper import read_curve
 from load.plan import Plan
 from load.preparing import NoCluster, delete_topics, find_cluster, make_topics
-from load.problems import problems
 from load.profile import Profile
+from load.recorder import read_curve
 from load.report import write_report
-from load.rest import read_the_rest
 from load.started import NotStarted, StartedCluster
 from load.swarm import Swarm
 from load.tally import Tally
-from load.verdict import RunFigures, faults
+from load.verdict import RunResult, faults, problems
 from load.watching import Watch
 
-LOOK_SECONDS: Final = 1.0
+SAMPLE_SECONDS: Final = 1.0
 # How long Locust may take to begin on a busy machine, or to wait for workers on other machines.
 BEGIN_SECONDS: Final = 300.0
 # A run that takes this much longer than its profile says is ended.
@@ -35,7 +34,7 @@ GRACE_SECONDS: Final = 120.0
 # How long a killed nsqd stays away, so that publishers must turn to another one.
 AWAY_SECONDS: Final = 1.0
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 class RunFailed(Exception):
@@ -43,7 +42,7 @@ class RunFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class RunOptions:
     """The options of a run that are not part of its profile."""
 
     lookupds: list[str]
@@ -66,39 +65,41 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True)
 class RunVerdict:
-    figures: RunFigures
+    result: RunResult
     faults: list[str]
     problems: list[str]
     folder: Path | None
     """Where journal and logs are, if they were kept."""
 
 
-def run(profile: Profile, wishes: Wishes, say: Say) -> RunVerdict:
+def run(profile: Profile, options: RunOptions, log: Log) -> RunVerdict:
     """Run the profile and return the verdict. Raises RunFailed if nothing could be measured."""
     try:
-        access = read_access(wishes.tls, wishes.auth_secret_file, allow_cleartext=wishes.auth_allow_cleartext)
+        access = read_access(
+            options.tls, options.auth_secret_file, allow_cleartext=options.auth_allow_cleartext
+        )
     except (OSError, ValueError) as error:
         raise RunFailed(str(error)) from error
     asker = ClusterAsker(access)
     folder = Path(tempfile.mkdtemp(prefix="nsq-load-"))
     with ExitStack() as stack:
-        if not wishes.keep:
+        if not options.keep:
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
         cluster = StartedCluster(folder)
         stack.callback(cluster.close)
         try:
-            if not wishes.lookupds:
-                flags = [*profile.cluster.flags, *wishes.nsqd_flags]
+            if not options.lookupds:
+                flags = [*profile.cluster.flags, *options.nsqd_flags]
                 cluster.start(profile.cluster.nsqd, flags, nsqadmin=profile.cluster.nsqadmin)
                 _wait_registered(asker, cluster)
-            lookupds = wishes.lookupds or cluster.lookupds
-            admins = wishes.admins or cluster.admins
+            lookupds = options.lookupds or cluster.lookupds
+            admins = options.admins or cluster.admins
             if profile.browsers and not admins:
-                say("No nsqadmin is known (--nsqadmin): no pages are requested.")
+                log("No nsqadmin is known (--nsqadmin): no pages are requested.")
                 profile = replace(profile, browsers=[])
             nsqds = find_cluster(asker, lookupds)
             make_topics(asker, nsqds, profile.topics)
-            if wishes.own_topic and wishes.lookupds:
+            if options.own_topic and options.lookupds:
                 stack.callback(delete_topics, asker, nsqds, lookupds, profile.topics)
         except (NoCluster, NotStarted) as error:
             raise RunFailed(str(error)) from error
@@ -107,9 +108,9 @@ def run(profile: Profile, wishes: Wishes, say: Say) -> RunVerdict:
             profile,
             lookupds,
             admins,
-            wishes.tls,
-            wishes.auth_secret_file,
-            wishes.auth_allow_cleartext,
+            options.tls,
+            options.auth_secret_file,
+            options.auth_allow_cleartext,
             str(folder),
         )
         others = {f"nsqlookupd {address}": address for address in lookupds}
@@ -117,43 +118,43 @@ def run(profile: Profile, wishes: Wishes, say: Say) -> RunVerdict:
         watch = Watch(asker, nsqds, others, profile.topics.topics())
         swarm = Swarm(folder, plan)
         stack.callback(swarm.stop)
-        swarm.start(workers=wishes.workers, others=wishes.other_workers, bind=wishes.bind, ui=wishes.ui)
-        if wishes.ui is not None:
-            say(
-                f"Locust's page is at http://127.0.0.1:{wishes.ui}/ while the load lasts;"
+        swarm.start(workers=options.workers, others=options.other_workers, bind=options.bind, ui=options.ui)
+        if options.ui is not None:
+            log(
+                f"Locust's page is at http://127.0.0.1:{options.ui}/ while the load lasts;"
                 " Ctrl-C ends it early."
             )
-        watcher = _Watcher(folder, swarm, watch, profile, say)
-        killed = watcher.follow(cluster if wishes.kill else None)
+        watcher = _Watcher(folder, swarm, watch, profile, log)
+        killed = watcher.follow(cluster if options.kill else None)
         tally = _read_tally(folder, swarm)
-        began_rest = time.monotonic()
-        owed = read_the_rest(plan, access, watch, tally) if profile.consumers else watch.owed()
-        drained = time.monotonic() - began_rest
+        began_draining = time.monotonic()
+        backlog = drain_channels(plan, access, watch, tally) if profile.consumers else watch.backlog()
+        drained = time.monotonic() - began_draining
         curve = read_curve(folder / "curve.jsonl")
-        tally.ended.add("the rest")
-        figures = RunFigures(
+        tally.ended.add("draining")
+        result = RunResult(
             profile,
             watcher.load_seconds(curve),
             tally.outcome(),
             dict(tally.errors),
             dict(tally.counts),
             dict(tally.latency),
-            owed,
-            list(watch.courses.values()),
+            backlog,
+            list(watch.usages.values()),
             drained,
-            tally.silent,
+            tally.unreported,
             killed,
             watcher.interrupted,
         )
         # If the run killed an nsqd, broken connections are expected and not reported.
         lost = [] if killed else sorted(tally.lost)
-        found = problems(owed, tally.errors, killed, lost)
-        if wishes.report is not None:
-            write_report(wishes.report, figures, found, curve, watch.depths)
+        found = problems(backlog, tally.errors, killed, lost)
+        if options.report is not None:
+            write_report(options.report, result, found, curve, watch.depths)
             for name in ("locust.html",):
                 if (folder / name).exists():
-                    shutil.copy(folder / name, wishes.report / name)
-        return RunVerdict(figures, faults(figures), found, folder if wishes.keep else None)
+                    shutil.copy(folder / name, options.report / name)
+        return RunVerdict(result, faults(result), found, folder if options.keep else None)
 
 
 def _wait_registered(asker: ClusterAsker, cluster: StartedCluster) -> None:
@@ -167,12 +168,12 @@ def _wait_registered(asker: ClusterAsker, cluster: StartedCluster) -> None:
 class _Watcher:
     """Watches the daemons while Locust's processes run; kills an nsqd halfway through if asked to."""
 
-    def __init__(self, folder: Path, swarm: Swarm, watch: Watch, profile: Profile, say: Say) -> None:
+    def __init__(self, folder: Path, swarm: Swarm, watch: Watch, profile: Profile, log: Log) -> None:
         self._curve = folder / "curve.jsonl"
         self._swarm = swarm
         self._watch = watch
         self._profile = profile
-        self._say = say
+        self._log = log
         self.interrupted = False
 
     def follow(self, cluster: StartedCluster | None) -> list[str]:
@@ -190,30 +191,30 @@ class _Watcher:
                 curve = self._events()
                 if not began and curve:
                     began = now
-                    self._watch.look()
+                    self._watch.sample()
                 if not began:
                     if now - started > BEGIN_SECONDS:
-                        raise RunFailed(f"Locust did not begin:\n{self._swarm.last_words()}")
+                        raise RunFailed(f"Locust did not begin:\n{self._swarm.log_tail()}")
                     continue
                 if now - began > seconds + GRACE_SECONDS:
-                    self._say("The run did not end by itself and is ended.")
+                    self._log("The run did not end by itself and is ended.")
                     break
                 if cluster and not killed and self._half_of_the_load(curve, seconds):
                     cluster.nsqds[0].kill()
                     killed.append(cluster.nsqds[0].name)
                     away_since = now
-                    self._say(f"{killed[0]} was killed with SIGKILL.")
+                    self._log(f"{killed[0]} was killed with SIGKILL.")
                 if away_since and now - away_since > AWAY_SECONDS:
                     away_since = 0.0
                     cluster.nsqds[0].start()  # type: ignore[union-attr]
-                if now - began > (shown + 1) * LOOK_SECONDS:
+                if now - began > (shown + 1) * SAMPLE_SECONDS:
                     shown += 1
-                    self._watch.look()
+                    self._watch.sample()
                     if shown % 5 == 0:
-                        self._tell(curve)
+                        self._log_progress(curve)
         except KeyboardInterrupt:
             self.interrupted = True
-            self._say("Ended early; what there is is judged.")
+            self._log("Ended early; what there is is judged.")
         finally:
             self._swarm.stop()
             if away_since and cluster is not None:
@@ -223,7 +224,7 @@ class _Watcher:
     def load_seconds(self, curve: list[dict[str, Any]]) -> float:
         events = {line["event"]: line["time"] for line in curve if "event" in line}
         if "begins" not in events:
-            raise RunFailed(f"Locust ended without any load:\n{self._swarm.last_words()}")
+            raise RunFailed(f"Locust ended without any load:\n{self._swarm.log_tail()}")
         last = max(line["time"] for line in curve)
         return float(max(0.1, events.get("load ended", last) - events["begins"]))
 
@@ -231,7 +232,7 @@ class _Watcher:
         return read_curve(self._curve)
 
     def _half_of_the_load(self, curve: list[dict[str, Any]], seconds: float) -> bool:
-        """Say whether half of the load's own time is over; on a busy machine Locust begins late."""
+        """Log whether half of the load's own time is over; on a busy machine Locust begins late."""
         samples = [line for line in curve if "event" not in line]
         return (
             bool(samples)
@@ -239,14 +240,14 @@ class _Watcher:
             and samples[-1]["acked"] > 0
         )
 
-    def _tell(self, curve: list[dict[str, Any]]) -> None:
+    def _log_progress(self, curve: list[dict[str, Any]]) -> None:
         samples = [line for line in curve if "event" not in line]
         if samples:
             last = samples[-1]
-            owed = self._watch.depths[-1][1] if self._watch.depths else 0
-            self._say(
+            backlog = self._watch.depths[-1][1] if self._watch.depths else 0
+            self._log(
                 f"{last['time'] - curve[0]['time']:4.0f} s: {last['acked']:,.0f} acknowledged,"
-                f" {last['received']:,.0f} received, {owed:,} pending, {last['errors']:.0f} errors"
+                f" {last['received']:,.0f} received, {backlog:,} pending, {last['errors']:.0f} errors"
             )
 
 
@@ -254,4 +255,4 @@ def _read_tally(folder: Path, swarm: Swarm) -> Tally:
     try:
         return read_journal(folder / "tally.jsonl")
     except (OSError, json.JSONDecodeError) as error:
-        raise RunFailed(f"Locust ended without any load:\n{swarm.last_words()}") from error
+        raise RunFailed(f"Locust ended without any load:\n{swarm.log_tail()}") from error

@@ -60,7 +60,7 @@ class StartedDaemon:
                 self._start()
             except NotStarted:
                 # Another program may have taken a port since it was found to be free.
-                if not tries_left or "address already in use" not in self._said():
+                if not tries_left or "address already in use" not in self._output():
                     raise
             else:
                 return
@@ -84,7 +84,7 @@ class StartedDaemon:
         deadline = time.monotonic() + READY_SECONDS
         while not self._listens():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise NotStarted(f"{self.name} did not start:\n{self._said()[-2000:]}")
+                raise NotStarted(f"{self.name} did not start:\n{self._output()[-2000:]}")
             time.sleep(0.05)
 
     def kill(self) -> None:
@@ -105,10 +105,10 @@ class StartedDaemon:
             self._process.wait()
 
     def _listens(self) -> bool:
-        seen = {kind.lower() for kind in _LISTENING.findall(self._said())}
+        seen = {kind.lower() for kind in _LISTENING.findall(self._output())}
         return all(kind in seen for kind in self._listeners)
 
-    def _said(self) -> str:
+    def _output(self) -> str:
         with self._log.open("rb") as log:
             log.seek(self._log_start)
             return log.read().decode(errors="replace")

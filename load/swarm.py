@@ -49,14 +49,6 @@ class Swarm:
         """Say whether the first process has ended; all others end after it."""
         return self._processes[0].poll() is not None
 
-    def lost(self) -> list[str]:
-        """Return the workers on this machine that have ended."""
-        return [f"worker-{at}" for at, one in enumerate(self._processes[1:], 1) if one.poll() is not None]
-
-    @property
-    def pids(self) -> list[int]:
-        return [process.pid for process in self._processes]
-
     def stop(self) -> None:
         """End the processes that still run: with SIGTERM, then with SIGKILL."""
         for process in self._processes:
@@ -69,7 +61,7 @@ class Swarm:
                 process.kill()
                 process.wait()
 
-    def last_words(self) -> str:
+    def log_tail(self) -> str:
         text = (self._folder / "locust.log").read_text(encoding="utf-8", errors="replace")
         return "\n".join(text.strip().splitlines()[-12:])
 

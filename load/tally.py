@@ -19,7 +19,7 @@ Sets = defaultdict[str, NumberSet]
 
 @dataclass(frozen=True, slots=True)
 class TallyResult:
-    """The tally in figures; a name is topic, publisher and number, and each list has at most a few."""
+    """The tally in numbers; a name is topic, publisher and number, and each list has at most a few."""
 
     acked: int
     unsure: int
@@ -44,21 +44,21 @@ class Tally:
             kind: defaultdict(NumberSet) for kind in ("acked", "unsure", "refused")
         }
         self._received: dict[str, Sets] = {channel: defaultdict(NumberSet) for channel in self.channels}
-        self._again: list[list[Any]] = []  # channel, nsqd, delivered before, publisher, ranges
+        self._duplicates: list[list[Any]] = []  # channel, nsqd, delivered before, publisher, ranges
         self._unfinished: list[list[Any]] = []  # cause, channel, publisher, ranges
         self.lost: set[str] = set()
         self.errors: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
         self.latency: defaultdict[str, Histogram] = defaultdict(Histogram)
-        self.told: dict[str, int] = {}
+        self.last_deltas: dict[str, int] = {}
         self.ended: set[str] = set()
 
     def add(self, delta: Delta) -> None:
         worker, number = delta["worker"], delta["number"]
-        if number <= self.told.get(worker, 0):
+        if number <= self.last_deltas.get(worker, 0):
             return  # this delta came twice
-        self.counts["deltas that never came"] += number - self.told.get(worker, 0) - 1
-        self.told[worker] = number
+        self.counts["deltas that never came"] += number - self.last_deltas.get(worker, 0) - 1
+        self.last_deltas[worker] = number
         if delta["last"]:
             self.ended.add(worker)
         for kind, sets in self.published.items():
@@ -69,7 +69,7 @@ class Tally:
             seen = self._received.setdefault(channel, defaultdict(NumberSet))[publisher]
             again = [part for first, end in ranges for part in seen.add(first, end)]
             if again:
-                self._again.append([channel, node, before, publisher, again])
+                self._duplicates.append([channel, node, before, publisher, again])
         self._unfinished += delta["unfinished"]
         self.lost.update(delta["lost"])
         self.errors.update(delta["errors"])
@@ -84,13 +84,13 @@ class Tally:
             "channels": self.channels,
             "published": {kind: _plain(sets) for kind, sets in self.published.items()},
             "received": {channel: _plain(sets) for channel, sets in self._received.items()},
-            "again": self._again,
+            "duplicates": self._duplicates,
             "unfinished": self._unfinished,
             "lost": sorted(self.lost),
             "errors": self.errors,
             "counts": self.counts,
             "latency": {name: histogram.buckets() for name, histogram in self.latency.items()},
-            "told": self.told,
+            "last_deltas": self.last_deltas,
             "ended": sorted(self.ended),
         }
 
@@ -99,12 +99,12 @@ class Tally:
         tally = cls(kept["channels"])
         tally.published = {kind: _sets(plain) for kind, plain in kept["published"].items()}
         tally._received = {channel: _sets(plain) for channel, plain in kept["received"].items()}
-        tally._again, tally._unfinished = list(kept["again"]), list(kept["unfinished"])
+        tally._duplicates, tally._unfinished = list(kept["duplicates"]), list(kept["unfinished"])
         tally.lost, tally.ended = set(kept["lost"]), set(kept["ended"])
         tally.errors, tally.counts = Counter(kept["errors"]), Counter(kept["counts"])
         for name, buckets in kept["latency"].items():
             tally.latency[name].merge(buckets)
-        tally.told = dict(kept["told"])
+        tally.last_deltas = dict(kept["last_deltas"])
         return tally
 
     # --- results
@@ -118,12 +118,12 @@ class Tally:
 
     def repeated(self) -> int:
         """Return the number of deliveries beyond the first of each message, so far."""
-        return sum(count(entry[-1]) for entry in self._again)
+        return sum(count(entry[-1]) for entry in self._duplicates)
 
     @property
-    def silent(self) -> list[str]:
+    def unreported(self) -> list[str]:
         """The workers that never reported their end: what they did last is not known."""
-        return sorted(self.told.keys() - self.ended)
+        return sorted(self.last_deltas.keys() - self.ended)
 
     def outcome(self) -> TallyResult:
         missing, unknown = _Names(), _Names()
@@ -158,7 +158,7 @@ class Tally:
             for number in each(ranges):
                 given_back[channel, publisher, number][cause] += 1
         causes: Counter[str] = Counter()
-        for channel, node, before, publisher, ranges in self._again:
+        for channel, node, before, publisher, ranges in self._duplicates:
             for number in each(ranges):
                 causes[self._cause(given_back.get((channel, publisher, number)), node, before)] += 1
         for (channel, publisher, number), left in given_back.items():
@@ -170,9 +170,9 @@ class Tally:
         return causes
 
     def _cause(self, given_back: Counter[str] | None, node: str, before: bool) -> str:
-        for told, cause in (("requeue", REQUEUE), ("timeout", TIMEOUT), ("lost", KILL)):
-            if given_back and given_back[told] > 0:
-                given_back[told] -= 1
+        for reason, cause in (("requeue", REQUEUE), ("timeout", TIMEOUT), ("lost", KILL)):
+            if given_back and given_back[reason] > 0:
+                given_back[reason] -= 1
                 return cause
         if node in self.lost:
             return KILL

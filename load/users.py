@@ -19,13 +19,13 @@ from locust import User, task
 from locust.user.task import LOCUST_STATE_STOPPING
 
 from load.connection import BROKEN, LoadConnection
-from load.crew import Crew
+from load.daemons import ListedNsqd
 from load.finding import Unreachable, connect
 from load.pacing import Schedule
 from load.plan import Plan
 from load.profile import BrowserPlan, ConsumerPlan, PollerPlan, PublisherPlan
 from load.reader import ChannelReader, drawn_from
-from load.seen import ListedNsqd
+from load.shared import Shared
 from nsqclient.wire import commands
 from nsqclient.wire.errors import ProtocolError
 from nsqclient.wire.frames import OK
@@ -40,7 +40,7 @@ _SIZE: Final = Struct(">I")
 
 class LoadUser(User):
     abstract = True
-    crew: ClassVar[Crew]
+    shared: ClassVar[Shared]
 
     def seen(self, row: str, name: str, times: Sequence[float], size: int = 0) -> None:
         """Add requests or messages, each with its time in milliseconds, to Locust's statistics."""
@@ -50,7 +50,7 @@ class LoadUser(User):
 
     def failed(self, row: str, name: str, milliseconds: float, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"
-        self.crew.book.error(text)
+        self.shared.book.error(text)
         self.environment.stats.log_request(row, name, milliseconds, 0)
         self.environment.stats.log_error(row, name, error)
 
@@ -64,7 +64,7 @@ class PacedUser(LoadUser):
     def on_start(self) -> None:
         self.prepare()
         self.began, self.began_ns = both_clocks()
-        self.pace = Schedule(self.rate, self.crew.profile.stages, random.random())
+        self.pace = Schedule(self.rate, self.shared.profile.stages, random.random())
         self.due = self.pace.next() if self.rate else 0.0
         self.retry = False
         self.mean_ms = 0.0
@@ -88,7 +88,7 @@ class PacedUser(LoadUser):
         """Book the time of a request; return the milliseconds since it was due."""
         now = time.monotonic()
         service_ms = (now - sent) * 1000
-        book = self.crew.book
+        book = self.shared.book
         book.latency(f"{name} answered").record(service_ms)
         if not self.rate:
             self.mean_ms += (service_ms - self.mean_ms) / 50 if self.mean_ms else service_ms
@@ -107,10 +107,10 @@ class PublishingUser(PacedUser):
     plan: ClassVar[PublisherPlan]
 
     def prepare(self) -> None:
-        self.publisher = self.crew.next_publisher()
+        self.publisher = self.shared.next_publisher()
         self.name = self.publisher.hex()
         self.numbers: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
-        self.topics = self.crew.profile.topics.topics()
+        self.topics = self.shared.profile.topics.topics()
         self.turn = random.randrange(1 << 16)
         self.sending = self.ending = False
         self.tcp: LoadConnection | None = None
@@ -140,24 +140,24 @@ class PublishingUser(PacedUser):
         delay_ms = drawn_from(plan.delay_ms) if plan.kind == "DPUB" else 0
         due_ns = self.began_ns + int(due * 1e9) + delay_ms * 1_000_000
         numbers = list(itertools.islice(self.numbers[topic], plan.messages))
-        body = self.crew.marker.body
+        body = self.shared.marker.body
         bodies = [body(self.publisher, number, due_ns, drawn_from(plan.size)) for number in numbers]
         sent = time.monotonic()
         self.sending = True
         try:
             self.send(topic, bodies, delay_ms)
         except ProtocolError as error:
-            self.crew.book.refused(topic, self.name, numbers)
+            self.shared.book.refused(topic, self.name, numbers)
             self.gave_up(topic, sent, error)
         except (*BROKEN, http.client.HTTPException) as error:
             # nsqd may have stored the messages before the connection broke, so they may or may not arrive.
-            self.crew.book.unsure(topic, self.name, numbers)
+            self.shared.book.unsure(topic, self.name, numbers)
             self.gave_up(topic, sent, error)
         except GreenletExit:
-            self.crew.book.unsure(topic, self.name, numbers)
+            self.shared.book.unsure(topic, self.name, numbers)
             raise
         else:
-            self.crew.book.acked(topic, self.name, numbers)
+            self.shared.book.acked(topic, self.name, numbers)
             milliseconds = self.answered("publish", due, sent)
             self.seen(plan.kind, topic, (milliseconds,), sum(map(len, bodies)))
         finally:
@@ -191,11 +191,11 @@ class PublishingUser(PacedUser):
         if self.plan.kind == "HTTP-MPUB":
             path = f"/mpub?topic={quote(topic, safe='')}&binary=true"
             body = _SIZE.pack(len(bodies)) + b"".join(_SIZE.pack(len(one)) + one for one in bodies)
-        http.request("POST", path, body, self.crew.access.headers(encrypted=False))
+        http.request("POST", path, body, self.shared.access.headers(encrypted=False))
         response = http.getresponse()
-        said = response.read()
+        answer = response.read()
         if response.status != 200:
-            text = said[:200].decode(errors="replace").strip()
+            text = answer[:200].decode(errors="replace").strip()
             raise ProtocolError(f"HTTP {response.status}", text, fatal=True)
 
     def connect(self) -> bool:
@@ -206,7 +206,7 @@ class PublishingUser(PacedUser):
                 self.http = connect(nsqd.http)
                 self.http.connect()
             else:
-                self.tcp = LoadConnection(nsqd.tcp, self.crew.access)
+                self.tcp = LoadConnection(nsqd.tcp, self.shared.access)
         except (*BROKEN, ValueError) as error:
             self.http = None
             self.failed("CONNECT", "nsqd", (time.perf_counter() - began) * 1000, error)
@@ -215,9 +215,9 @@ class PublishingUser(PacedUser):
         return True
 
     def next_nsqd(self) -> ListedNsqd:
-        found = self.crew.asker.all_nsqd(self.crew.plan.lookupds)
+        found = self.shared.asker.all_nsqd(self.shared.plan.lookupds)
         if not found:
-            raise Unreachable(f"nsqlookupd at {', '.join(self.crew.plan.lookupds)} knows no nsqd")
+            raise Unreachable(f"nsqlookupd at {', '.join(self.shared.plan.lookupds)} knows no nsqd")
         self.turn += 1
         return found[self.turn % len(found)]
 
@@ -236,9 +236,9 @@ class ConsumingUser(LoadUser):
     pairs: ClassVar[list[tuple[str, str]]]
 
     def on_start(self) -> None:
-        crew = self.crew
+        shared = self.shared
         self.reader = ChannelReader(
-            crew.plan.lookupds, self.pairs, crew.marker, crew.book, crew.access, self.plan
+            shared.plan.lookupds, self.pairs, shared.marker, shared.book, shared.access, self.plan
         )
 
     def on_stop(self) -> None:
@@ -250,7 +250,7 @@ class ConsumingUser(LoadUser):
     @task
     def read(self) -> None:
         for outcome in self.reader.turn(IDLE_SECONDS):
-            name = "nsqlookupd" if outcome.what == "LOOKUP" else self.crew.profile.topics.name
+            name = "nsqlookupd" if outcome.what == "LOOKUP" else self.shared.profile.topics.name
             if outcome.error is not None:
                 self.failed(outcome.what, name, sum(outcome.milliseconds), outcome.error)
                 continue
@@ -258,11 +258,11 @@ class ConsumingUser(LoadUser):
                 outcome.what, name, outcome.milliseconds, outcome.size // (len(outcome.milliseconds) or 1)
             )
             if outcome.what == "DELIVERY":
-                delivery = self.crew.book.latency("delivery")
+                delivery = self.shared.book.latency("delivery")
                 for milliseconds in outcome.milliseconds:
                     delivery.record(milliseconds)
             elif outcome.what == "LOOKUP":
-                self.crew.book.latency("lookup").record(outcome.milliseconds[0])
+                self.shared.book.latency("lookup").record(outcome.milliseconds[0])
 
 
 class AskingUser(PacedUser):
@@ -281,7 +281,7 @@ class AskingUser(PacedUser):
         due, sent = self.due_now(), time.monotonic()
         name = path.partition("?")[0]
         try:
-            status, body = self.crew.asker.ask(address, path)
+            status, body = self.shared.asker.ask(address, path)
             if status not in {200, 404 if path.startswith("/lookup?") else 200}:
                 raise Unreachable(f"{address} answered {path} with {status}")
         except Unreachable as error:
@@ -301,8 +301,8 @@ class PollingUser(AskingUser):
     def where(self) -> tuple[str, str]:
         path = f"/{self.plan.ask}"
         if self.plan.ask == "lookup":
-            path += f"?topic={quote(random.choice(self.crew.profile.topics.topics()), safe='')}"
-        return random.choice(self.crew.plan.lookupds), path
+            path += f"?topic={quote(random.choice(self.shared.profile.topics.topics()), safe='')}"
+        return random.choice(self.shared.plan.lookupds), path
 
 
 class BrowsingUser(AskingUser):
@@ -313,10 +313,10 @@ class BrowsingUser(AskingUser):
     plan: ClassVar[BrowserPlan]
 
     def where(self) -> tuple[str, str]:
-        topic, channel = random.choice(self.crew.profile.topics.pairs())
+        topic, channel = random.choice(self.shared.profile.topics.pairs())
         topic = quote(topic, safe="")
         pages = ("/", "/nodes", "/counter", f"/topics/{topic}", f"/topics/{topic}/{channel}", "/api/topics")
-        return random.choice(self.crew.plan.admins), random.choice(pages)
+        return random.choice(self.shared.plan.admins), random.choice(pages)
 
 
 def both_clocks() -> tuple[float, int]:
@@ -330,14 +330,16 @@ def both_clocks() -> tuple[float, int]:
 def make_users(text: str) -> dict[str, type[User]]:
     """Return the user classes for the plan in *text*, which a locustfile adds to its own names."""
     plan = Plan.read(text)
-    crew = Crew(plan)
+    shared = Shared(plan)
     profile = plan.profile
     users: dict[str, type[User]] = {}
 
     def add(name: str, kind: type[User], count: int, **attributes: Any) -> None:
         name = name if name not in users else f"{name}_{len(users)}"
         users[name] = type(
-            name, (kind,), {"abstract": False, "fixed_count": count, "crew": crew, "plan": None, **attributes}
+            name,
+            (kind,),
+            {"abstract": False, "fixed_count": count, "shared": shared, "plan": None, **attributes},
         )
 
     for publisher in profile.publishers:

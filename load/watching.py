@@ -1,16 +1,16 @@
-"""What the daemons cost and owe during a run, and what is wrong with them at its end."""
+"""What the daemons cost during a run, their backlog, and what is wrong with them at its end."""
 
 import time
 from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
+from load.daemons import Backlog, DaemonUsage, ListedNsqd
 from load.finding import ClusterAsker, Unreachable
-from load.seen import Course, ListedNsqd, Remaining
 
 
 class Watch:
-    """Samples the cost of every daemon and what all nsqd owe; the caller calls ``look`` once a second."""
+    """Samples the cost of every daemon and the backlog; the caller calls ``sample`` once a second."""
 
     def __init__(
         self, asker: ClusterAsker, nsqds: Iterable[ListedNsqd], others: dict[str, str], topics: list[str]
@@ -20,18 +20,18 @@ class Watch:
         self.nsqds = list(nsqds)
         self._topics = topics
         self._addresses = {f"nsqd {nsqd.http}": nsqd.http for nsqd in self.nsqds} | others
-        self.courses = {name: Course(name) for name in self._addresses}
+        self.usages = {name: DaemonUsage(name) for name in self._addresses}
         self.depths: list[tuple[float, int]] = []
 
-    def look(self) -> None:
+    def sample(self) -> None:
         for name, address in self._addresses.items():
             if (cost := self._asker.cost_of(address)) is not None:
-                self.courses[name].samples.append((time.time(), cost))
-        self.depths.append((time.time(), self.owed().messages))
+                self.usages[name].samples.append((time.time(), cost))
+        self.depths.append((time.time(), self.backlog().messages))
 
-    def owed(self) -> Remaining:
+    def backlog(self) -> Backlog:
         by_channel: dict[str, int] = {}
-        silent: dict[str, str] = {}
+        unreachable: dict[str, str] = {}
         problems: list[str] = []
         oldest_ns = 0
         for nsqd in self.nsqds:
@@ -42,7 +42,7 @@ class Watch:
                     else [self._stats(nsqd, None)]
                 )
             except Unreachable as error:
-                silent[nsqd.http] = str(error)
+                unreachable[nsqd.http] = str(error)
                 continue
             if (health := found[0].get("health", "OK")) != "OK":
                 problems.append(f"nsqd {nsqd.http} says of itself: {health}")
@@ -56,16 +56,16 @@ class Watch:
                     by_channel[name] = by_channel.get(name, 0) + topic["depth"]
                 for channel in topic["channels"] or []:
                     key = f"{name} {channel['channel_name']}"
-                    owed = channel["depth"] + channel["in_flight_count"] + channel["deferred_count"]
+                    pending = channel["depth"] + channel["in_flight_count"] + channel["deferred_count"]
                     if channel["paused"]:
                         where = f"channel {channel['channel_name']} of topic {name}"
                         problems.append(f"{where} is paused on {nsqd.http}")
-                    if owed:
-                        by_channel[key] = by_channel.get(key, 0) + owed
+                    if pending:
+                        by_channel[key] = by_channel.get(key, 0) + pending
                         published = channel.get("oldest_message_time") or 0
                         oldest_ns = min(filter(None, (oldest_ns, published)), default=0)
         oldest_s = max(0.0, time.time() - oldest_ns / 1e9) if oldest_ns else 0.0
-        return Remaining(sum(by_channel.values()), oldest_s, by_channel, silent, problems)
+        return Backlog(sum(by_channel.values()), oldest_s, by_channel, unreachable, problems)
 
     def _stats(self, nsqd: ListedNsqd, topic: str | None) -> dict[str, Any]:
         only = f"&topic={quote(topic, safe='')}" if topic else ""

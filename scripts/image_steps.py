@@ -183,8 +183,9 @@ class Image:
                 os.chown(path, uid, gid)
 
     def do_run(self, step: Instruction) -> None:
-        # Absolute paths of the image become paths below root.
-        command = re.sub(r"(?<=\s)/(?=\w)", f"{self.root}/", step.rest)
+        # Absolute paths of the image become paths below root. Here pip may use its cache, because no image
+        # contains that.
+        command = re.sub(r"(?<=\s)/(?=\w)", f"{self.root}/", step.rest).replace(" --no-cache-dir", "")
         environment = (
             os.environ | self.arguments | {"PATH": f"{self.root.parent / 'bin'}:{os.environ['PATH']}"}
         )

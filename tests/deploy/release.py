@@ -67,6 +67,21 @@ class Release:
         assert len(found) == 1, f"{len(found)} workloads of {component}"
         return found[0]
 
+    def pod(self, component: str = "nsqd") -> Object:
+        """Return the specification of the pods of a component."""
+        spec: Object = self.workload(component)["spec"]["template"]["spec"]
+        return spec
+
+    def container(self, component: str = "nsqd") -> Object:
+        """Return the first container of a component."""
+        container: Object = self.pod(component)["containers"][0]
+        return container
+
+    def stop_command(self) -> list[str]:
+        """Return the command that runs before a broker is stopped."""
+        command: list[str] = self.container()["lifecycle"]["preStop"]["exec"]["command"]
+        return command
+
     def workloads(self) -> list[Object]:
         return self.of_kind("StatefulSet") + self.of_kind("Deployment")
 
@@ -96,7 +111,7 @@ class Release:
     def environment(self, component: str, index: int = 0) -> dict[str, str]:
         """Return the variables that one pod has from its own fields."""
         thing = self.workload(component)
-        container = thing["spec"]["template"]["spec"]["containers"][0]
+        container = self.container(component)
         pod = {
             "metadata.name": f"{thing['metadata']['name']}-{index}",
             "metadata.namespace": NAMESPACE,
@@ -110,9 +125,7 @@ class Release:
 
     def command_line(self, component: str, index: int = 0) -> list[str]:
         """Return the arguments of one pod, with variables replaced as the kubelet does."""
-        thing = self.workload(component)
-        container = thing["spec"]["template"]["spec"]["containers"][0]
-        arguments: list[str] = container.get("args", [])
+        arguments: list[str] = self.container(component).get("args", [])
         for name, value in self.environment(component, index).items():
             arguments = [word.replace(f"$({name})", value) for word in arguments]
         return arguments

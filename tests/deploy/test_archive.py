@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from helm_python import HelmError
 
 from pyspark_nsq.jobs.archive_options import parse
 from pyspark_nsq.source.options import SourceOptions, StartingOffsets
@@ -75,24 +74,6 @@ def test_files_go_to_the_claim_and_everything_else_to_tmp(archived):
 
 def test_the_image_is_the_one_with_spark(archived):
     assert container(archived, "orders")["image"].startswith("registry.example.com/nsq-cluster-archive:")
-
-
-def test_topics_without_a_claim_are_refused(chart):
-    with pytest.raises(HelmError, match=r"archive.topics needs archive.claimName"):
-        render(chart, {"archive": {"topics": [{"name": "a", "topic": "t", "channel": "c"}]}})
-
-
-@pytest.mark.parametrize(
-    "topic",
-    [
-        {"name": "a"},
-        {"name": "Not A Name", "topic": "t", "channel": "c"},
-        {"name": "a", "topic": "a b", "channel": "c"},
-    ],
-)
-def test_a_topic_that_cannot_be_is_refused(chart, topic):
-    with pytest.raises(HelmError, match="/archive/topics/0"):
-        render(chart, {"archive": {"topics": [topic], "claimName": "lake"}})
 
 
 def test_a_long_release_name_leaves_room_for_the_name_of_the_topic(chart):

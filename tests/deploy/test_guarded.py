@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from helm_python import HelmError
 
 from nsqcore.cluster.secret import SecretFile
 from nsqd.drain import parse_arguments
@@ -20,14 +19,6 @@ def guarded(chart):
     return render(chart, GUARDED)
 
 
-def pod(release, component):
-    return release.workload(component)["spec"]["template"]["spec"]
-
-
-def container(release, component):
-    return pod(release, component)["containers"][0]
-
-
 def files(spec):
     """The mounted secrets: path -> the volume's secret, with its keys."""
     volumes = {volume["name"]: volume.get("secret") for volume in spec["volumes"]}
@@ -37,10 +28,10 @@ def files(spec):
 
 @pytest.mark.parametrize("component", ["nsqd", "nsqlookupd", "nsqadmin"])
 def test_every_file_on_the_command_line_lies_in_a_secret_that_is_mounted(guarded, component):
-    mounted = files(pod(guarded, component))
+    mounted = files(guarded.pod(component))
     named = [
         Path(word.partition("=")[2])
-        for word in container(guarded, component)["args"]
+        for word in guarded.container(component)["args"]
         if word.partition("=")[2].startswith("/etc/nsq/")
     ]
 
@@ -55,12 +46,12 @@ def test_every_daemon_serves_the_certificate_of_its_secret(guarded):
     for component in ("nsqd", "nsqlookupd", "nsqadmin"):
         line = guarded.command_line(component)
         assert {"--tls-cert=/etc/nsq/tls/tls.crt", "--tls-key=/etc/nsq/tls/tls.key"} <= set(line)
-        assert files(pod(guarded, component))["/etc/nsq/tls"]["secretName"] == f"{component}-tls"
+        assert files(guarded.pod(component))["/etc/nsq/tls"]["secretName"] == f"{component}-tls"
 
 
 @pytest.mark.parametrize(("component", "port"), [("nsqd", 4152), ("nsqlookupd", 4162), ("nsqadmin", 4172)])
 def test_the_https_port_is_in_the_pod_and_in_its_service(guarded, component, port):
-    assert {"name": "https", "containerPort": port} in container(guarded, component)["ports"]
+    assert {"name": "https", "containerPort": port} in guarded.container(component)["ports"]
     name = {"nsqd": "demo-nsq-nsqd-http"}.get(component, f"demo-nsq-{component}")
     ports = guarded.named("Service", name)["spec"]["ports"]
 
@@ -76,7 +67,7 @@ def test_without_a_certificate_there_is_no_https_port(chart):
 
 def test_probes_use_https_where_plain_http_is_refused(guarded):
     for component, scheme in (("nsqd", "HTTP"), ("nsqlookupd", "HTTPS"), ("nsqadmin", "HTTPS")):
-        asked = container(guarded, component)["readinessProbe"]["httpGet"]
+        asked = guarded.container(component)["readinessProbe"]["httpGet"]
 
         assert (asked["scheme"], asked["port"]) == (scheme, scheme.lower())
 
@@ -85,7 +76,7 @@ def test_drain_scrape_and_probes_of_a_broker_follow_tls_that_is_required(chart):
     tls = {"secretName": "nsqd-tls", "required": "true"}
     monitoring = {"monitors": {"kind": "ServiceMonitor"}}
     release = render(chart, {"nsqd": {"tls": tls}, "monitoring": monitoring})
-    hook = container(release, "nsqd")["lifecycle"]["preStop"]["exec"]["command"]
+    hook = release.stop_command()
     options = parse_arguments(hook[3:])
 
     assert options.http_address == "127.0.0.1:4152"
@@ -94,27 +85,20 @@ def test_drain_scrape_and_probes_of_a_broker_follow_tls_that_is_required(chart):
     (endpoint,) = release.named("ServiceMonitor", "demo-nsq-nsqd")["spec"]["endpoints"]
     assert (endpoint["port"], endpoint["scheme"]) == ("https", "https")
     for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
-        assert container(release, "nsqd")[kind]["httpGet"]["scheme"] == "HTTPS"
+        assert release.container()[kind]["httpGet"]["scheme"] == "HTTPS"
     (test,) = release.of_kind("Pod")
     assert "--tls" in test["spec"]["containers"][0]["args"]
 
 
-def test_certificates_of_clients_and_https_only_probes_exclude_each_other(chart):
-    tls = {"secretName": "a", "required": "true", "clientAuthPolicy": "require-verify"}
-
-    with pytest.raises(HelmError, match="the probes of Kubernetes cannot show a certificate"):
-        render(chart, {"nsqd": {"tls": tls}, "tls": {"caSecretName": "ca"}})
-
-
 def test_the_drain_nsqadmin_and_the_helm_test_show_the_secret(guarded):
-    hook = container(guarded, "nsqd")["lifecycle"]["preStop"]["exec"]["command"]
+    hook = guarded.stop_command()
     (test,) = guarded.of_kind("Pod")
 
     assert parse_arguments(hook[3:]).secret == SecretFile("/etc/nsq/auth/secret")
     assert parse_arguments(hook[3:]).poll_interval_s == 30
     assert "--auth-secret-file=/etc/nsq/auth/secret" in guarded.command_line("nsqadmin")
     assert "--auth-secret-file=/etc/nsq/auth/secret" in test["spec"]["containers"][0]["args"]
-    for spec in (pod(guarded, "nsqd"), pod(guarded, "nsqadmin"), test["spec"]):
+    for spec in (guarded.pod(), guarded.pod("nsqadmin"), test["spec"]):
         assert files(spec)["/etc/nsq/auth"] == {
             "secretName": "nsq-operator",
             "items": [{"key": "secret", "path": "secret"}],

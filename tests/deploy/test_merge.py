@@ -95,8 +95,8 @@ def test_every_object_of_the_chart_can_be_changed(chart):
 
 
 def test_containers_are_merged_by_their_name_and_other_things_stay(chart):
-    pod = render(chart, values_of("merged")).workload("nsqd")["spec"]["template"]["spec"]
-    plain = render(chart, {}).workload("nsqd")["spec"]["template"]["spec"]
+    pod = render(chart, values_of("merged")).pod()
+    plain = render(chart, {}).pod()
 
     first, second = pod["containers"]
     assert first == plain["containers"][0] | {"stdin": True}

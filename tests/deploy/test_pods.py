@@ -56,7 +56,7 @@ def test_the_three_probes_of_every_daemon_differ(release):
 
 
 def test_nsqd_is_asked_three_different_questions(chart):
-    (container,) = render(chart, {}).workload("nsqd")["spec"]["template"]["spec"]["containers"]
+    (container,) = render(chart, {}).pod()["containers"]
 
     assert container["startupProbe"]["httpGet"]["path"] == "/started"
     assert container["readinessProbe"]["httpGet"]["path"] == "/ready"
@@ -74,7 +74,7 @@ def test_readiness_gives_up_long_before_liveness_restarts(release):
 
 def test_a_broker_has_the_time_to_load_its_data_that_the_values_give_it(chart):
     release = render(chart, {"nsqd": {"startupSeconds": 900}})
-    (container,) = release.workload("nsqd")["spec"]["template"]["spec"]["containers"]
+    (container,) = release.pod()["containers"]
     probe = container["startupProbe"]
 
     assert probe["periodSeconds"] * probe["failureThreshold"] == 900
@@ -85,7 +85,7 @@ def test_the_grace_period_holds_the_pause_before_sigterm_and_the_time_after_it(r
         values = release.values[component]
         if not values.get("enabled", True):
             continue
-        pod = release.workload(component)["spec"]["template"]["spec"]
+        pod = release.pod(component)
         pause = pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
 
         assert pause == values["preStopSeconds"]
@@ -95,7 +95,7 @@ def test_the_grace_period_holds_the_pause_before_sigterm_and_the_time_after_it(r
 @pytest.mark.parametrize("drained", [True, False])
 def test_grace_period_of_a_broker_holds_pause_drain_and_stop(chart, drained):
     times = {"preStopSeconds": 7, "stopSeconds": 20, "drain": {"enabled": drained, "timeoutSeconds": 300}}
-    pod = render(chart, {"nsqd": times}).workload("nsqd")["spec"]["template"]["spec"]
+    pod = render(chart, {"nsqd": times}).pod()
     hook = pod["containers"][0]["lifecycle"]["preStop"]
 
     assert pod["terminationGracePeriodSeconds"] == 7 + 300 * drained + 20
@@ -166,12 +166,12 @@ def test_an_affinity_is_the_one_of_the_values(chart):
     own = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
     release = render(chart, {"nsqlookupd": {"affinity": own}})
 
-    assert release.workload("nsqlookupd")["spec"]["template"]["spec"]["affinity"] == own
-    assert "affinity" not in release.workload("nsqd")["spec"]["template"]["spec"]
+    assert release.pod("nsqlookupd")["affinity"] == own
+    assert "affinity" not in release.pod()
 
 
 def test_nsqadmin_has_a_place_for_its_history_though_its_root_cannot_be_written(chart):
-    spec = render(chart, {}).workload("nsqadmin")["spec"]["template"]["spec"]
+    spec = render(chart, {}).pod("nsqadmin")
     (mount,) = [one for one in spec["containers"][0]["volumeMounts"] if one["mountPath"] == "/tmp"]
     (volume,) = [one for one in spec["volumes"] if one["name"] == mount["name"]]
     room = int(volume["emptyDir"]["sizeLimit"].removesuffix("Mi")) << 20

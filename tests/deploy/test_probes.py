@@ -12,10 +12,7 @@ def probes(chart):
     release = render(chart, {})
     kinds = ("startupProbe", "readinessProbe", "livenessProbe")
     return {
-        component: {
-            kind: release.workload(component)["spec"]["template"]["spec"]["containers"][0][kind]
-            for kind in kinds
-        }
+        component: {kind: release.container(component)[kind] for kind in kinds}
         for component in ("nsqd", "nsqlookupd", "nsqadmin")
     }
 
@@ -50,7 +47,7 @@ def test_nsqadmin_below_a_base_path_answers_probes_and_scrapes(cluster, chart, b
         "monitoring": {"monitors": {"kind": "ServiceMonitor"}},
     }
     release = render(chart, values)
-    containers = release.workload("nsqadmin")["spec"]["template"]["spec"]["containers"]
+    containers = release.pod("nsqadmin")["containers"]
     (endpoint,) = release.named("ServiceMonitor", "demo-nsq-nsqadmin")["spec"]["endpoints"]
     paths = {endpoint["path"]} | {
         container[kind]["httpGet"]["path"]

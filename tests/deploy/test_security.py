@@ -113,6 +113,10 @@ REFUSED = [
         "image.repository is missing: the repository to which you pushed the image",
     ),
     (
+        {"archive": {"topics": [{"name": "a", "topic": "a", "channel": "c"}], "image": {"repository": "a"}}},
+        "archive.topics needs archive.claimName",
+    ),
+    (
         {"archive": {"topics": [{"name": "a", "topic": "a", "channel": "c"}], "claimName": "c"}},
         "archive.topics needs archive.image.repository",
     ),

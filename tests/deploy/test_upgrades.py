@@ -72,7 +72,7 @@ def test_an_account_that_is_switched_off_is_not_asked_for_any_more(chart):
 
     assert list(kept(with_account, without)) == []
     for component in ("nsqd", "nsqadmin"):
-        spec = without.workload(component)["spec"]["template"]["spec"]
+        spec = without.pod(component)
         assert spec["serviceAccountName"] == "default"
 
 

@@ -160,7 +160,7 @@ def test_a_batch_that_is_not_finished_keeps_its_cut(spark, nodes, topic, tmp_pat
     assert bodies(archive) == sorted([*EXPECTED, *(b"%d" % n for n in range(16))])
 
 
-def test_a_table_has_each_batch_once_and_is_compacted(spark, nodes, topic, tmp_path):
+def test_delta_table_has_each_batch_once_and_is_compacted(spark, nodes, topic, tmp_path):
     for number, nsqd in enumerate(nodes.nsqds):
         nodes.publish(nsqd, topic, *(b"%d-%d" % (number, n) for n in range(5)))
     flags = ["--max-offsets-per-trigger=4", "--table=delta"]
@@ -229,7 +229,7 @@ def test_files_are_uploaded_to_an_object_store(spark, nodes, topic, tmp_path, mo
     assert all(name.startswith("lake/orders/date=") for name in names)
 
 
-def test_what_a_killed_task_left_behind_is_removed(spark, archive):
+def test_files_of_a_killed_task_are_removed(spark, archive):
     left = archive.output / "_unfinished" / "some.parquet.0"
     left.parent.mkdir(parents=True)
     left.write_bytes(b"PAR1 without an end")

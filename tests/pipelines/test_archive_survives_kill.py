@@ -31,7 +31,7 @@ def archive(nodes, topic, tmp_path, published):
     archive.kill()
 
 
-def test_every_message_is_archived_once_though_the_driver_is_killed(nodes, topic, archive, spark, capsys):
+def test_driver_kill_archives_every_message_once(nodes, topic, archive, spark, capsys):
     process = archive.spawn("--available-now")
     wait_until(lambda: archive.batches() >= 2 or process.poll() is not None, "two batches are stored", 150)
     assert archive.kill(), archive.said()

@@ -4,7 +4,6 @@ import json
 import runpy
 import sqlite3
 import sys
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,11 +11,7 @@ import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
 
-from pyspark_nsq.jobs import count as count_job
-from pyspark_nsq.jobs.run import run_until_end
-from pyspark_nsq.jobs.signals import Stop
 from tests.pipelines.conftest import depth
-from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -144,7 +139,7 @@ def test_the_lag_of_each_batch_is_told(cook, orders, capsys):
     assert "batch 1: 0 messages behind, " in said
 
 
-# --- the sink by itself, and the job that counts
+# --- the sink by itself
 
 
 def test_a_table_is_published_to_the_topics_that_its_rows_name(spark, nodes, topic):
@@ -174,27 +169,3 @@ def test_a_table_that_cannot_be_published_is_named(spark, nodes, topic, mode, co
     with pytest.raises(Exception, match=sentence) as caught:
         writer.options(lookupdHttpAddresses=nodes.lookupd.http_address, topic=topic).save()
     assert "Traceback" not in str(caught.value)
-
-
-def test_messages_are_counted_in_spans_of_time(spark, nodes, orders, tmp_path):
-    options = count_job.parse(
-        [
-            f"--lookupd-http-address={nodes.lookupd.http_address}",
-            f"--topic={orders}",
-            "--channel=counts",
-            f"--output={tmp_path / 'counts'}",
-            f"--checkpoint={tmp_path / 'checkpoint'}",
-            "--window=1 second",
-            "--watermark=0 seconds",
-            "--starting-offsets=earliest",
-            "--available-now",
-        ]
-    )
-    assert run_until_end(count_job.start(spark, options), Stop()) == 6
-
-    # A span of time is written when a newer message has come.
-    began = int(time.time())
-    wait_until(lambda: time.time() >= began + 2, "the second is over")
-    nodes.publish(nodes.nsqds[0], orders, b"later")
-    assert run_until_end(count_job.start(spark, options), Stop()) == 1
-    assert sum(row["messages"] for row in rows(tmp_path / "counts")) == 6

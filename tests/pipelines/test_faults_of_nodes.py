@@ -39,7 +39,7 @@ def case(cluster):
 # --- nsqd
 
 
-def test_a_frozen_nsqd_is_named_and_read_when_it_goes_on(case):
+def test_frozen_nsqd_is_named_and_read_when_it_continues(case):
     case.publish()
     assert case.query.run(limit=400, batches=1) == ""
     frozen = case.nsqds[0]
@@ -95,7 +95,7 @@ def test_batch_read_misses_an_nsqd_that_was_listed_a_moment_ago(case, caplog):
     }
 
 
-def test_an_nsqd_that_is_killed_between_two_pieces_of_a_range_is_waited_for(cluster, monkeypatch):
+def test_nsqd_killed_between_two_answers_of_a_range_is_waited_for(cluster, monkeypatch):
     nodes = Nodes(cluster, 1)
     (nsqd,) = nodes.nsqds
     bodies = [b"%d" % number + b"." * 900_000 for number in range(12)]
@@ -129,7 +129,7 @@ def test_an_nsqd_that_is_killed_between_two_pieces_of_a_range_is_waited_for(clus
 
 
 @pytest.mark.parametrize("end_of_life", ["stop", "kill"])
-def test_an_nsqd_that_starts_again_and_again_has_lost_nothing(case, end_of_life):
+def test_repeated_nsqd_restarts_lose_nothing(case, end_of_life):
     nsqd = case.nsqds[0]
     for number in range(4):
         case.publish(number * 10, 10)
@@ -145,7 +145,7 @@ def test_an_nsqd_that_starts_again_and_again_has_lost_nothing(case, end_of_life)
     case.exact()
 
 
-def test_an_nsqd_that_was_forgotten_and_comes_back_is_read_on(case):
+def test_forgotten_nsqd_that_comes_back_is_read(case):
     case.publish()
     assert case.query.run() == ""
     gone, other = case.nsqds
@@ -160,7 +160,7 @@ def test_an_nsqd_that_was_forgotten_and_comes_back_is_read_on(case):
     case.exact()
 
 
-def test_a_paused_channel_is_read_as_well(case):
+def test_paused_channel_is_read(case):
     case.publish()
     for nsqd in case.nsqds:
         nsqd.post("/channel/pause?topic=t&channel=archive")
@@ -176,7 +176,7 @@ def test_a_paused_channel_is_read_as_well(case):
 # --- nsqlookupd
 
 
-def test_an_nsqlookupd_that_comes_back_and_knows_nobody_ends_nothing(case):
+def test_restarted_nsqlookupd_without_nsqds_ends_no_query(case):
     case.publish()
     assert case.query.run(limit=400, batches=1) == ""
     lookupd = case.nodes.lookupd
@@ -190,7 +190,7 @@ def test_an_nsqlookupd_that_comes_back_and_knows_nobody_ends_nothing(case):
     assert lookupd.get("/nodes")["producers"] == []
 
 
-def test_two_nsqlookupds_of_which_each_knows_one_nsqd_are_both_asked(cluster):
+def test_nsqlookupds_with_different_nsqds_are_all_asked(cluster):
     lookupds = cluster.nsqlookupd(), cluster.nsqlookupd()
     nsqds = [cluster.nsqd(SMALL_FILES, lookupds=[one]) for one in lookupds]
     case = Case.of(cluster, lookupds[0], nsqds[:1])
@@ -235,7 +235,7 @@ class WrongClock(Daemon):
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ["while it runs", "between two stops", "between two kills"])
 @pytest.mark.parametrize("steps", [[-HOUR], [30 * 24 * HOUR, 0]], ids=["back", "far ahead and back"])
-def test_a_clock_that_is_set_moves_no_message(cluster, when, steps):
+def test_clock_step_moves_no_message(cluster, when, steps):
     lookupd = cluster.nsqlookupd("--reconnect-interval=1ms")
     flags = ["--broadcast-address=127.0.0.1", f"--lookupd-tcp-address={lookupd.tcp_address}", SMALL_FILES]
     nsqd = cluster.daemon("nsqd", flags, kind=WrongClock)

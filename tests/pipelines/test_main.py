@@ -14,10 +14,7 @@ def test_the_jobs_are_listed(capsys):
 
 def test_a_job_that_is_not_there_is_named(capsys):
     assert main(["achive"]) == 2
-    assert (
-        "there is no job 'achive'; there are: archive, count, stats, replay, package"
-        in capsys.readouterr().err
-    )
+    assert "there is no job 'achive'; there are: archive, stats, replay, package" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("job", JOBS)

@@ -116,7 +116,7 @@ def test_every_batch_is_acknowledged_when_the_next_one_is_planned_and_not_before
     assert sum(depth(nsqd, topic) for nsqd in nodes.nsqds) == 0
 
 
-def test_a_batch_that_failed_comes_again_the_same(nodes, topic, query):
+def test_failed_batch_is_repeated_with_the_same_rows(nodes, topic, query):
     attempts = {}
 
     def fail_once(batch, number):
@@ -135,23 +135,7 @@ def test_a_batch_that_failed_comes_again_the_same(nodes, topic, query):
     assert len(stored) == len(set(stored)) == 12
 
 
-def test_a_producer_that_joins_between_two_runs_is_read(spark, nodes, topic, tmp_path):
-    first, second = nodes.nsqds
-    nodes.publish(first, topic, b"a")
-    query = Query(spark, tmp_path / "checkpoint", nodes.options(topic))
-    bodies = []
-
-    def take(batch, _number):
-        bodies.extend(body for _, _, body in rows(batch))
-
-    query.run(take)
-    nodes.publish(second, topic, b"b")
-    query.run(take)
-
-    assert bodies == [b"a", b"b"]
-
-
-def test_nsqd_that_dies_while_spark_reads_is_named_and_read_in_the_next_run(spark, cluster, topic, tmp_path):
+def test_nsqd_killed_while_spark_reads_is_named_then_read(spark, cluster, topic, tmp_path):
     nodes = Nodes(cluster)
     for nsqd in nodes.nsqds:
         nodes.publish(nsqd, topic, b"a", b"b")
@@ -178,7 +162,7 @@ def test_nsqd_that_dies_while_spark_reads_is_named_and_read_in_the_next_run(spar
     assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [0, 0]
 
 
-def test_a_planner_that_was_killed_is_named_and_the_next_run_goes_on(nodes, topic, query):
+def test_killed_planner_is_named_and_the_next_run_continues(nodes, topic, query):
     taken = []
 
     def kill_the_planner(batch, number):

@@ -54,7 +54,7 @@ def standalone(tmp_path_factory):
         yield running
 
 
-def test_every_message_is_archived_once_though_the_cluster_dies_piece_by_piece(standalone, tmp_path):
+def test_kills_of_cluster_processes_archive_every_message_once(standalone, tmp_path):
     with Run(tmp_path, seed=1, spark=standalone) as run:
         for name in ("python_worker", "worker", "jvm"):
             run.one_more_batch()

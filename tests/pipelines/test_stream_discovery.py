@@ -10,7 +10,7 @@ from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.stream_reader import NsqStreamReader
 from tests.pipelines.conftest import Nodes
-from tests.pipelines.streams import ALL, positions, rows_of
+from tests.pipelines.streams import ALL, positions
 from tests.support.waiting import wait_until
 
 
@@ -41,17 +41,6 @@ def test_a_listed_nsqd_is_known_by_its_broadcast_address_however_it_is_spelled(n
     assert list(positions(end)) == list(positions(start))
 
 
-def test_available_now_goes_by_the_checkpoint_when_nsqlookupd_has_just_started(fragile, topic, doomed):
-    _, start, _ = doomed
-    empty = fragile.cluster.nsqlookupd()
-    again = NsqStreamReader(fragile.parsed(topic, lookupdHttpAddresses=empty.http_address))
-    again.prepareForTriggerAvailableNow()
-    end = again.latestOffset(start, ALL)
-
-    assert len(rows_of(again, start, end)) == 4
-    assert again.latestOffset(end, ALL) == end
-
-
 @pytest.mark.parametrize("kind", ["stream", "batch"])
 def test_nsqlookupd_that_is_down_is_not_waited_for_when_others_list_the_topic(
     nodes, topic, reader, caplog, kind
@@ -75,22 +64,15 @@ def test_nsqlookupd_that_is_down_is_waited_for_when_the_others_do_not_know_the_t
     both = f"{nodes.lookupd.http_address},{empty.http_address}"
     with pytest.raises(SourceError, match=f"not every nsqlookupd answered the search for topic '{topic}': "):
         messages_of(nodes.parsed(topic, lookupdHttpAddresses=both))
+    # It says that it is not ready until the nsqd has registered again.
+    nodes.lookupd.flags = [
+        flag.replace("--reconnect-interval=1ms", "--reconnect-interval=1h") for flag in nodes.lookupd.flags
+    ]
     back = threading.Timer(1, nodes.lookupd.start)
     back.start()
 
     assert messages_of(nodes.parsed(topic, lookupdHttpAddresses=both, retryTimeout="3600")) == 2
     back.join()
-
-
-def test_a_query_that_knows_its_nsqds_goes_on_without_nsqlookupd(nodes, topic, reader, caplog):
-    start = reader.initialOffset()
-    alone = NsqStreamReader(nodes.parsed(topic, lookupdHttpAddresses="127.0.0.1:1"))
-    alone.prepareForTriggerAvailableNow()
-    end = alone.latestOffset(start, ALL)
-
-    assert len(rows_of(alone, start, end)) == 6
-    assert alone.latestOffset(end, ALL) == end
-    assert "refused; continuing with the nsqd that are known" in caplog.text
 
 
 def test_no_nsqlookupd_that_answers_is_named(nodes, topic):

@@ -9,34 +9,10 @@ from pyspark_nsq.source.batch_reader import NsqBatchReader
 from pyspark_nsq.source.errors import DataLossError
 from pyspark_nsq.source.http import NodeConnection
 from pyspark_nsq.source.stream_reader import NsqStreamReader
-from tests.pipelines.broken import spoil_body
 from tests.pipelines.conftest import Nodes, bounds, depth
 from tests.pipelines.streams import ALL, bodies_of, log_name, positions, rows_of
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire
-
-
-def test_a_topic_that_was_made_anew_is_a_loss(nodes, topic, reader):
-    start = reader.initialOffset()
-    nsqd = nodes.nsqds[0]
-    nsqd.post(f"/topic/delete?topic={topic}")
-    nodes.publish(nsqd, topic, b"new")
-    # The new topic has the channel if nsqlookupd had not yet heard that the old topic was deleted.
-    where = f"nsqd {nsqd.http_address}"
-    named = f"has read {where} up to .* kept from|channel 'archive' was removed from {where}"
-    with pytest.raises(DataLossError, match=named):
-        reader.latestOffset(start, ALL)
-
-
-def test_a_topic_that_is_gone_is_a_loss(nodes, topic, reader):
-    start = reader.initialOffset()
-    nsqd = nodes.nsqds[0]
-    end = reader.latestOffset(start, ALL)
-    nsqd.post(f"/topic/delete?topic={topic}")
-    with pytest.raises(DataLossError, match=f"nsqd {nsqd.http_address} has no topic '{topic}' any more"):
-        reader.latestOffset(start, ALL)
-    with pytest.raises(DataLossError, match=f"nsqd {nsqd.http_address} does not have the messages "):
-        rows_of(reader, start, end)
 
 
 def test_who_accepts_loss_reads_the_rest_of_a_range(nodes, topic, reader):
@@ -46,65 +22,6 @@ def test_who_accepts_loss_reads_the_rest_of_a_range(nodes, topic, reader):
     lenient = NsqStreamReader(nodes.parsed(topic, failOnDataLoss="false"))
 
     assert bodies_of(lenient, start, end) == [b"10", b"11", b"12"]
-
-
-@pytest.fixture
-def segmented(cluster, topic):
-    """Two readers (the second accepts loss) and the stopped nsqd that has their topic in several files."""
-    nodes = Nodes(cluster)
-    (nsqd, _) = nodes.nsqds
-    nsqd.stop()
-    nsqd.flags.append("--max-bytes-per-file=1000")
-    nsqd.start()
-    reader = NsqStreamReader(nodes.parsed(topic))
-    lenient = NsqStreamReader(nodes.parsed(topic, failOnDataLoss="false"))
-    for n in range(20):
-        nodes.publish(nsqd, topic, b"%d" % n + b"." * 200)
-    start = reader.initialOffset()
-    nsqd.stop()
-    return reader, lenient, start, nsqd, nsqd.folder / f"{topic}.topic"
-
-
-def numbers(bodies):
-    return sorted(int(body.split(b".")[0]) for body in bodies)
-
-
-def test_a_segment_that_is_gone_ends_the_query_with_its_range(segmented):
-    reader, lenient, start, nsqd, folder = segmented
-    sorted(folder.glob("*.log"))[1].unlink()
-    nsqd.start()
-    end = reader.latestOffset(start, ALL)
-
-    with pytest.raises(
-        DataLossError, match=r"has lost messages of topic .*: sequences \d+ to \d+ \(removed\)"
-    ):
-        rows_of(reader, start, end)
-
-    kept = numbers(bodies_of(lenient, start, end))
-    assert 10 < len(kept) < 20
-    assert {0, 19} < set(kept)
-
-
-def test_a_byte_that_is_wrong_ends_the_query_with_its_range(segmented):
-    reader, lenient, start, nsqd, folder = segmented
-    spoil_body(sorted(folder.glob("*.log"))[1])
-    nsqd.start()
-    end = reader.latestOffset(start, ALL)
-
-    with pytest.raises(DataLossError, match=r"sequences \d+ to \d+ \(damaged\)"):
-        rows_of(reader, start, end)
-
-    assert len(numbers(bodies_of(lenient, start, end))) == 19
-
-
-def test_a_channel_that_was_emptied_under_the_query_ends_it(nodes, topic, reader):
-    start = reader.initialOffset()
-    nodes.nsqds[0].post(f"/channel/empty?topic={topic}&channel=archive")
-
-    with pytest.raises(
-        DataLossError, match="an operator emptied it or made it again; 3 messages may be missing"
-    ):
-        reader.latestOffset(start, ALL)
 
 
 def test_a_query_behind_its_channel_sees_when_that_is_emptied(nodes, topic, reader):
@@ -338,7 +255,7 @@ def test_a_producer_that_joins_with_a_compacted_file_has_lost_nothing(compacted,
     assert b"held" in found
 
 
-def test_messages_that_are_emptied_and_compacted_before_they_are_read_are_a_loss(cluster, topic):
+def test_messages_emptied_and_compacted_before_a_read_are_named(cluster, topic):
     """The loss comes between plan and read of a batch, in a query that accepts messages finished earlier."""
     nodes = Nodes(cluster)
     nsqd = with_small_files(nodes.nsqds[0])

@@ -3,13 +3,13 @@
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from pyspark_nsq.source.errors import DataLossError, SourceError
+from pyspark_nsq.source.errors import DataLossError
 from pyspark_nsq.source.stream_reader import NsqStreamReader
 from tests.pipelines.conftest import depth
 from tests.pipelines.streams import ALL, bodies_of, log_name, positions, rows_of
 
 
-def test_a_producer_that_joins_is_read_from_its_first_message(nodes, topic):
+def test_nsqd_that_joins_is_read_from_its_first_message(nodes, topic):
     first, second = nodes.nsqds
     nodes.publish(first, topic, b"a")
     reader = NsqStreamReader(nodes.parsed(topic))
@@ -32,27 +32,6 @@ def begin_unseen(fragile, topic):
     second.post(f"/channel/create?topic={topic}&channel=other")
     second.post(f"/mpub?topic={topic}", b"b\nc")
     fragile.lookupd.start()
-
-
-def test_producer_that_joined_without_nsqlookupd_is_read_from_its_log_start(fragile, topic):
-    """It has another channel already, so by default a new channel would begin with later messages."""
-    first, second = fragile.nsqds
-    fragile.publish(first, topic, b"a")
-    reader = NsqStreamReader(fragile.parsed(topic))
-    start = reader.initialOffset()
-    begin_unseen(fragile, topic)
-    fragile.listed(first, topic)
-    fragile.publish(second, topic, b"d")
-    joined = reader.latestOffset(start, ALL)
-    # No other channel is owed the messages now, but the query still has to read them.
-    second.post(f"/channel/empty?topic={topic}&channel=other")
-    end = reader.latestOffset(joined, ALL)
-
-    assert bodies_of(reader, start, joined) == [b"a"]
-    assert bodies_of(reader, joined, end) == [b"b", b"c", b"d"]
-
-    reader.latestOffset(end, ALL)
-    assert depth(second, topic) == 0
 
 
 def test_a_query_that_died_while_a_producer_joined_misses_nothing_of_it(fragile, topic):
@@ -98,26 +77,6 @@ def test_a_producer_that_comes_while_available_now_runs_is_left_to_the_next_run(
     assert reader.latestOffset(end, ALL) == end
 
 
-def test_a_producer_that_does_not_answer_ends_the_query_with_its_name(doomed):
-    reader, start, nsqd = doomed
-    nsqd.kill()
-    with pytest.raises(SourceError) as caught:
-        reader.latestOffset(start, ALL)
-
-    assert str(caught.value).startswith(f"[NSQ_UNREACHABLE] nsqd {nsqd.http_address} does not answer: Get ")
-    assert "connection refused" in str(caught.value)
-
-
-def test_a_producer_that_dies_while_it_is_read_ends_the_query_with_its_name(doomed):
-    reader, start, nsqd = doomed
-    end = reader.latestOffset(start, ALL)
-    nsqd.kill()
-    with pytest.raises(
-        SourceError, match=f"nsqd {nsqd.http_address} stopped answering while it was read: Get "
-    ):
-        rows_of(reader, start, end)
-
-
 def test_query_that_accepts_loss_reads_the_other_producers_and_resumes_the_lost_one(fragile, topic, doomed):
     _, start, nsqd = doomed
     reader = NsqStreamReader(fragile.parsed(topic, failOnDataLoss="false"))
@@ -144,20 +103,6 @@ def test_a_producer_that_is_restarted_is_waited_for(fragile, topic, doomed):
     end = reader.latestOffset(start, ALL)
 
     assert len(rows_of(reader, start, end)) == 4
-
-
-def test_a_crash_with_nothing_left_to_read_is_no_loss(fragile, topic, doomed):
-    reader, start, nsqd = doomed
-    end = reader.latestOffset(start, ALL)
-    reader.commit(end)
-    nsqd.kill()
-    nsqd.start()
-    fragile.publish(nsqd, topic, b"after")
-    after = reader.latestOffset(end, ReadMaxRows(1))
-
-    assert after[log_name(topic, nsqd)] > end[log_name(topic, nsqd)] + 1
-    assert bodies_of(reader, end, after) == [b"after"]
-    assert reader.latestOffset(after, ALL) == after
 
 
 def test_a_producer_that_is_gone_for_good_is_forgotten_once(fragile, topic, doomed):

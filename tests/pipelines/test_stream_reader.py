@@ -84,18 +84,6 @@ def test_repeated_batch_has_the_same_partitions_under_changed_options(nodes, top
     ]
 
 
-def test_a_range_larger_than_one_answer_is_read_to_its_end(nodes, topic):
-    for _ in range(3):
-        nodes.publish(nodes.nsqds[0], topic, *(b"x" * 900_000 for _ in range(4)))
-    reader = NsqStreamReader(nodes.parsed(topic))
-    start = reader.initialOffset()
-    end = reader.latestOffset(start, ALL)
-    batches = [batch for one in reader.partitions(start, end) for batch in reader.read(one)]
-
-    assert len(batches) > 1
-    assert sum(batch.num_rows for batch in batches) == 12
-
-
 # --- acknowledging
 
 

@@ -8,7 +8,6 @@ from typing import Final
 PROGRAM: Final = "nsq-spark"
 JOBS: Final = {
     "archive": "a topic to Parquet files by date and hour, every message once",
-    "count": "messages of a topic in spans of time, to a table",
     "stats": "the history of /stats, to a table",
     "replay": "Parquet files to a topic, at a pace",
     "package": "one file for spark-submit --py-files",

@@ -24,9 +24,9 @@ from pyspark_nsq.parquet.layout import BY_HOUR, folder_of
 from pyspark_nsq.parquet.places import FilePlace, open_place
 from pyspark_nsq.sink.options import SinkOptions
 from pyspark_nsq.source.asking import Asking
+from pyspark_nsq.source.discovery import all_nsqds
 from pyspark_nsq.source.errors import OptionError, SourceError
 from pyspark_nsq.source.http import NodeConnection
-from pyspark_nsq.source.nodes import all_nsqds
 
 PROGRAM: Final = "nsq-spark stats"
 # Seconds between two checks for a signal.

@@ -10,9 +10,9 @@ from nsqclient.wire.node_error import NodeError
 from pyspark_nsq.sink.options import SinkOptions
 from pyspark_nsq.sink.outgoing import Outgoing
 from pyspark_nsq.source.asking import Asking
+from pyspark_nsq.source.discovery import all_nsqds
 from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.http import NodeConnection, NodeConnections
-from pyspark_nsq.source.nodes import all_nsqds, all_nsqds_for_certain
 from pyspark_nsq.source.reasons import explain_while_written
 
 # Pauses between two rounds over all nodes; the last one is repeated.
@@ -137,7 +137,7 @@ def certain_nsqds(options: SinkOptions, asking: Asking) -> list[str]:
     """Return the nsqds that ids are assigned to. Raises SourceError if the list may be incomplete."""
     if options.nsqd_http_addresses:
         return list(options.nsqd_http_addresses)
-    return all_nsqds_for_certain(asking, options.lookupd_http_addresses, options.retry_s)
+    return all_nsqds(asking, options.lookupd_http_addresses, options.retry_s, complete=True)
 
 
 def _passes(error: NodeError) -> bool:

@@ -221,3 +221,36 @@ def _http_address(record: Mapping[str, Any]) -> str:
     if not isinstance(host, str) or not host or type(port) is not int or not port:
         raise TypeError("it does not say where it can be reached, as nsqd does")
     return join_host_port(host, port)
+
+
+def all_nsqds(
+    asking: Asking, lookupds: tuple[str, ...], retry_s: float, *, complete: bool = False
+) -> list[str]:
+    """Return the HTTP addresses of all nsqds that any nsqlookupd lists. Raises SourceError if none does.
+
+    One that was just restarted may list some of them only, and an nsqd that restarts is listed by none. They
+    are asked again for *retry_s* only while none lists an nsqd. With *complete* all of them must answer: ids
+    must be assigned to the same nsqds each time, and one may list an nsqd that no other lists.
+    """
+    deadline = time.monotonic() + retry_s
+    while True:
+        answers = asking.ask(lookupds, _all_producers, 0.0)
+        errors = {address: one for address, one in answers.items() if isinstance(one, NodeError)}
+        listed = {address: one for address, one in answers.items() if not isinstance(one, NodeError)}
+        found = set().union(*listed.values())
+        if found and not (complete and errors):
+            return sorted(found)
+        may_pass = any(map(passes, errors.values())) or not all(listed.values())
+        if not may_pass or time.monotonic() + _REST_S > deadline:
+            reasons = [explain_lookup(address, error) for address, error in errors.items()]
+            if found:
+                raise SourceError(
+                    f"which nsqds there are for rows with a dedup_id is uncertain: {'; '.join(reasons)}"
+                )
+            reasons += [f"{address} lists no nsqd" for address in listed]
+            raise SourceError(f"no nsqd was found: {'; '.join(reasons)}")
+        time.sleep(_REST_S)
+
+
+def _all_producers(node: NodeConnection) -> list[str]:
+    return [_http_address(producer) for producer in node.get_json("/nodes", [], _producers)]

@@ -7,6 +7,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote, urlencode
@@ -15,7 +16,6 @@ from nsqclient.wire.address import join_host_port
 from nsqclient.wire.node_error import NodeError
 from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.options import SourceOptions
-from pyspark_nsq.source.secret import NO_SECRET, SourceSecret
 
 T = TypeVar("T")
 Params = Sequence[tuple[str, str]]
@@ -41,6 +41,34 @@ class NodeAnswer:
     url: str
     body: bytes
     headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSecret:
+    """The text of a file without surrounding blanks, or no secret without a file.
+
+    The file is read for every use, so that it can be changed.
+    """
+
+    path: str = ""
+
+    def headers(self) -> dict[str, str]:
+        """Return the HTTP headers that show the secret. Raises SourceError."""
+        if not self.path:
+            return {}
+        try:
+            secret = Path(self.path).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = (error.strerror or str(error)) if isinstance(error, OSError) else "it is not text"
+            raise SourceError(
+                f"option authSecretFile: {self.path} cannot be read: {reason.lower()}"
+            ) from error
+        if not secret or any(character < " " for character in secret):
+            raise SourceError(f"option authSecretFile: {self.path} is empty or has several lines")
+        return {"Authorization": f"Bearer {secret}"}
+
+
+NO_SECRET: Final = SourceSecret()
 
 
 class NodeConnections:

@@ -1,11 +1,11 @@
 """The data source "nsq": its name, its columns, its readers and writers."""
 
 import sys
-from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Iterator, MutableMapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyspark
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from pyspark_nsq.sink.options import NAMES as SINK_NAMES
@@ -18,14 +18,41 @@ from pyspark_nsq.source.schema import SCHEMA, SCHEMA_WITH_HEADERS
 # Readers and writers are loaded only by processes that use them. A process that is only asked for the columns
 # is new, and the user waits for it.
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    # Spark 4.1 does not have it, and RefusedStream says so.
+    from pyspark.sql.streaming.datasource import ReadLimit
+
     from pyspark_nsq.sink.writer import NsqStreamWriter, NsqWriter
     from pyspark_nsq.source.batch_reader import NsqBatchReader
     from pyspark_nsq.source.columns import Columns
-    from pyspark_nsq.source.refused import RefusedStream
     from pyspark_nsq.source.stream_reader import NsqStreamReader
 
 # The module that Spark runs to pass filters on, if that is allowed.
 _PASSES_FILTERS: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+class RefusedStream(DataSourceStreamReader):
+    """Raises the error in its first answer, because Spark loses errors that occur while a reader is made."""
+
+    def __init__(self, error: SourceError) -> None:
+        self._error = error
+
+    @in_one_sentence
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as are those below
+        raise self._error
+
+    @in_one_sentence
+    def latestOffset(self, start: dict[str, Any], limit: "ReadLimit") -> dict[str, Any]:  # noqa: ARG002, N802
+        raise self._error
+
+    @in_one_sentence
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:  # noqa: ARG002
+        raise self._error
+
+    @in_one_sentence
+    def getDefaultReadLimit(self) -> "ReadLimit":  # noqa: N802
+        raise self._error
 
 
 class NsqDataSource(DataSource):
@@ -77,7 +104,6 @@ class NsqDataSource(DataSource):
         return kind(self._parsed(), self._columns(schema), self.cores)
 
     def streamReader(self, schema: StructType) -> "NsqStreamReader | RefusedStream":  # noqa: N802 - Spark's name
-        from pyspark_nsq.source.refused import RefusedStream
 
         try:
             from pyspark_nsq.source.stream_reader import NsqStreamReader

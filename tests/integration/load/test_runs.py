@@ -88,11 +88,11 @@ def run_profile(folder, profile, *arguments):
         check=False,
         env=surroundings(folder),
     )
-    told = report / "report.json"
+    written = report / "report.json"
     return (
         ended.returncode,
         ended.stdout + ended.stderr,
-        json.loads(told.read_text()) if told.exists() else {},
+        json.loads(written.read_text()) if written.exists() else {},
     )
 
 
@@ -107,15 +107,15 @@ def nsq_load(tmp_path):
 
 
 def test_all_kinds_of_users_on_two_workers_are_counted_to_the_last_message(nsq_load, tmp_path):
-    code, text, told = nsq_load(EVERYTHING, "--start", "--workers=2")
+    code, text, report = nsq_load(EVERYTHING, "--start", "--workers=2")
 
     assert code == 0, text
-    assert (told["missing"], told["unknown"]) == (0, 0)
-    assert told["received"] == 2 * told["acknowledged"] > 0
-    assert {"requeue", "timeout"} <= told["duplicates"].keys() <= {"requeue", "timeout"}
-    assert {"publish", "delivery", "lookup", "page"} <= told["latency_ms"].keys()
-    assert told["counts"]["TOUCH"] > 0
-    assert all(cost["memory_mb"] > 10 for cost in told["daemons"].values())
+    assert (report["missing"], report["unknown"]) == (0, 0)
+    assert report["received"] == 2 * report["acknowledged"] > 0
+    assert {"requeue", "timeout"} <= report["duplicates"].keys() <= {"requeue", "timeout"}
+    assert {"publish", "delivery", "lookup", "page"} <= report["latency_ms"].keys()
+    assert report["counts"]["TOUCH"] > 0
+    assert all(cost["memory_mb"] > 10 for cost in report["daemons"].values())
     # The journal, the data and the logs were removed.
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report", "tried.toml"]
     assert "<svg" in (tmp_path / "report" / "report.html").read_text()
@@ -137,7 +137,7 @@ def test_messages_go_through_tls_and_auth(nsq_load, tmp_path):
     (tmp_path / "secret").write_text("open sesame\n")
     with AuthServer() as server:
         flags = [*authority.flags, "--tls-required=tcp-https", f"--auth-http-address={server.address}"]
-        code, text, told = nsq_load(
+        code, text, report = nsq_load(
             LITTLE,
             "--start",
             *(f"--nsqd-flag={flag}" for flag in flags),
@@ -146,8 +146,8 @@ def test_messages_go_through_tls_and_auth(nsq_load, tmp_path):
         )
 
     assert code == 0, text
-    assert told["missing"] == 0
-    assert told["received"] == told["acknowledged"] > 0
+    assert report["missing"] == 0
+    assert report["received"] == report["acknowledged"] > 0
     assert server.asked
 
 
@@ -158,10 +158,10 @@ def test_a_paused_channel_is_a_fault_that_has_a_name(nsq_load, cluster):
         nsqd.post(path)
     nsqd.post("/channel/pause?topic=t&channel=channel-0")
 
-    code, text, told = nsq_load(LITTLE, f"--attach={lookupd.http_address}", "--topic=t")
+    code, text, report = nsq_load(LITTLE, f"--attach={lookupd.http_address}", "--topic=t")
 
     assert code == 1
-    assert told["backlog_at_end"] >= told["missing"] == told["acknowledged"] > 0, text
+    assert report["backlog_at_end"] >= report["missing"] == report["acknowledged"] > 0, text
     assert f"Channel channel-0 of topic t is paused on {nsqd.http_address}." in text
     assert "nsq-load: Nothing was consumed, so nothing was shown." in text
     # The topic existed before the load, so it stays.
@@ -171,11 +171,11 @@ def test_a_paused_channel_is_a_fault_that_has_a_name(nsq_load, cluster):
 def test_a_disk_that_takes_no_more_is_a_fault_that_has_a_name(nsq_load):
     taken = shutil.disk_usage("/tmp")
     percent = int(100 * (taken.total - taken.free) / taken.total)
-    code, text, told = nsq_load(LITTLE, "--start", f"--nsqd-flag=--disk-watermark={max(1, percent - 1)}%")
+    code, text, report = nsq_load(LITTLE, "--start", f"--nsqd-flag=--disk-watermark={max(1, percent - 1)}%")
 
     assert code == 1
-    assert (told["acknowledged"], told["missing"]) == (0, 0)
-    assert told["refused"] > 0
+    assert (report["acknowledged"], report["missing"]) == (0, 0)
+    assert report["refused"] > 0
     assert re.search(r"nsq-load: [\d,]+ messages were refused, allowed are 0", text)
     assert "The disk of an nsqd" in text
 
@@ -198,15 +198,15 @@ rate = 50
 def test_a_disk_that_is_really_full_is_told_judged_and_everything_ended(nsq_load, tmp_path):
     with small_disk(tmp_path / "small", 12) as disk:
         flags = [f"--data-path={disk}", "--max-bytes-per-file=200000"]
-        code, text, told = nsq_load(FILLING, "--start", *(f"--nsqd-flag={flag}" for flag in flags))
+        code, text, report = nsq_load(FILLING, "--start", *(f"--nsqd-flag={flag}" for flag in flags))
 
     assert code == 1, text
     assert "The disk of an nsqd is full" in text
     assert "no space left on device" in text
-    assert told["refused"] > 0
+    assert report["refused"] > 0
     # Messages that were answered with OK were written, and are read when the load is over.
-    assert (told["missing"], told["unknown"]) == (0, 0), text
-    assert told["acknowledged"] > 2000
+    assert (report["missing"], report["unknown"]) == (0, 0), text
+    assert report["acknowledged"] > 2000
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report", "small", "tried.toml"]
 
 

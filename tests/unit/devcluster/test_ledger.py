@@ -17,7 +17,7 @@ def test_a_message_is_unread_until_every_channel_has_read_it(ledger):
 
     ledger.read("analytics", "a")
 
-    assert (ledger.unread(), ledger.oldest_seconds(now=9), ledger.again) == (0, 0, 0)
+    assert (ledger.unread(), ledger.oldest_seconds(now=9), ledger.redelivered) == (0, 0, 0)
 
 
 def test_what_was_not_published_is_owed_to_nobody(ledger):
@@ -32,7 +32,7 @@ def test_a_second_read_is_counted(ledger):
     for _ in range(2):
         ledger.read("billing", "a")
 
-    assert (ledger.again, ledger.unread()) == (1, 1)
+    assert (ledger.redelivered, ledger.unread()) == (1, 1)
 
 
 def test_a_message_that_is_deferred_is_not_late_before_its_time(ledger):

@@ -1,12 +1,12 @@
-"""RunFigures of a run in which all went well."""
+"""RunResult of a run in which all went well."""
 
 import pytest
 
+from load.daemons import Backlog, Cost, DaemonUsage
 from load.latency import Histogram
 from load.profile import parse_profile
-from load.seen import Cost, Course, Remaining
 from load.tally import TallyResult
-from load.verdict import RunFigures
+from load.verdict import RunResult
 
 PROFILE = parse_profile(
     "p",
@@ -43,17 +43,17 @@ def times():
 
 
 @pytest.fixture
-def figures(times):
-    course = Course("nsqd 1", [(0, Cost(0, 80)), (10, Cost(4, 90))])
-    return RunFigures(
+def result(times):
+    usage = DaemonUsage("nsqd 1", [(0, Cost(0, 80)), (10, Cost(4, 90))])
+    return RunResult(
         PROFILE,
         10.0,
         GOOD,
         {},
         {},
         {"publish": times(50), "delivery": times(5)},
-        Remaining(0, 0.0, {}, {}, []),
-        [course],
+        Backlog(0, 0.0, {}, {}, []),
+        [usage],
         1.0,
         [],
         [],

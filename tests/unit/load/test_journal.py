@@ -4,7 +4,7 @@ from load.book import Book
 from load.journal import TallyJournal, read_journal
 
 
-def test_what_was_told_is_read_again(tmp_path):
+def test_journal_is_read_as_it_was_written(tmp_path):
     journal = TallyJournal(tmp_path / "tally.jsonl", ["load c"])
     book = Book("w1")
     for number in range(5):
@@ -14,10 +14,10 @@ def test_what_was_told_is_read_again(tmp_path):
     again = read_journal(journal.path)
 
     assert again.outcome() == journal.tally.outcome()
-    assert (again.count("acked"), again.silent) == (5, [])
+    assert (again.count("acked"), again.unreported) == (5, [])
 
 
-def test_a_journal_does_not_grow_with_the_run(tmp_path):
+def test_journal_has_a_bounded_size(tmp_path):
     journal = TallyJournal(tmp_path / "tally.jsonl", ["load c"], limit_bytes=5_000)
     book = Book("w1")
     for number in range(2_000):
@@ -28,7 +28,7 @@ def test_a_journal_does_not_grow_with_the_run(tmp_path):
     assert read_journal(journal.path).count("acked") == 2_000
 
 
-def test_a_torn_last_line_is_left_out(tmp_path):
+def test_torn_last_line_is_ignored(tmp_path):
     journal = TallyJournal(tmp_path / "tally.jsonl", ["load c"])
     book = Book("w1")
     book.acked("load", "p1", [1])

@@ -21,8 +21,8 @@ def test_seconds_are_differences_to_the_one_before():
     assert (second["published"], second["received"], second["again"], second["errors"]) == (50.0, 55.0, 2, 1)
 
 
-def test_a_report_is_a_page_with_charts_a_json_and_a_csv(figures, tmp_path):
-    write_report(tmp_path, figures, ["A thing was seen."], CURVE, [(101.0, 5), (102.0, 0)])
+def test_a_report_is_a_page_with_charts_a_json_and_a_csv(result, tmp_path):
+    write_report(tmp_path, result, ["A thing was seen."], CURVE, [(101.0, 5), (102.0, 0)])
 
     page = (tmp_path / "report.html").read_text()
     assert "All that the profile asks for was reached." in page
@@ -33,9 +33,9 @@ def test_a_report_is_a_page_with_charts_a_json_and_a_csv(figures, tmp_path):
     assert [row["published"] for row in rows] == ["50.0", "50.0"]
 
 
-def test_the_terminal_is_told_the_same(figures):
-    text = "\n".join(lines(figures))
+def test_terminal_has_the_same_results(result):
+    text = "\n".join(lines(result))
 
     assert "1,000 acknowledged (100/s), 1,000 received, missing 0" in text
     assert "nsqd 1: 0.40 processors, 90 MB" in text
-    assert faults(figures) == []
+    assert faults(result) == []

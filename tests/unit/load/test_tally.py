@@ -12,7 +12,7 @@ CHANNEL = "load channel-0"
 NODE = "127.0.0.1:4150"
 
 
-class Told:
+class TallyDriver:
     """A tally and the workers that report to it."""
 
     def __init__(self, *channels):
@@ -32,7 +32,7 @@ class Told:
     def give_back(self, cause, number, publisher="p1", worker="w1"):
         self.worker(worker).unfinished(cause, CHANNEL, Stamp(publisher, number, 0))
 
-    def tell(self):
+    def report(self):
         for book in self.books.values():
             self.tally.add(book.delta())
 
@@ -43,133 +43,133 @@ class Told:
 
 
 @pytest.fixture
-def told():
-    return Told()
+def driver():
+    return TallyDriver()
 
 
-def test_all_is_well_when_each_message_came_once(told):
-    told.publish(*range(100))
-    told.deliver(*range(50), worker="w2")
-    told.tell()
-    told.deliver(*range(50, 100), worker="w3")
+def test_all_is_well_when_each_message_came_once(driver):
+    driver.publish(*range(100))
+    driver.deliver(*range(50), worker="w2")
+    driver.report()
+    driver.deliver(*range(50, 100), worker="w3")
 
-    outcome = told.outcome()
+    outcome = driver.outcome()
 
     assert (outcome.acked, outcome.received[CHANNEL], outcome.missing, outcome.unknown) == (100, 100, 0, 0)
     assert outcome.duplicates == {}
-    assert told.tally.silent == []
+    assert driver.tally.unreported == []
 
 
-def test_a_message_that_never_came_is_named_by_publisher_and_number(told):
-    told.publish(*range(10))
-    told.publish(*range(10), publisher="p2", worker="w2")
-    told.deliver(*range(10))
-    told.deliver(0, 1, 2, 4, 5, 6, 7, 9, publisher="p2")
+def test_a_message_that_never_came_is_named_by_publisher_and_number(driver):
+    driver.publish(*range(10))
+    driver.publish(*range(10), publisher="p2", worker="w2")
+    driver.deliver(*range(10))
+    driver.deliver(0, 1, 2, 4, 5, 6, 7, 9, publisher="p2")
 
-    outcome = told.outcome()
+    outcome = driver.outcome()
 
     assert (outcome.missing, outcome.missing_names) == (2, ["load p2 3", "load p2 8"])
 
 
-def test_every_channel_is_owed_every_message():
-    told = Told(CHANNEL, "load channel-1")
-    told.publish(1, 2)
-    told.deliver(1, 2)
-    told.deliver(2, channel="load channel-1")
+def test_message_that_one_of_two_channels_lacks_is_missing():
+    driver = TallyDriver(CHANNEL, "load channel-1")
+    driver.publish(1, 2)
+    driver.deliver(1, 2)
+    driver.deliver(2, channel="load channel-1")
 
-    assert told.outcome().missing_names == ["load p1 1"]
-
-
-def test_a_message_is_owed_to_the_channels_of_its_own_topic():
-    told = Told(CHANNEL, "other channel-0")
-    told.publish(1)
-    told.worker().acked("other", "p1", [1])
-    told.deliver(1)
-
-    assert told.outcome().missing_names == ["other p1 1"]
+    assert driver.outcome().missing_names == ["load p1 1"]
 
 
-def test_a_message_that_nobody_sent_is_named(told):
-    told.publish(1)
-    told.deliver(1, 2)
+def test_message_is_expected_on_the_channels_of_its_topic():
+    driver = TallyDriver(CHANNEL, "other channel-0")
+    driver.publish(1)
+    driver.worker().acked("other", "p1", [1])
+    driver.deliver(1)
 
-    outcome = told.outcome()
+    assert driver.outcome().missing_names == ["other p1 1"]
+
+
+def test_message_that_was_not_sent_is_named(driver):
+    driver.publish(1)
+    driver.deliver(1, 2)
+
+    outcome = driver.outcome()
 
     assert (outcome.unknown, outcome.unknown_names) == (1, ["load p1 2"])
 
 
 @pytest.mark.parametrize("kind", ["unsure", "refused"])
-def test_a_message_without_an_ok_may_come_or_not(told, kind):
-    getattr(told.worker(), kind)("load", "p1", [1, 2])
-    told.deliver(1)
+def test_a_message_without_an_ok_may_come_or_not(driver, kind):
+    getattr(driver.worker(), kind)("load", "p1", [1, 2])
+    driver.deliver(1)
 
-    outcome = told.outcome()
+    outcome = driver.outcome()
 
     assert (outcome.missing, outcome.unknown, getattr(outcome, kind)) == (0, 0, 2)
 
 
-def test_what_came_again_has_its_cause(told):
-    told.publish(*range(10))
-    told.deliver(*range(10))
-    told.give_back("requeue", 1)
-    told.give_back("timeout", 2)
-    told.give_back("lost", 3)
-    told.deliver(1, 2, 3, attempts=2, worker="w2")
-    told.deliver(4, attempts=2, worker="w2")  # attempt 2: nsqd got no answer in time
-    told.deliver(5, worker="w2")  # attempt 1: nothing explains the repeat
+def test_duplicate_has_its_cause(driver):
+    driver.publish(*range(10))
+    driver.deliver(*range(10))
+    driver.give_back("requeue", 1)
+    driver.give_back("timeout", 2)
+    driver.give_back("lost", 3)
+    driver.deliver(1, 2, 3, attempts=2, worker="w2")
+    driver.deliver(4, attempts=2, worker="w2")  # attempt 2: nsqd got no answer in time
+    driver.deliver(5, worker="w2")  # attempt 1: nothing explains the repeat
 
-    assert told.outcome().duplicates == {"requeue": 1, "timeout": 2, "kill": 1, "unexplained": 1}
-
-
-def test_what_came_again_from_a_node_that_was_lost_is_of_its_death(told):
-    told.publish(1)
-    told.deliver(1)
-    told.worker().lost(NODE)
-    told.deliver(1)
-
-    assert told.outcome().duplicates == {"kill": 1}
+    assert driver.outcome().duplicates == {"requeue": 1, "timeout": 2, "kill": 1, "unexplained": 1}
 
 
-def test_a_message_that_was_given_back_and_never_came_again_is_missing(told):
-    told.publish(1, 2)
-    told.deliver(1, 2)
-    told.give_back("requeue", 2)
+def test_duplicate_from_a_lost_node_is_explained_by_the_kill(driver):
+    driver.publish(1)
+    driver.deliver(1)
+    driver.worker().lost(NODE)
+    driver.deliver(1)
 
-    assert told.outcome().missing_names == ["load p1 2"]
+    assert driver.outcome().duplicates == {"kill": 1}
 
 
-def test_each_time_a_message_is_given_back_it_must_come_again(told):
-    told.publish(1)
-    told.deliver(1)
+def test_a_message_that_was_given_back_and_never_came_again_is_missing(driver):
+    driver.publish(1, 2)
+    driver.deliver(1, 2)
+    driver.give_back("requeue", 2)
+
+    assert driver.outcome().missing_names == ["load p1 2"]
+
+
+def test_each_time_a_message_is_given_back_it_must_come_again(driver):
+    driver.publish(1)
+    driver.deliver(1)
     for _ in range(3):
-        told.give_back("requeue", 1)
-        told.deliver(1, attempts=2)
-    outcome = told.outcome()
+        driver.give_back("requeue", 1)
+        driver.deliver(1, attempts=2)
+    outcome = driver.outcome()
 
     assert (outcome.duplicates, outcome.missing) == ({"requeue": 3}, 0)
 
 
-def test_a_delta_that_comes_twice_counts_once_and_one_that_never_comes_is_told(told):
-    told.publish(1)
-    delta = told.worker().delta()
-    told.tally.add(delta)
-    told.tally.add(delta)
-    told.worker().delta()
-    told.deliver(1)
+def test_repeated_delta_counts_once_and_missing_delta_is_reported(driver):
+    driver.publish(1)
+    delta = driver.worker().delta()
+    driver.tally.add(delta)
+    driver.tally.add(delta)
+    driver.worker().delta()
+    driver.deliver(1)
 
-    outcome = told.outcome()
+    outcome = driver.outcome()
 
-    assert (outcome.acked, outcome.duplicates, told.tally.counts["deltas that never came"]) == (1, {}, 1)
-
-
-def test_a_worker_without_last_words_is_named(told):
-    told.publish(1)
-    told.tell()
-
-    assert told.tally.silent == ["w1"]
+    assert (outcome.acked, outcome.duplicates, driver.tally.counts["deltas that never came"]) == (1, {}, 1)
 
 
-def test_workers_may_tell_in_any_order():
+def test_worker_without_a_last_report_is_named(driver):
+    driver.publish(1)
+    driver.report()
+
+    assert driver.tally.unreported == ["w1"]
+
+
+def test_reports_of_workers_come_in_any_order():
     rng = random.Random(7)
     books = [Book(f"w{number}") for number in range(3)]
     deltas = []
@@ -190,16 +190,16 @@ def test_workers_may_tell_in_any_order():
     assert (outcome.acked, outcome.missing, outcome.unknown, outcome.duplicates) == (300, 0, 0, {})
 
 
-def test_a_tally_is_the_same_after_it_was_written_down(told):
-    told.publish(*range(10))
-    told.deliver(*range(9))
-    told.give_back("requeue", 3)
-    told.deliver(3, attempts=2)
-    told.worker().error("ConnectionError: gone")
-    told.worker().latency("publish").record(3.0)
-    expected = told.outcome()
+def test_a_tally_is_the_same_after_it_was_written_down(driver):
+    driver.publish(*range(10))
+    driver.deliver(*range(9))
+    driver.give_back("requeue", 3)
+    driver.deliver(3, attempts=2)
+    driver.worker().error("ConnectionError: gone")
+    driver.worker().latency("publish").record(3.0)
+    expected = driver.outcome()
 
-    again = Tally.from_json(told.tally.to_json())
+    again = Tally.from_json(driver.tally.to_json())
 
     assert again.outcome() == expected
     assert again.errors == {"ConnectionError: gone": 1}

@@ -12,7 +12,7 @@ from load.latency import Histogram
 SAMPLE_SECONDS: Final = 1.0
 
 
-class Keeper:
+class RunRecorder:
     """Writes a line of figures a second to *curve*; the process that watches the run reads them there."""
 
     def __init__(self, journal: TallyJournal, curve: Path) -> None:

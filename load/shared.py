@@ -10,21 +10,21 @@ import gevent
 from locust import events
 from locust.runners import MasterRunner, WorkerRunner
 
-from load.access import read_access
 from load.book import Book
+from load.connection import read_access
 from load.finding import ClusterAsker
 from load.journal import TallyJournal
-from load.keeper import Keeper
 from load.marks import Marker, publisher_id
 from load.plan import Plan
+from load.recorder import RunRecorder
 
 MESSAGE: Final = "nsq-load"
-TELL_SECONDS: Final = 1.0
+REPORT_SECONDS: Final = 1.0
 # How long the master waits for the workers' last deltas.
-LAST_WORDS_SECONDS: Final = 15.0
+LAST_DELTAS_SECONDS: Final = 15.0
 
 
-class Crew:
+class Shared:
     """Exists once in each process; the master, or a process without workers, also keeps the tally."""
 
     def __init__(self, plan: Plan) -> None:
@@ -38,8 +38,8 @@ class Crew:
         self.book = Book(self.worker.hex())
         self.environment: Any = None
         self._numbers = itertools.count(1)
-        self._keeper: Keeper | None = None
-        self._telling: Any = None
+        self._recorder: RunRecorder | None = None
+        self._reporting: Any = None
         events.init.add_listener(self._begin)
         events.test_start.add_listener(self._test_starts)
         events.test_stop.add_listener(self._test_stops)
@@ -54,45 +54,48 @@ class Crew:
             return
         folder = Path(self.plan.folder)
         journal = TallyJournal(folder / "tally.jsonl", self.profile.channels)
-        self._keeper = Keeper(journal, folder / "curve.jsonl")
-        environment.runner.register_message(MESSAGE, self._hear)
+        self._recorder = RunRecorder(journal, folder / "curve.jsonl")
+        environment.runner.register_message(MESSAGE, self._receive)
 
-    def _hear(self, msg: Any, **_: Any) -> None:
-        if self._keeper is not None:
-            self._keeper.take(msg.data)
+    def _receive(self, msg: Any, **_: Any) -> None:
+        if self._recorder is not None:
+            self._recorder.take(msg.data)
 
     def _test_starts(self, environment: Any, **_: Any) -> None:
         runner = environment.runner
         if not isinstance(runner, MasterRunner):
-            self._telling = gevent.spawn(self._tell_on, runner)
-        if self._keeper is not None:
-            self._keeper.begin(time.time())
-            gevent.spawn(self._conduct, runner, self._keeper)
+            self._reporting = gevent.spawn(self._report_deltas, runner)
+        if self._recorder is not None:
+            self._recorder.begin(time.time())
+            gevent.spawn(self._run_load, runner, self._recorder)
 
     def _test_stops(self, environment: Any, **_: Any) -> None:
         """Send the last delta: all users have ended, so the book is complete."""
-        if self._telling is not None:
-            self._telling.kill()
-            self._telling = None
+        if self._reporting is not None:
+            self._reporting.kill()
+            self._reporting = None
             environment.runner.send_message(MESSAGE, self.book.delta(last=True))
+        if isinstance(environment.runner, WorkerRunner):
+            # Locust's master forgets a worker that has stopped, and does not ask it to quit.
+            gevent.spawn_later(1, environment.runner.quit)
 
-    def _tell_on(self, runner: Any) -> None:
+    def _report_deltas(self, runner: Any) -> None:
         while True:
-            gevent.sleep(TELL_SECONDS)
+            gevent.sleep(REPORT_SECONDS)
             runner.send_message(MESSAGE, self.book.delta())
 
-    def _conduct(self, runner: Any, keeper: Keeper) -> None:
+    def _run_load(self, runner: Any, recorder: RunRecorder) -> None:
         """Let the load run as long as the profile says, then end it and wait for the workers' last deltas."""
         began = time.monotonic()
         while time.monotonic() - began < self.profile.seconds and runner.state not in {"stopping", "stopped"}:
             gevent.sleep(0.5)
-            keeper.sample(time.time(), runner.user_count)
-        keeper.load_ended(time.time())
+            recorder.sample(time.time(), runner.user_count)
+        recorder.load_ended(time.time())
         runner.stop()
-        deadline = time.monotonic() + LAST_WORDS_SECONDS
-        while keeper.journal.tally.silent and time.monotonic() < deadline:
+        deadline = time.monotonic() + LAST_DELTAS_SECONDS
+        while recorder.journal.tally.unreported and time.monotonic() < deadline:
             gevent.sleep(0.1)
-        keeper.end(time.time())
+        recorder.end(time.time())
         runner.quit()
         if self.environment.web_ui is not None:
             self.environment.web_ui.stop()

@@ -5,34 +5,34 @@ from typing import Final
 
 from load.book import Book
 from load.connection import Access
+from load.daemons import Backlog
 from load.marks import Marker
 from load.plan import Plan
 from load.profile import ConsumerPlan
 from load.reader import ChannelReader
-from load.seen import Remaining
 from load.tally import Tally
 from load.watching import Watch
 
 DRAIN_SECONDS: Final = 120.0
-# If the owed count has not fallen for so long, the rest is paused, or deferred for longer.
-STILL_SECONDS: Final = 8.0
+# If the backlog has not fallen for so long, it is paused, or deferred for longer.
+STALLED_SECONDS: Final = 8.0
 _ROUND_SECONDS: Final = 0.5
 
 
-def read_the_rest(
+def drain_channels(
     plan: Plan, access: Access, watch: Watch, tally: Tally, limit: float = DRAIN_SECONDS
-) -> Remaining:
-    """Consume until nothing is owed or nothing arrives, add it to *tally*, and return what is still owed."""
-    book = Book("the rest")
+) -> Backlog:
+    """Consume until nothing is pending or nothing arrives; add it to *tally* and return the backlog."""
+    book = Book("draining")
     began = moved = time.monotonic()
     marker = Marker(plan.run_bytes)
     readers: dict[str, ChannelReader] = {}
-    owed = watch.owed()
-    least = owed.messages
+    backlog = watch.backlog()
+    least = backlog.messages
     try:
-        # An nsqd that does not answer may still owe messages, so it is asked again.
-        while (owed.messages or owed.silent) and time.monotonic() - began < limit:
-            for key in owed.by_channel:
+        # An nsqd that does not answer may have pending messages, so it is asked again.
+        while (backlog.messages or backlog.unreachable) and time.monotonic() - began < limit:
+            for key in backlog.by_channel:
                 topic, _, channel = key.partition(" ")
                 if channel and key not in readers:
                     consumer = ConsumerPlan(ready=500)
@@ -45,13 +45,13 @@ def read_the_rest(
                     reader.turn(_ROUND_SECONDS / 10 / max(1, len(readers)))
                 if not readers:
                     time.sleep(_ROUND_SECONDS / 2)
-            owed = watch.owed()
-            if owed.messages < least:
-                least, moved = owed.messages, time.monotonic()
-            if time.monotonic() - moved > STILL_SECONDS:
+            backlog = watch.backlog()
+            if backlog.messages < least:
+                least, moved = backlog.messages, time.monotonic()
+            if time.monotonic() - moved > STALLED_SECONDS:
                 break
     finally:
         for reader in readers.values():
             reader.close()
     tally.add(book.delta(last=True))
-    return watch.owed() if readers else owed
+    return watch.backlog() if readers else backlog

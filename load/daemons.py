@@ -1,4 +1,4 @@
-"""What is known about the daemons: their addresses, their cost and what they owe. Pure."""
+"""What is known about the daemons: their addresses, their cost and their backlog. Pure."""
 
 from dataclasses import dataclass, field
 
@@ -20,7 +20,7 @@ class Cost:
 
 
 @dataclass
-class Course:
+class DaemonUsage:
     """The samples of one daemon over the run."""
 
     name: str
@@ -46,14 +46,14 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True)
-class Remaining:
-    """What is still owed to consumers, over all nsqd that answer."""
+class Backlog:
+    """The pending messages of all channels, over all nsqd that answer."""
 
     messages: int
     oldest_s: float
     by_channel: dict[str, int]
     """``topic channel`` -> messages; a topic alone where no channel has them yet."""
-    silent: dict[str, str]
+    unreachable: dict[str, str]
     """nsqd that did not answer, and why."""
     problems: list[str]
     """Sentences about what an nsqd says of itself."""
