@@ -235,18 +235,6 @@ async def test_after_a_restart_everything_is_registered_again_within_seconds(nsq
     assert not peers.peers()[0].last_error
 
 
-async def test_a_peer_that_is_down_is_tried_again_until_it_is_there(nsqd, lookupd):
-    first = await lookupd()
-    await first.stop()
-    peers = nsqd.announce(first.tcp.address)
-    await eventually(lambda: peers.peers()[0].last_error, "an error is seen")
-    assert f"ERROR: LOOKUPD({first.tcp.address}): connect - " in nsqd.lines.getvalue()
-
-    await lookupd(first.tcp.address, first.http.address)
-
-    await connected(peers)
-
-
 async def test_a_peer_that_never_answers_delays_nobody(nsqd, lookupd):
     async def silent(reader, _):
         await reader.read()

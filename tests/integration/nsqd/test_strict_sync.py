@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from tests.support.processes import Cluster
-from tests.support.wire import Wire, fin, mpub, pub, req, sub
+from tests.support.wire import Wire, mpub, pub, sub
 
 
 @pytest.fixture(scope="module")
@@ -63,17 +63,6 @@ def test_a_reply_behind_a_publish_of_an_earlier_packet_waits_too(strict, connect
     wire.send(b"CLS\n")
     wire.ok(100)
     assert wire.error() == b"E_INVALID cannot CLS in current state"
-
-
-def test_messages_flow_to_a_consumer_and_back(strict, connect, topic):
-    consumer = connect(strict)
-    consumer.subscribe(topic, ready=100)
-    connect(strict).send(*[pub(topic, b"%d" % n) for n in range(100)])
-    messages = consumer.messages(100)
-    assert [message.body for message in messages] == [b"%d" % n for n in range(100)]
-    consumer.send(*[fin(message) for message in messages[1:]], req(messages[0], 0))
-    again = consumer.message()
-    assert (again.body, again.attempts) == (b"0", 2)
 
 
 def test_many_publishers_share_their_syncs(strict, connect, topic):
