@@ -11,11 +11,6 @@ from tests.support.nsqd_http import channel_stats, set_policy
 from tests.support.wire import dpub, fin, mpub, pub
 
 
-@pytest.fixture
-def node(cluster):
-    return cluster.nsqd()
-
-
 def make(node, topic="t", channel="ch"):
     node.post(f"/topic/create?topic={topic}")
     node.post(f"/channel/create?topic={topic}&channel={channel}")
@@ -76,8 +71,7 @@ def test_over_http_a_publisher_is_told_when_to_come_again(node, path):
 def test_one_full_channel_fills_the_topic_and_no_other_topic(node, connect):
     make(node)
     node.post("/channel/create?topic=t&channel=other")
-    said = json.dumps({"topic": "^t$", "channel": "^ch$", "definition": {"max_depth": 1}}).encode()
-    assert node.request("PUT", "/policies?name=p", said)[0] == 200
+    set_policy(node, "^t$", channel="^ch$", max_depth=1)
     wire = connect(node)
     wire.publish("t", b"1")
 
@@ -116,8 +110,7 @@ def test_a_topic_without_a_consumer_stays_in_its_bytes(node, connect):
 def test_counters_are_in_the_metrics_where_a_policy_is(node, connect):
     make(node)
     make(node, "free")
-    said = json.dumps({"topic": "^t$", "definition": {"max_depth": 1, "when_full": "drop-oldest"}}).encode()
-    node.request("PUT", "/policies?name=p", said)
+    set_policy(node, "^t$", max_depth=1, when_full="drop-oldest")
     connect(node).publish("t", b"1", b"2")
 
     text = node.request("GET", "/metrics")[1].decode()

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from nsqd.log.layout import APPEND_HEADER_BYTES, FILE_HEADER_BYTES, decode_append, decode_file_header
+from nsqd.log.layout import APPEND_HEADER_BYTES
+from tests.support.stores import appends_of, flip
 from tests.support.waiting import wait_until
 from tests.support.wire import dpub, fin, mpub, sub
 
@@ -38,25 +39,6 @@ def log_of(nsqd):
     """The file of the only segment."""
     (log,) = (nsqd.folder / "t.topic").glob("*.log")
     return log
-
-
-def appends_of(log):
-    """List (offset of its header, the append) of every append that is not a note."""
-    content = log.read_bytes()
-    salt = decode_file_header(content).salt
-    at, found = FILE_HEADER_BYTES, []
-    while at < len(content):
-        append = decode_append(content, at, 0, salt)
-        if not append.is_note:
-            found.append((at, append))
-        at = append.end
-    return found
-
-
-def flip(path, offset, bit=0):
-    content = bytearray(path.read_bytes())
-    content[offset] ^= 1 << bit
-    path.write_bytes(content)
 
 
 def cut(path, drop):
@@ -95,7 +77,7 @@ def test_undamaged_files_are_read_without_a_word(nsqd, connect):
 def test_a_flipped_bit_in_the_messages_costs_the_append_they_lie_in(nsqd, connect, append, where):
     log = log_of(nsqd)
     _, damaged = appends_of(log)[append]
-    flip(log, damaged.start + where)
+    flip(log, 8 * (damaged.start + where))
     assert delivered(nsqd, connect) == bodies_of(*(n for n in range(APPENDS) if n != append))
     assert "1 places are damaged" in warnings(nsqd)[0]
     assert "up to 2 messages from " in warnings(nsqd)[1]
@@ -110,7 +92,7 @@ def test_a_flipped_bit_in_the_messages_costs_the_append_they_lie_in(nsqd, connec
 def test_a_wrong_byte_in_the_header_of_an_append_costs_nothing(nsqd, connect, append, where):
     log = log_of(nsqd)
     at, _ = appends_of(log)[append]
-    flip(log, at + where, bit=6)
+    flip(log, 8 * (at + where) + 6)
     assert delivered(nsqd, connect) == ALL
 
 
@@ -192,7 +174,7 @@ def test_a_damaged_deferred_message_is_lost_alone(cluster, connect):
     wire.close()
     nsqd.kill()
     log = log_of(nsqd)
-    flip(log, appends_of(log)[0][1].start + 30)
+    flip(log, 8 * (appends_of(log)[0][1].start + 30))
     nsqd.start()
     again = connect(nsqd)
     again.subscribe("t", ready=10)

@@ -20,13 +20,6 @@ from tests.support.wire import fin, pub
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.fixture
-def node(cluster):
-    nsqd = cluster.nsqd()
-    yield nsqd
-    assert "Traceback" not in nsqd.logs()
-
-
 def begin(nsqd, query=""):
     return json.loads(nsqd.post(f"/drain{query}"))
 
