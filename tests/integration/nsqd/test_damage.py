@@ -72,8 +72,7 @@ def test_undamaged_files_are_read_without_a_word(nsqd, connect):
     assert warnings(nsqd) == []
 
 
-@pytest.mark.parametrize("append", [0, 4, 7, 8])
-@pytest.mark.parametrize("where", [0, 9, 33, 73])
+@pytest.mark.parametrize(("append", "where"), [(0, 0), (4, 33), (8, 73)])
 def test_a_flipped_bit_in_the_messages_costs_the_append_they_lie_in(nsqd, connect, append, where):
     log = log_of(nsqd)
     _, damaged = appends_of(log)[append]
@@ -87,8 +86,7 @@ def test_a_flipped_bit_in_the_messages_costs_the_append_they_lie_in(nsqd, connec
     assert topic["topic_name"] == "t"
 
 
-@pytest.mark.parametrize("append", [0, 4, 8])
-@pytest.mark.parametrize("where", range(0, 48, 9))
+@pytest.mark.parametrize(("append", "where"), [(0, 0), (4, 27), (8, 45)])
 def test_a_wrong_byte_in_the_header_of_an_append_costs_nothing(nsqd, connect, append, where):
     log = log_of(nsqd)
     at, _ = appends_of(log)[append]
@@ -96,7 +94,7 @@ def test_a_wrong_byte_in_the_header_of_an_append_costs_nothing(nsqd, connect, ap
     assert delivered(nsqd, connect) == ALL
 
 
-@pytest.mark.parametrize("drop", [1, 74, 75, 121, 122, 123])
+@pytest.mark.parametrize("drop", [1, 75, 122, 123])
 def test_a_torn_tail_costs_what_was_torn(nsqd, connect, drop):
     log = log_of(nsqd)
     size = APPEND_HEADER_BYTES + 74
