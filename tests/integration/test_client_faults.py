@@ -605,13 +605,6 @@ async def test_a_max_in_flight_that_starves_the_handlers_is_said(nsqd, caplog):
 # --- 14. texts and types
 
 
-async def test_one_address_may_be_given_as_text(nsqd):
-    nsqd.publish("t", b"x")
-    bodies = Bodies()
-    async with consumer_of(nsqd, bodies):
-        await eventually(lambda: bodies, "it is read")
-
-
 async def test_bodies_may_be_any_bytes_and_delays_timedeltas(nsqd):
     body = bytearray(b"array")
     async with Producer(nsqd.address, retry_seconds=timedelta(seconds=1)) as producer:

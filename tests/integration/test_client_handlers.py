@@ -121,21 +121,6 @@ async def test_a_batch_that_fails_comes_again_but_for_what_was_answered(cluster)
     assert sorted(body for batch in batches[1:] for body in batch) == [b"2", b"3"]
 
 
-async def test_a_batch_in_threads(cluster):
-    nsqd = cluster.nsqd()
-    seen = []
-    await publish(nsqd, *[b"x"] * 50)
-
-    consumer = consumer_of(nsqd, config=IMPATIENT, retry=SOON)
-    consumer.add_batch_handler(
-        lambda batch: seen.extend(d.body for d in batch), size=10, in_threads=True, concurrency=2
-    )
-    async with consumer:
-        await eventually(lambda: is_empty(nsqd), "all are finished")
-
-    assert len(seen) == 50
-
-
 async def test_a_message_that_is_worked_on_for_long_is_touched_by_itself(cluster):
     nsqd = cluster.nsqd()
     attempts = []

@@ -168,6 +168,13 @@ class Daemon:
         finally:
             connection.close()
 
+    def is_ready(self) -> bool:
+        """Say whether ``/ready`` answers with 200; nothing that listens is not ready."""
+        try:
+            return self.request("GET", "/ready")[0] == 200
+        except OSError:
+            return False
+
     def get(self, path: str) -> Any:
         """Return the decoded JSON answer of a GET that must succeed."""
         status, body = self.request("GET", path)
