@@ -1,15 +1,15 @@
 """Files that a power cut or a bad disk left behind: sound messages are delivered, and nsqd always starts."""
 
-import re
-
 import pytest
 
 from nsqd.log.layout import APPEND_HEADER_BYTES
+from tests.support.nsqd_http import metrics
 from tests.support.stores import appends_of, flip
 from tests.support.waiting import wait_until
 from tests.support.wire import dpub, fin, mpub, sub
 
 APPENDS = 9
+LOST = 'nsqd_channel_lost_total{channel="ch",topic="t"}'
 
 
 @pytest.fixture
@@ -81,8 +81,7 @@ def test_a_flipped_bit_in_the_messages_costs_the_append_they_lie_in(nsqd, connec
     assert "1 places are damaged" in warnings(nsqd)[0]
     assert "up to 2 messages from " in warnings(nsqd)[1]
     (topic,) = nsqd.get("/stats?format=json")["topics"]
-    lost = nsqd.request("GET", "/metrics")[1].decode()
-    assert 'nsqd_channel_lost_total{channel="ch",topic="t"} 2.0' in lost
+    assert metrics(nsqd)[LOST] == 2
     assert topic["topic_name"] == "t"
 
 
@@ -126,9 +125,7 @@ def test_a_page_that_never_reached_the_disk_costs_what_lay_in_it_which_is_counte
     assert kept == sorted(kept)
     assert missing == list(range(missing[0], missing[-1] + 1))
     assert 4096 // 200 <= len(missing) <= 4096 // 150 + 2
-    _, metrics = nsqd.request("GET", "/metrics")
-    (lost,) = re.findall(rb'^nsqd_channel_lost_total\{.*channel="ch".*\} (\d+)', metrics, re.MULTILINE)
-    assert int(lost) == len(missing)
+    assert metrics(nsqd)[LOST] == len(missing)
 
 
 def test_without_checkpoints_the_log_says_all(nsqd, connect):

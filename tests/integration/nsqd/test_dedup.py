@@ -1,12 +1,11 @@
 """`dedup-id`: a second publish of an id within the window of a policy is an OK that stores nothing."""
 
 import json
-import re
 
 import pytest
 
 from tests.integration.nsqd.restarts import crash, stop
-from tests.support.nsqd_http import set_policy
+from tests.support.nsqd_http import metrics, set_policy
 from tests.support.processes import Cluster
 from tests.support.wire import pub
 from tests.support.youzan import YouzanClient, mpub_ext, pub_ext
@@ -49,9 +48,7 @@ def consumed(nsqd, connect, topic):
 
 def repeated(nsqd, topic):
     """How many publishes to the topic stored nothing, because their id was known."""
-    _, metrics = nsqd.request("GET", "/metrics")
-    (found,) = re.findall(rf'nsqd_topic_repeated_total{{topic="{topic}"}} (\d+)', metrics.decode())
-    return int(found)
+    return metrics(nsqd)[f'nsqd_topic_repeated_total{{topic="{topic}"}}']
 
 
 def test_every_way_of_publishing_knows_the_ids(nsqd, connect, topic):

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from tests.support.nsqd_http import metrics
 from tests.support.processes import Cluster
 from tests.support.wire import Wire, mpub, pub, sub
 
@@ -16,9 +17,7 @@ def strict(tmp_path_factory):
 
 
 def syncs(nsqd):
-    _, body = nsqd.request("GET", "/metrics")
-    (line,) = [line for line in body.decode().splitlines() if line.startswith("nsqd_fsyncs_total")]
-    return float(line.split()[1])
+    return metrics(nsqd)["nsqd_fsyncs_total"]
 
 
 def test_every_way_of_publishing_is_answered_after_a_sync(strict, connect, topic):
