@@ -163,7 +163,7 @@ def test_a_route_that_nobody_thought_of_needs_the_most():
     assert [route.handler is handler for route in table] == [True, False]
 
 
-def test_every_route_of_nsqd_has_a_rule(guarded):
+def test_every_route_of_nsqd_has_a_rule():
     """The listed routes belong to the whole node, so a secret for one topic does not open them."""
     closed = {key for key, needs in NEEDS.items() if needs is Needs.NODE}
 

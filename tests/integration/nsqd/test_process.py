@@ -46,12 +46,6 @@ INSTANTIATE = "failed to instantiate nsqd - "
 # --- the command line
 
 
-def test_version_goes_to_stdout():
-    result = run("--version")
-    assert (result.returncode, result.stderr) == (0, "")
-    assert re.fullmatch(r"nsqd v1\.3\.0 \(built w/\S+\)\n", result.stdout)
-
-
 @pytest.mark.parametrize("flag", ["-h", "-help", "--help"])
 def test_help_goes_to_stderr_and_exits_with_0(flag):
     result = run(flag)
