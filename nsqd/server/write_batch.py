@@ -129,7 +129,7 @@ class WriteBatch:
         if waits_since_ns:
             self._awaited = True
             self._busy_poll.heard(waits_since_ns)
-            if not (self._hurried or self._replication.replicates):
+            if not (self._hurried or self._replication.primary.replicates):
                 self._hurried = True
                 self._take(waits_since_ns)
 

@@ -3,66 +3,13 @@
 import asyncio
 import struct
 from collections.abc import Callable
-from typing import Any
 
 from nsqclient.wire.frames import FRAME_MESSAGE, FrameParser
-from nsqd.server.tcp import ClientConnection, Clients
+from nsqd.server.tcp import Clients
 from tests.campaign.headed import with_headers
+from tests.support.memory_transport import MemoryTransport
 
 HEARTBEAT = b"_heartbeat_"
-
-
-class MemoryTransport(asyncio.Transport):
-    """Passes written bytes to *heard*; closing it ends the connection as a socket would."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, heard: Callable[[bytes], None]) -> None:
-        super().__init__()
-        self._loop = loop
-        self._heard = heard
-        self._closing = False
-        self.protocol: ClientConnection | None = None
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return ("127.0.0.1", 1) if name == "peername" else default
-
-    def write(self, data: bytes) -> None:  # type: ignore[override]
-        if not self._closing:
-            self._heard(bytes(data))
-
-    def writelines(self, pieces: Any) -> None:
-        self.write(b"".join(pieces))
-
-    def close(self) -> None:
-        if not self._closing:
-            self._closing = True
-            self._loop.call_soon(self._lose)
-
-    abort = close
-
-    def is_closing(self) -> bool:
-        return self._closing
-
-    def _lose(self) -> None:
-        if self.protocol is not None:
-            self.protocol.connection_lost(None)
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def pause_reading(self) -> None:
-        pass
-
-    def resume_reading(self) -> None:
-        pass
-
-    def is_reading(self) -> bool:
-        return True
-
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        pass
 
 
 class Client:
@@ -73,10 +20,9 @@ class Client:
         self.on_message: Callable[[bytes, int, bytes], None] = lambda _id, _attempts, _body: None
         self._loop = loop
         self._parser = FrameParser()
-        self._transport = MemoryTransport(loop, self._hear)
+        self._transport = MemoryTransport(self._hear, loop)
         self._connection = clients.accept()
-        self._transport.protocol = self._connection
-        self._connection.connection_made(self._transport)
+        self._transport.connect(self._connection)
         self.say(b"  V2")
 
     @property

@@ -26,7 +26,8 @@ pytestmark = pytest.mark.chaos
     ("campaign", "first", "seconds", "states"),
     [
         # The first seed, the seconds of processor time, and the states of the first seed at least.
-        ("power-cut", 6, 4, 600),
+        # Seed 17 finds dead letters whose originals are finished before they are durable.
+        ("power-cut", 17, 4, 600),
         ("kill", 6, 2, 200),
         ("failed-call", 9, 3, 400),
         ("second-crash", 9, 3, 400),

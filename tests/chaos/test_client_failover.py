@@ -13,7 +13,7 @@ from tests.support.waiting import eventually
 pytestmark = [pytest.mark.slow, pytest.mark.chaos, pytest.mark.timeout(200)]
 
 TOPIC, CHANNEL = "orders", "billing"
-MESSAGES = 60_000
+MESSAGES = 20_000
 
 OFTEN = Config(lookupd_poll_interval=0.3, max_in_flight=600)
 
@@ -31,7 +31,7 @@ class Confirmed:
             confirmation.add_done_callback(lambda done, number=number: self.note(number, done))
             if number == MESSAGES // 2:
                 self.halfway.set()
-            if number % 500 == 0:
+            if number % 200 == 0:
                 await asyncio.sleep(0.01)  # slow enough that the nsqd dies in the middle
         await producer.flush()
 
@@ -101,21 +101,6 @@ async def test_an_nsqd_that_joins_gets_its_share_of_what_is_published(cluster):
             await producer.publish(TOPIC, b"%d" % n)
 
     assert figures(newcomer)["message_count"] == 50
-
-
-async def test_an_nsqd_that_leaves_is_left_alone(cluster):
-    lookupd = cluster.nsqlookupd()
-    staying, leaving = (prepare(cluster.nsqd()) for _ in range(2))
-    async with Producer(lookupd_addresses=[lookupd.http_address], config=OFTEN) as producer:
-        await producer.publish(TOPIC, b"first")
-        await eventually(lambda: len(producer.nsqd_addresses) == 2, "both are known")
-        await asyncio.to_thread(leaving.stop)
-
-        await asyncio.gather(*(producer.publish(TOPIC, b"%d" % n) for n in range(100)))
-
-        await eventually(lambda: producer.nsqd_addresses == [staying.tcp_address], "one is left")
-        for _ in range(20):
-            await producer.publish(TOPIC, b"more")
 
 
 async def test_fixed_addresses_are_spread_over_when_asked(cluster):

@@ -44,15 +44,8 @@ def lookups_that_know_each_other(cluster: Cluster) -> list[Daemon]:
     return found
 
 
-def is_ready(daemon: Daemon) -> bool:
-    try:
-        return daemon.request("GET", "/ready")[0] == 200
-    except OSError:
-        return False
-
-
 async def wait_until_ready(daemon: Daemon) -> None:
-    await eventually(lambda: is_ready(daemon), "it is ready again", seconds=60)
+    await eventually(daemon.is_ready, "it is ready again", seconds=60)
 
 
 async def restart_as_kubernetes_does(nsqd: Daemon, away_s: float, grace: str = "1s") -> None:
@@ -173,7 +166,7 @@ async def test_no_lookup_is_wrong_while_two_nsqlookupd_roll(cluster, capsys):
         # As a Kubernetes Service does, ask only those that are ready.
         while not done.is_set():
             for lookup in lookups:
-                if await asyncio.to_thread(is_ready, lookup):
+                if await asyncio.to_thread(lookup.is_ready):
                     try:
                         answers[await asyncio.to_thread(producers_named, lookup)] += 1
                     except OSError:

@@ -32,17 +32,6 @@ async def test_the_handshake_learns_what_nsqd_allows(cluster):
     await connection.close()
 
 
-async def test_nsqd_sees_who_is_connected(cluster):
-    nsqd = cluster.nsqd()
-    connection = await open_connection(nsqd.tcp_address, client_id="me", user_agent="test/1")
-    await connection.request(commands.sub("t", "c"))
-
-    [client] = nsqd.get("/stats?format=json")["topics"][0]["channels"][0]["clients"]
-
-    assert (client["client_id"], client["user_agent"]) == ("me", "test/1")
-    await connection.close()
-
-
 async def test_heartbeats_keep_an_idle_connection_alive(cluster):
     nsqd = cluster.nsqd()
     connection = await open_connection(nsqd.tcp_address, heartbeat_interval=1, read_timeout=2.5)

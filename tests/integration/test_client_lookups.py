@@ -252,26 +252,15 @@ async def test_an_nsqlookupd_that_was_just_started_ends_no_connection():
         assert nsqd.connections_made == 1
 
 
-async def test_an_nsqd_that_is_missing_beside_others_is_left():
+@pytest.mark.parametrize("refusing", [False, True], ids=["alone", "beside one that is down"])
+async def test_nsqd_that_nsqlookupd_no_longer_names_is_left(refusing):
+    async with answering() as address:
+        down = [address] if refusing else []
     with MemoryNsqd() as leaving, MemoryNsqd() as other:
         registry = Registry([leaving.address])
         async with (
             registry.serve() as lookupd,
-            Producer(lookupd_addresses=[lookupd], config=OFTEN) as producer,
-        ):
-            await producer.publish("t", b"x")
-            registry[:] = [other.address]
-            await eventually(lambda: producer.nsqd_addresses == [other.address], "the other is used")
-
-
-async def test_unreachable_nsqlookupd_keeps_no_nsqd_that_another_has_forgotten():
-    async with answering() as refusing:
-        pass
-    with MemoryNsqd() as leaving, MemoryNsqd() as other:
-        registry = Registry([leaving.address])
-        async with (
-            registry.serve() as lookupd,
-            Producer(lookupd_addresses=[refusing, lookupd], config=OFTEN) as producer,
+            Producer(lookupd_addresses=[*down, lookupd], config=OFTEN) as producer,
         ):
             await producer.publish("t", b"x")
             registry[:] = [other.address]

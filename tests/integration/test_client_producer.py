@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from bench.ports import free_port
 from nsqclient import ClosedError, Producer
 from nsqclient.wire.errors import ProtocolError
 from nsqclient.wire.frames import FRAME_ERROR, FRAME_RESPONSE, encode_frame
@@ -47,14 +46,6 @@ async def test_another_nsqd_takes_over_when_the_first_dies(cluster):
 
         assert producer.nsqd_address == second.tcp_address
     assert message_count(second) == 100
-
-
-async def test_a_dead_first_address_is_passed_over(cluster):
-    nsqd = cluster.nsqd()
-    async with Producer([f"127.0.0.1:{free_port()}", nsqd.tcp_address]) as producer:
-        await producer.publish("t", b"x")
-
-    assert message_count(nsqd) == 1
 
 
 async def test_with_time_to_retry_a_publish_survives_an_outage(cluster):

@@ -1,7 +1,7 @@
 """A connection in memory, so that a test knows when everything that was sent has been handled."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 # After so many silent rounds of the loop nothing more is to come, because no answer needs a timer.
@@ -9,12 +9,17 @@ QUIET_ROUNDS = 12
 
 
 class MemoryTransport(asyncio.Transport):
-    """A client's end of a connection, which collects the bytes sent to it."""
+    """A client's end of a connection; bytes sent to it go to *heard*, or are collected in ``received``."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, heard: Callable[[bytes], None] | None = None, loop: asyncio.AbstractEventLoop | None = None
+    ) -> None:
+        """*loop* is needed if the connection is closed while no loop runs."""
         super().__init__()
         self.received = b""
         self.reading = True
+        self._heard = heard or self._collect
+        self._loop = loop
         self._protocol: asyncio.BaseProtocol
         self._closing = False
 
@@ -43,7 +48,11 @@ class MemoryTransport(asyncio.Transport):
         return 0
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.received += bytes(data)
+        if not self._closing:
+            self._heard(bytes(data))
+
+    def _collect(self, data: bytes) -> None:
+        self.received += data
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         self.write(b"".join(list_of_data))
@@ -63,7 +72,8 @@ class MemoryTransport(asyncio.Transport):
     def close(self) -> None:
         if not self._closing:
             self._closing = True
-            asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
+            loop = self._loop or asyncio.get_running_loop()
+            loop.call_soon(lambda: self._protocol.connection_lost(None))
 
     def abort(self) -> None:
         self.close()

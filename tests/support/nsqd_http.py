@@ -1,6 +1,7 @@
-"""What tests do with the HTTP interface of an nsqd: set a policy, read the statistics of a topic."""
+"""What tests do with the HTTP interface of an nsqd: set a policy, read statistics and metrics."""
 
 import json
+import re
 from typing import Any
 from urllib.parse import quote
 
@@ -22,6 +23,13 @@ def set_policy(
     query = f"name={name}&apply=true" if apply else f"name={name}"
     status, answer = nsqd.request("PUT", f"/policies?{query}", json.dumps(policy).encode())
     assert status == 200, answer
+
+
+def metrics(nsqd: Daemon) -> dict[str, float]:
+    """Return the values of /metrics by name with labels."""
+    _, text = nsqd.request("GET", "/metrics")
+    found = re.findall(r"^(\w+(?:\{[^}]*\})?) (\S+)$", text.decode(), re.MULTILINE)
+    return {name: float(value) for name, value in found}
 
 
 def topic_stats(nsqd: Daemon, topic: str) -> dict[str, Any] | None:

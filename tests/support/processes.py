@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Self
@@ -156,15 +156,24 @@ class Daemon:
 
     # --- HTTP
 
-    def request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+    def request(
+        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, bytes]:
         """Send one HTTP request on a new connection; return status and body."""
         connection = http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=10)
         try:
-            connection.request(method, path, body)
+            connection.request(method, path, body, headers or {})
             response = connection.getresponse()
             return response.status, response.read()
         finally:
             connection.close()
+
+    def is_ready(self) -> bool:
+        """Say whether ``/ready`` answers with 200; nothing that listens is not ready."""
+        try:
+            return self.request("GET", "/ready")[0] == 200
+        except OSError:
+            return False
 
     def get(self, path: str) -> Any:
         """Return the decoded JSON answer of a GET that must succeed."""
@@ -205,13 +214,6 @@ class Daemon:
         assert self.process is not None
         self.process.send_signal(number)
         return self.wait()
-
-
-def name_each_other(nodes: list[Daemon]) -> None:
-    """Restart each nsqd with the addresses of all others as its replicas."""
-    for node in nodes:
-        node.flags += [f"--replica={one.tcp_address}" for one in nodes if one is not node]
-        node.restart()
 
 
 class GoDaemon(Daemon):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nsqcore.cluster.models import ChannelStats, ClientStats, NodeInfo, TopicStats
+from nsqcore.cluster.models import ChannelStats, NodeInfo, TopicStats
 
 
 def producer(port: int = 4151, hostname: str = "vm", **fields: Any) -> NodeInfo:
@@ -26,10 +26,6 @@ def channel_json(name: str = "billing", **fields: Any) -> dict[str, Any]:
 
 def channel_stats(name: str = "billing", **fields: Any) -> ChannelStats:
     return ChannelStats.from_json(channel_json(name, **fields))
-
-
-def client_stats(hostname: str = "app1", **fields: Any) -> ClientStats:
-    return ClientStats.from_json({"hostname": hostname, **fields})
 
 
 def latency_json(count: int, **values_ns: int) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Real nsqd that are replicas of each other, and what tests do with them."""
 
-import re
 import shutil
 import time
 from contextlib import suppress
@@ -100,13 +99,6 @@ def replica_of(one: Daemon, others: list[Daemon]) -> Daemon:
 def copies(one: Daemon, origin: str) -> list[dict[str, Any]]:
     """Return the copies of one log at a node."""
     return [each for each in shown(one)["copies"] if each["origin"] == origin]
-
-
-def metrics(one: Daemon) -> dict[str, float]:
-    """Return the figures of /metrics by name with labels."""
-    _, text = one.request("GET", "/metrics")
-    found = re.findall(r"^(\w+(?:\{[^}]*\})?) (\S+)$", text.decode(), re.MULTILINE)
-    return {name: float(value) for name, value in found}
 
 
 def publish(one: Daemon, topic: str, bodies: list[bytes]) -> None:

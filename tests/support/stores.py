@@ -9,6 +9,7 @@ from nsqd.log.finding import Found
 from nsqd.log.frames import FRAME_OVERHEAD, Block
 from nsqd.log.gaps import Gap
 from nsqd.log.ids import MessageIds
+from nsqd.log.layout import FILE_HEADER_BYTES, Append, decode_append, decode_file_header
 from nsqd.log.ranges import RangeSet
 from nsqd.log.retention import WantedPositions
 from nsqd.log.segment_writer import SyncJob
@@ -156,6 +157,19 @@ def flip(path: Path, bit: int) -> None:
     content = bytearray(path.read_bytes())
     content[bit // 8] ^= 1 << bit % 8
     path.write_bytes(content)
+
+
+def appends_of(log: Path) -> list[tuple[int, Append]]:
+    """Return each append of messages in the file, with the offset of its header."""
+    content = log.read_bytes()
+    salt = decode_file_header(content).salt
+    at, found = FILE_HEADER_BYTES, []
+    while at < len(content):
+        append = decode_append(content, at, 0, salt)
+        if not append.is_note:
+            found.append((at, append))
+        at = append.end
+    return found
 
 
 def zero(path: Path, start: int, end: int) -> None:

@@ -1,6 +1,5 @@
 """A turn over a real data path, with connections that have a wire in memory instead of a socket."""
 
-import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +20,7 @@ from nsqd.server.replication.service import Replication
 from nsqd.server.tcp import ClientConnection, Clients
 from nsqd.server.write_batch import WriteBatch
 from nsqd.storage.data_path import DataPath, StorageOptions
+from tests.support.memory_transport import MemoryTransport
 from tests.support.unreplicated import unreplicated
 
 
@@ -82,41 +82,11 @@ class Bench:
         await self.fsync.synced()
 
 
-class Wire(asyncio.Transport):
-    """A socket's end in memory, which keeps what is written."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sent = b""
-        self.closed = False
-        self.protocol: asyncio.BaseProtocol | None = None
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.sent += data
+class Wire(MemoryTransport):
+    """A connection whose end is told to nobody."""
 
     def close(self) -> None:
-        self.closed = True
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def pause_reading(self) -> None:
-        pass
-
-    def resume_reading(self) -> None:
-        pass
-
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self.protocol = protocol
-
-    def get_protocol(self) -> asyncio.BaseProtocol | None:  # type: ignore[override]
-        return self.protocol
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
+        self._closing = True
 
 
 class Client:
@@ -136,11 +106,11 @@ class Client:
 
     @property
     def sent(self) -> bytes:
-        return self.wire.sent
+        return self.wire.received
 
     @property
     def closed(self) -> bool:
-        return self.wire.closed
+        return self.wire.is_closing()
 
     @property
     def replies(self) -> list[tuple[int, bytes]]:

@@ -34,6 +34,12 @@ def nsqd(shared_nsqd, request):
 
 
 @pytest.fixture
+def node(cluster):
+    """An nsqd of the test alone."""
+    return cluster.nsqd()
+
+
+@pytest.fixture
 def connect(request):
     """Connect to a daemon, by default the shared nsqd."""
     opened = []

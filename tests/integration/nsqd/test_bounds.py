@@ -2,18 +2,12 @@
 
 import http.client
 import json
-import re
 import shutil
 
 import pytest
 
-from tests.support.nsqd_http import channel_stats, set_policy
+from tests.support.nsqd_http import channel_stats, metrics, set_policy
 from tests.support.wire import dpub, fin, mpub, pub
-
-
-@pytest.fixture
-def node(cluster):
-    return cluster.nsqd()
 
 
 def make(node, topic="t", channel="ch"):
@@ -76,8 +70,7 @@ def test_over_http_a_publisher_is_told_when_to_come_again(node, path):
 def test_one_full_channel_fills_the_topic_and_no_other_topic(node, connect):
     make(node)
     node.post("/channel/create?topic=t&channel=other")
-    said = json.dumps({"topic": "^t$", "channel": "^ch$", "definition": {"max_depth": 1}}).encode()
-    assert node.request("PUT", "/policies?name=p", said)[0] == 200
+    set_policy(node, "^t$", channel="^ch$", max_depth=1)
     wire = connect(node)
     wire.publish("t", b"1")
 
@@ -116,14 +109,12 @@ def test_a_topic_without_a_consumer_stays_in_its_bytes(node, connect):
 def test_counters_are_in_the_metrics_where_a_policy_is(node, connect):
     make(node)
     make(node, "free")
-    said = json.dumps({"topic": "^t$", "definition": {"max_depth": 1, "when_full": "drop-oldest"}}).encode()
-    node.request("PUT", "/policies?name=p", said)
+    set_policy(node, "^t$", max_depth=1, when_full="drop-oldest")
     connect(node).publish("t", b"1", b"2")
 
-    text = node.request("GET", "/metrics")[1].decode()
-
-    assert 'nsqd_channel_dropped_total{channel="ch",topic="t"} 1.0' in text
-    assert 'nsqd_channel_dropped_total{channel="ch",topic="free"}' not in text
+    found = metrics(node)
+    assert found['nsqd_channel_dropped_total{channel="ch",topic="t"}'] == 1
+    assert 'nsqd_channel_dropped_total{channel="ch",topic="free"}' not in found
 
 
 def test_a_node_with_too_little_of_its_disk_free_refuses_and_says_so(cluster, connect):
@@ -138,11 +129,8 @@ def test_a_node_with_too_little_of_its_disk_free_refuses_and_says_so(cluster, co
 
 def test_the_size_of_the_disk_and_what_is_free_of_it_are_metrics(cluster):
     node = cluster.nsqd()
-    text = node.request("GET", "/metrics")[1].decode()
-    size, free = (
-        float(re.search(rf"^nsqd_disk_{name}_bytes (\S+)$", text, re.MULTILINE)[1])
-        for name in ("size", "free")
-    )
+    found = metrics(node)
+    size, free = (found[f"nsqd_disk_{name}_bytes"] for name in ("size", "free"))
     disk = shutil.disk_usage(node.folder)
 
     assert size == disk.total

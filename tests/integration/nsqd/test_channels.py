@@ -74,16 +74,6 @@ def test_paused_topic_keeps_publishes_and_its_channels_deliver_their_backlog(
     assert depth(stats(topic)) == 0
 
 
-def test_a_channel_made_while_the_topic_is_paused_gets_what_waits_at_the_topic(wire, connect, nsqd, topic):
-    wire.subscribe(topic, "first", ready=10)
-    nsqd.post(f"/topic/pause?topic={topic}")
-    connect().publish(topic, b"m")
-    late = connect()
-    late.subscribe(topic, "late", ready=10)
-    nsqd.post(f"/topic/unpause?topic={topic}")
-    assert wire.message().body == late.message().body == b"m"
-
-
 # --- empty
 
 
@@ -131,15 +121,6 @@ def test_deleting_a_channel_closes_its_consumers_and_drops_its_messages(wire, co
     assert wire.is_closed()
     assert other.message().body == b"m"
     assert [found["channel_name"] for found in stats(topic)["channels"]] == ["other"]
-
-
-def test_a_deleted_channel_that_comes_back_starts_empty(wire, connect, topic, channel):
-    wire.subscribe(topic)
-    connect().publish(topic, b"m")
-    channel("delete")
-    again = connect()
-    again.subscribe(topic, ready=10)
-    again.quiet()
 
 
 def test_deleting_a_topic_closes_all_its_consumers_and_its_name_is_free(wire, connect, nsqd, topic):

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import pytest
 
 from nsqd.data.cli import main
-from nsqd.log.layout import APPEND_HEADER_BYTES, FILE_HEADER_BYTES, decode_append, decode_file_header
-from tests.support.stores import flip
+from nsqd.log.layout import APPEND_HEADER_BYTES
+from tests.support.stores import appends_of, flip
 from tests.support.waiting import wait_until
 from tests.support.wire import fin, pub, req
 from tests.support.youzan import pub_ext
@@ -98,19 +98,6 @@ def content(nsqd):
 
 def segments(nsqd):
     return sorted((nsqd.folder / "t.topic").glob("*.log"))
-
-
-def messages_of(log):
-    """The offsets at which the file's appends of messages begin."""
-    raw = log.read_bytes()
-    salt = decode_file_header(raw).salt
-    at, found = FILE_HEADER_BYTES, []
-    while at < len(raw):
-        append = decode_append(raw, at, 0, salt)
-        if not append.is_note:
-            found.append(at)
-        at = append.end
-    return found
 
 
 def delivered(nsqd, connect, count):
@@ -248,17 +235,17 @@ def test_it_says_that_a_nsqd_runs_and_mends_nothing_under_it(nsqd):
 
 def one_bit_in_the_data(nsqd):
     log = segments(nsqd)[1]
-    flip(log, 8 * (messages_of(log)[1] + APPEND_HEADER_BYTES + 100))
+    flip(log, 8 * (appends_of(log)[1][0] + APPEND_HEADER_BYTES + 100))
 
 
 def one_byte_of_a_header(nsqd):
     log = segments(nsqd)[1]
-    flip(log, 8 * (messages_of(log)[1] + 20))
+    flip(log, 8 * (appends_of(log)[1][0] + 20))
 
 
 def several_bytes_of_a_header(nsqd):
     log = segments(nsqd)[1]
-    at = messages_of(log)[1]
+    at = appends_of(log)[1][0]
     for byte in (3, 20, 40):
         flip(log, 8 * (at + byte))
 

@@ -14,11 +14,6 @@ from tests.support.waiting import wait_until
 from tests.support.wire import fin, req
 
 
-@pytest.fixture
-def node(cluster):
-    return cluster.nsqd()
-
-
 def waiting_in(node, name):
     found = topic_stats(node, name)
     return found["depth"] if found else 0
@@ -99,8 +94,7 @@ def test_what_expires_is_a_dead_letter_where_that_is_said(node, connect):
 
 def test_a_dead_letter_topic_that_is_full_keeps_the_originals(node, connect):
     set_policy(node, "^t$", apply=True, max_attempts=1, dead_letter_topic="dead")
-    said = json.dumps({"topic": "^dead$", "definition": {"max_depth": 1}}).encode()
-    assert node.request("PUT", "/policies?name=full", said)[0] == 200
+    set_policy(node, "^dead$", name="full", max_depth=1)
     wire = connect(node)
     wire.subscribe("t", "ch", ready=1)
     connect(node).publish("t", b"1", b"2")

@@ -1,12 +1,11 @@
 """`dedup-id`: a second publish of an id within the window of a policy is an OK that stores nothing."""
 
-import http.client
 import json
-import re
 
 import pytest
 
 from tests.integration.nsqd.restarts import crash, stop
+from tests.support.nsqd_http import metrics, set_policy
 from tests.support.processes import Cluster
 from tests.support.wire import pub
 from tests.support.youzan import YouzanClient, mpub_ext, pub_ext
@@ -20,20 +19,9 @@ def own_nsqd(tmp_path_factory):
 
 
 @pytest.fixture
-def nsqd(own_nsqd, topic):
-    policies = [{"name": "once", "topic": "topic.*", "definition": {"dedup_window": "1h"}}]
-    status, answer = request(own_nsqd, "PUT", "/policies", json.dumps({"policies": policies}).encode())
-    assert status == 200, answer
+def nsqd(own_nsqd):
+    set_policy(own_nsqd, "topic.*", dedup_window="1h")
     return own_nsqd
-
-
-def request(nsqd, method, path, body=b"", **headers):
-    connection = http.client.HTTPConnection("127.0.0.1", nsqd.http_port, timeout=10)
-    connection.request(method, path, body, headers)
-    response = connection.getresponse()
-    answer = response.status, response.read()
-    connection.close()
-    return answer
 
 
 def said(name):
@@ -60,9 +48,7 @@ def consumed(nsqd, connect, topic):
 
 def repeated(nsqd, topic):
     """How many publishes to the topic stored nothing, because their id was known."""
-    _, metrics = request(nsqd, "GET", "/metrics")
-    (found,) = re.findall(rf'nsqd_topic_repeated_total{{topic="{topic}"}} (\d+)', metrics.decode())
-    return int(found)
+    return metrics(nsqd)[f'nsqd_topic_repeated_total{{topic="{topic}"}}']
 
 
 def test_every_way_of_publishing_knows_the_ids(nsqd, connect, topic):
@@ -70,11 +56,8 @@ def test_every_way_of_publishing_knows_the_ids(nsqd, connect, topic):
         publish(wire, topic, "a", "b", "a")
         wire.send(mpub_ext(topic, (said("b"), b"b"), (said("c"), b"c"), (b"", b"-")), pub(topic, b"-"))
         wire.ok(2)
-        assert request(nsqd, "POST", f"/pub?topic={topic}", b"c", **{"X-NSQEXT-Dedup-Id": "c"})[0] == 200
-        assert (
-            request(nsqd, "POST", f"/pub_ext?topic={topic}&ext=%7B%7D", b"d", **{"X-NSQEXT-Dedup-Id": "d"})[0]
-            == 200
-        )
+        for path, name in ((f"/pub?topic={topic}", "c"), (f"/pub_ext?topic={topic}&ext=%7B%7D", "d")):
+            assert nsqd.request("POST", path, name.encode(), {"X-NSQEXT-Dedup-Id": name})[0] == 200
 
     assert consumed(nsqd, connect, topic) == [b"a", b"b", b"c", b"-", b"-", b"d"]
     assert repeated(nsqd, topic) == 3
@@ -122,8 +105,7 @@ def test_ids_from_before_the_policy_are_known_after_a_restart(cluster, connect):
     nsqd = cluster.nsqd()
     with connect(nsqd) as wire:
         publish(wire, "t", "early", "first")
-        policy = {"topic": "^t$", "definition": {"dedup_window": "1h"}}
-        assert request(nsqd, "PUT", "/policies?name=once", json.dumps(policy).encode())[0] == 200
+        set_policy(nsqd, "^t$", dedup_window="1h")
         publish(wire, "t", "first")
         assert repeated(nsqd, "t") == 0
 
@@ -145,8 +127,7 @@ def test_ids_of_a_deleted_topic_are_forgotten(nsqd, connect, topic):
 
 def test_repeated_publish_is_refused_while_the_node_is_drained(cluster, connect):
     nsqd = cluster.nsqd()
-    policy = {"topic": "^t$", "definition": {"dedup_window": "1h"}}
-    assert request(nsqd, "PUT", "/policies?name=once", json.dumps(policy).encode())[0] == 200
+    set_policy(nsqd, "^t$", dedup_window="1h")
     with connect(nsqd) as wire:
         publish(wire, "t", "one")
     nsqd.post("/drain")

@@ -177,42 +177,7 @@ def test_half_an_append_is_as_if_it_had_never_been(nsqd, disk, connect):
     assert received(connect, nsqd) == [b"before", b"after"]
 
 
-def test_nothing_acknowledged_is_lost_through_a_full_disk_and_a_crash(nsqd, disk, connect):
-    connect(nsqd).subscribe("t", "ch")
-    acknowledged = []
-    for round_number in range(5):
-        (nsqd.folder / "t.topic").mkdir(exist_ok=True)
-        disk.allows(2000 + 700 * round_number)
-        wire = connect(nsqd)
-        for n in range(1000):
-            body = b"%d-%d" % (round_number, n)
-            wire.send(pub("t", body))
-            if wire.frame().kind == 1:
-                break
-            acknowledged.append(body)
-        disk.is_freed()
-        wire = connect(nsqd)
-        wire.publish("t", b"freed-%d" % round_number)
-        acknowledged.append(b"freed-%d" % round_number)
-        if round_number == 2:
-            disk.fills_up()
-            connect(nsqd).refusal(pub("t", b"lost"))
-        nsqd.kill()
-        nsqd.start()
-    assert received(connect, nsqd) == acknowledged
-
-
 def test_a_subscriber_on_a_full_disk_is_served(nsqd, disk, connect):
     connect(nsqd).publish("t", b"m")
     disk.fills_up()
     assert received(connect, nsqd, channel="new") == [b"m"]
-
-
-def test_a_stop_on_a_full_disk_ends(nsqd, disk, connect):
-    wire = connect(nsqd)
-    wire.subscribe("t")
-    wire.publish("t", b"m")
-    disk.fills_up()
-    assert nsqd.stop() == 0
-    nsqd.start()
-    assert received(connect, nsqd) == [b"m"]

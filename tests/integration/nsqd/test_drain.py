@@ -14,17 +14,11 @@ from bench.ports import free_port
 from nsqclient._config import Config
 from nsqclient._consumer import Consumer
 from nsqclient._producer import Producer
+from tests.support.nsqd_http import metrics
 from tests.support.waiting import eventually, wait_until
 from tests.support.wire import fin, pub
 
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture
-def node(cluster):
-    nsqd = cluster.nsqd()
-    yield nsqd
-    assert "Traceback" not in nsqd.logs()
 
 
 def begin(nsqd, query=""):
@@ -152,9 +146,8 @@ def test_the_outcome_does_not_depend_on_whether_somebody_reads_the_progress(node
 
 def owed_by_metrics(node):
     """The messages that a scrape of /metrics is told of."""
-    _, text = node.request("GET", "/metrics")
     names = ("nsqd_topic_depth{", "nsqd_channel_depth{", "nsqd_channel_in_flight{", "nsqd_channel_deferred{")
-    return sum(float(line.split()[-1]) for line in text.decode().splitlines() if line.startswith(names))
+    return sum(value for name, value in metrics(node).items() if name.startswith(names))
 
 
 @pytest.mark.parametrize("has_channel", [True, False])

@@ -3,12 +3,11 @@
 The tests mount 16 MiB of memory, which only root can do; for other users they are skipped.
 """
 
-import os
 import shutil
-import subprocess
 
 import pytest
 
+from tests.support import mounts
 from tests.support.waiting import wait_until
 from tests.support.wire import NO_ID, NOT_IN_FLIGHT, fin, mpub
 
@@ -19,17 +18,8 @@ BATCH = 20
 
 @pytest.fixture
 def small_disk(tmp_path):
-    if os.geteuid() != 0:
-        pytest.skip("only root may mount a small file system")
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"this machine lets not even root mount: {mounted.stderr.decode().strip()}")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    with mounts.small_disk(tmp_path / "small", 16) as folder:
+        yield folder
 
 
 @pytest.fixture

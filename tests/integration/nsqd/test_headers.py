@@ -1,6 +1,5 @@
 """Headers of messages, as youzan's NSQ has them, beside clients that know nothing of them."""
 
-import http.client
 import json
 import urllib.parse
 
@@ -233,17 +232,11 @@ def test_a_header_of_a_megabyte_cannot_even_be_said(connect, topic):
 
 @pytest.fixture
 def post(nsqd):
-    connection = http.client.HTTPConnection("127.0.0.1", nsqd.http_port, timeout=10)
-
     def post(path, body=b"", **headers):
-        connection.request(
-            "POST", path, body, {name.replace("_", "-"): value for name, value in headers.items()}
-        )
-        response = connection.getresponse()
-        return response.status, response.read()
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return nsqd.request("POST", path, body, named)
 
-    yield post
-    connection.close()
+    return post
 
 
 def ext(**headers):
@@ -343,9 +336,9 @@ def test_the_log_is_read_in_either_form(nsqd, wire, topic):
     wire.ok(2)
 
     def read(more=""):
-        bounds = json.loads(get(nsqd, f"/log/bounds?topic={topic}")[1])
+        bounds = nsqd.get(f"/log/bounds?topic={topic}")
         start, end = bounds["extents"][0]
-        frames = get(nsqd, f"/log/range?topic={topic}&start={start}&end={end}{more}")[1]
+        frames = nsqd.request("GET", f"/log/range?topic={topic}&start={start}&end={end}{more}")[1]
         found = []
         while frames:
             length = 4 + int.from_bytes(frames[:4])
@@ -355,15 +348,6 @@ def test_the_log_is_read_in_either_form(nsqd, wire, topic):
 
     assert read() == [b"1", b"2"]
     assert read("&headers=true") == [b"\0001", b"\x04\x00" + bytes([len(TRACE)]) + TRACE + b"2"]
-
-
-def get(nsqd, path):
-    connection = http.client.HTTPConnection("127.0.0.1", nsqd.http_port, timeout=10)
-    connection.request("GET", path)
-    response = connection.getresponse()
-    answer = response.status, response.read()
-    connection.close()
-    return answer
 
 
 def test_message_bytes_count_bodies_only(stats, wire, topic):

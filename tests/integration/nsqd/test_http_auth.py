@@ -41,14 +41,7 @@ def guarded(cluster, servers):
 
 
 def request(nsqd, method, path, secret=None, body=b"x"):
-    connection = http.client.HTTPConnection("127.0.0.1", nsqd.http_port, timeout=10)
-    try:
-        headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
-        connection.request(method, path, body, headers)
-        response = connection.getresponse()
-        return response.status, response.read()
-    finally:
-        connection.close()
+    return nsqd.request(method, path, body, {} if secret is None else {"Authorization": f"Bearer {secret}"})
 
 
 def secret_file(folder, secret="everything"):
@@ -86,10 +79,7 @@ def test_a_fast_publisher_is_asked_as_well(guarded):
 
 @pytest.mark.parametrize("header", ["Basic dXNlcjpwYXNz", "Bearer", "Bearer  ", "everything"])
 def test_only_a_bearer_token_counts(guarded, header):
-    connection = http.client.HTTPConnection("127.0.0.1", guarded.http_port, timeout=10)
-    connection.request("POST", ANYTHING, b"x", {"Authorization": header})
-    assert connection.getresponse().status == 401
-    connection.close()
+    assert guarded.request("POST", ANYTHING, b"x", {"Authorization": header})[0] == 401
 
 
 def test_a_secret_that_the_auth_server_does_not_know_is_refused_and_the_log_says_why(guarded):
@@ -173,7 +163,7 @@ def test_a_route_that_nobody_thought_of_needs_the_most():
     assert [route.handler is handler for route in table] == [True, False]
 
 
-def test_every_route_of_nsqd_has_a_rule(guarded):
+def test_every_route_of_nsqd_has_a_rule():
     """The listed routes belong to the whole node, so a secret for one topic does not open them."""
     closed = {key for key, needs in NEEDS.items() if needs is Needs.NODE}
 

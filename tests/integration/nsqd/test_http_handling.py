@@ -132,14 +132,6 @@ def test_a_filter_goes_on_where_it_stopped(node):
     assert (first["count"], first["more"], second["count"], second["more"]) == (3, True, 2, False)
 
 
-def test_all_deferred_messages_are_sent(node):
-    publish(node, b"a", b"b", query="&defer=600000")
-    publish(node, b"c")
-
-    assert do(node, "send", all="true")["count"] == 2
-    assert set(states(node).values()) == {"waiting"}
-
-
 @pytest.mark.parametrize(
     ("path", "arguments", "status", "message"),
     [
@@ -255,54 +247,6 @@ def test_a_channel_is_set_to_each_kind_of_place(node, restarts):
         for _ in range(restarts):
             crash(node)
         assert "".join(state[0] for state in states(node).values()) == expected
-
-
-def test_a_second_channel_replays_while_the_first_goes_on(node, connect):
-    publish(node, b"a", b"b")
-    consumer, early = consume(connect, node, 2)
-    for message in early:
-        consumer.send(b"FIN " + message.id + b"\n")
-    wait_until(lambda: set(states(node).values()) == {"finished"}, "the FINs")
-
-    assert (
-        ask(node, "POST", "/channel/create", channel="replay", start=messages(node)[1]["sequence"])[0] == 200
-    )
-    publish(node, b"c")
-
-    assert consumer.message().body == b"c"
-    _, replayed = consume(connect, node, 2, "t", "replay")
-    assert [one.body for one in replayed] == [b"b", b"c"]
-
-
-def test_the_first_channel_may_begin_behind_what_waits_for_it(node):
-    node.post("/channel/delete?topic=t&channel=ch")
-    publish(node, b"a", b"b")
-    second = messages(node)[1]["sequence"]
-
-    assert ask(node, "POST", "/channel/create", channel="ch", start=second)[0] == 200
-
-    assert states(node) == {"a": "finished", "b": "waiting"}
-    crash(node)
-    assert states(node) == {"a": "finished", "b": "waiting"}
-    node.post("/channel/delete?topic=t&channel=ch")
-    ask(node, "POST", "/channel/create", channel="ch", start="latest")
-    publish(node, b"c")
-    assert states(node) == {"a": "finished", "b": "finished", "c": "waiting"}
-
-
-def test_what_is_in_flight_stays_with_its_consumer(node, connect):
-    publish(node, b"a", b"b", b"c")
-    wire = connect(node)
-    wire.subscribe("t", "ch", ready=2)
-    a, b = wire.messages(2)
-
-    seek(node, str(messages(node)[1]["sequence"]))
-
-    assert wire.message().body == b"c"
-    wire.send(b"FIN " + a.id + b"\n")
-    assert wire.error().startswith(b"E_FIN_FAILED")
-    wire.send(b"FIN " + b.id + b"\n")
-    wait_until(lambda: states(node) == {"a": "finished", "b": "finished", "c": "in_flight"}, "the FIN")
 
 
 def test_a_reader_by_position_goes_on_from_the_place(node):

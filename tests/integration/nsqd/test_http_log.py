@@ -1,7 +1,6 @@
 """A topic's log by position over HTTP: bounds, ranges and commit, also after a crash."""
 
 import json
-import urllib.request
 
 import pytest
 
@@ -103,31 +102,6 @@ def test_a_commit_moves_the_channel_and_a_lower_one_does_not_move_it_back(nsqd, 
     assert commit(nsqd, topic, first, channel="other") == 404
 
 
-def test_a_commit_covers_what_a_paused_topic_holds_back(nsqd, topic, three):
-    nsqd.post(f"/topic/pause?topic={topic}")
-    publish(nsqd, topic, b"d", b"e")
-
-    assert bounds(nsqd, topic)["channels"]["ch"]["acknowledged"] == three["first"]
-
-    commit(nsqd, topic, three["first"] + 4)
-
-    assert bounds(nsqd, topic)["channels"]["ch"]["acknowledged"] == three["first"] + 4
-
-    nsqd.post(f"/topic/unpause?topic={topic}")
-
-    assert depth(nsqd, topic) == {"ch": 1}
-
-
-def test_a_channel_made_while_the_topic_holds_back_stands_at_what_is_held(nsqd, topic):
-    nsqd.post(f"/topic/create?topic={topic}")
-    nsqd.post(f"/topic/pause?topic={topic}")
-    publish(nsqd, topic, b"a")
-    nsqd.post(f"/channel/create?topic={topic}&channel=ch")
-    found = bounds(nsqd, topic)
-
-    assert found["channels"]["ch"]["acknowledged"] == found["first"] == found["end"] - 1
-
-
 def test_an_ephemeral_topic_is_read_from_memory(nsqd, topic):
     name = f"{topic}%23ephemeral"
     nsqd.post(f"/topic/create?topic={name}")
@@ -183,40 +157,6 @@ def test_what_was_acknowledged_and_let_go_is_gone_and_a_crash_makes_no_more_of_i
     assert after["first"] == end
     assert after["gaps"] == []
     assert [message.body for message in fetch(own_nsqd, "t", end, after["end"])[1]] == [b"0", b"1"]
-
-
-def gap_names(nsqd, topic, start, end):
-    """The gaps that a range names."""
-    url = f"http://127.0.0.1:{nsqd.http_port}/log/range?topic={topic}&start={start}&end={end}"
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        return answer.headers.get("X-Nsq-Gaps")
-
-
-@pytest.mark.parametrize("dropped", ["before", "after"])
-@pytest.mark.parametrize("end_of_life", ["stop", "kill"])
-def test_numbers_that_a_restart_skips_are_unused_when_the_file_before_them_is_gone(
-    own_nsqd, end_of_life, dropped
-):
-    own_nsqd.post("/topic/create?topic=t")
-    own_nsqd.post("/channel/create?topic=t&channel=ch")
-    # The newest file is removed only when it is large, an older one always.
-    publish(own_nsqd, "t", *(b"x" * 100_000 for _ in range(16 if dropped == "before" else 1)))
-    end = bounds(own_nsqd, "t")["end"]
-    commit(own_nsqd, "t", end)
-    if dropped == "before":
-        wait_until(lambda: bounds(own_nsqd, "t")["first"] == end, "the segment is dropped")
-    getattr(own_nsqd, end_of_life)()
-    own_nsqd.start()
-    publish(own_nsqd, "t", b"next")
-    wait_until(lambda: bounds(own_nsqd, "t")["first"] == end, "the segment is dropped")
-
-    after = bounds(own_nsqd, "t")
-    ((first, behind),) = after["extents"]
-    assert first > end
-    assert after["gaps"] == []
-    folder = own_nsqd.folder / "t.topic"
-    wait_until(lambda: len(list(folder.glob("*.log"))) == 1, "the file is gone")
-    assert gap_names(own_nsqd, "t", end, behind) == f"{end}-{first} unused"
 
 
 def test_the_bounds_name_the_data_path_in_every_life(own_nsqd):

@@ -42,21 +42,6 @@ def test_a_topic_that_is_not_there_is_not_found(post, topic, action):
     assert post(f"/topic/{action}?topic={topic}") == refused(404, "TOPIC_NOT_FOUND")
 
 
-def test_a_topic_is_made_once_and_deleted_once(post, nsqd, topic):
-    for _ in range(2):
-        assert post(f"/topic/create?topic={topic}", b"the body is ignored") == DONE
-    assert post(f"/topic/empty?topic={topic}") == DONE
-    assert post(f"/topic/delete?topic={topic}") == DONE
-    assert post(f"/topic/delete?topic={topic}") == refused(404, "TOPIC_NOT_FOUND")
-
-
-def test_pausing_a_topic_twice_changes_nothing(post, topic, stats):
-    post(f"/topic/create?topic={topic}")
-    for action, paused in (("pause", True), ("pause", True), ("unpause", False), ("unpause", False)):
-        assert post(f"/topic/{action}?topic={topic}") == DONE
-        assert stats(topic)["paused"] is paused
-
-
 @pytest.mark.parametrize("action", CHANNEL_ACTIONS)
 @pytest.mark.parametrize(
     ("query", "expected"),
@@ -84,24 +69,28 @@ def test_a_channel_that_is_not_there_is_not_found(post, topic, action):
     assert post(f"/channel/{action}?topic={topic}&channel=ch") == refused(404, "CHANNEL_NOT_FOUND")
 
 
-def test_a_channel_is_made_once_and_deleted_once(post, topic, stats):
-    post(f"/topic/create?topic={topic}")
-    path = f"?topic={topic}&channel=ch"
+KINDS = pytest.mark.parametrize("kind", ["topic", "channel"])
+
+
+@KINDS
+def test_topic_and_channel_are_made_once_and_deleted_once(post, topic, kind):
+    query = f"?topic={topic}&channel=ch"
+    post(f"/topic/create{query}")
     for _ in range(2):
-        assert post(f"/channel/create{path}", b"the body is ignored") == DONE
-    assert stats(topic, "ch")["client_count"] == 0
-    assert post(f"/channel/empty{path}") == DONE
-    assert post(f"/channel/delete{path}") == DONE
-    assert post(f"/channel/delete{path}") == refused(404, "CHANNEL_NOT_FOUND")
+        assert post(f"/{kind}/create{query}", b"the body is ignored") == DONE
+    assert post(f"/{kind}/empty{query}") == DONE
+    assert post(f"/{kind}/delete{query}") == DONE
+    assert post(f"/{kind}/delete{query}") == refused(404, f"{kind.upper()}_NOT_FOUND")
 
 
-def test_pausing_a_channel_twice_changes_nothing(post, topic, stats):
-    post(f"/topic/create?topic={topic}")
-    path = f"?topic={topic}&channel=ch"
-    post(f"/channel/create{path}")
+@KINDS
+def test_second_pause_of_a_topic_or_channel_changes_nothing(post, topic, stats, kind):
+    query = f"?topic={topic}&channel=ch"
+    post(f"/topic/create{query}")
+    post(f"/channel/create{query}")
     for action, paused in (("pause", True), ("pause", True), ("unpause", False), ("unpause", False)):
-        assert post(f"/channel/{action}{path}") == DONE
-        assert stats(topic, "ch")["paused"] is paused
+        assert post(f"/{kind}/{action}{query}") == DONE
+        assert stats(topic, "ch" if kind == "channel" else None)["paused"] is paused
 
 
 def test_a_channel_made_first_gets_what_waits_at_the_topic(post, topic, stats):

@@ -235,18 +235,6 @@ async def test_after_a_restart_everything_is_registered_again_within_seconds(nsq
     assert not peers.peers()[0].last_error
 
 
-async def test_a_peer_that_is_down_is_tried_again_until_it_is_there(nsqd, lookupd):
-    first = await lookupd()
-    await first.stop()
-    peers = nsqd.announce(first.tcp.address)
-    await eventually(lambda: peers.peers()[0].last_error, "an error is seen")
-    assert f"ERROR: LOOKUPD({first.tcp.address}): connect - " in nsqd.lines.getvalue()
-
-    await lookupd(first.tcp.address, first.http.address)
-
-    await connected(peers)
-
-
 async def test_a_peer_that_never_answers_delays_nobody(nsqd, lookupd):
     async def silent(reader, _):
         await reader.read()
@@ -263,24 +251,30 @@ async def test_a_peer_that_never_answers_delays_nobody(nsqd, lookupd):
         await peers.stop()
 
 
+async def error_of(nsqd, script):
+    """The state of a peer that answers as *script* does, when its first error is noticed."""
+    async with scripted_peer(script) as address:
+        peers = nsqd.announce(address)
+        await eventually(lambda: peers.peers()[0].last_error, "the error is noticed")
+        (state,) = peers.peers()
+        await peers.stop()
+    return state
+
+
 @pytest.mark.parametrize("answer", [b"E_INVALID", b"E_BAD_BODY IDENTIFY missing fields", b"", b"[]"])
-async def test_a_peer_that_refuses_the_identity_is_left(nsqd, answer):
+async def test_peer_that_refuses_the_identity_is_left(nsqd, answer):
     async def refusing(reader, writer):
         await reader.readuntil(b"}")
         writer.write(encode_reply(answer))
 
-    async with scripted_peer(refusing) as address:
-        peers = nsqd.announce(address)
-        await eventually(lambda: peers.peers()[0].last_error, "the refusal is noticed")
+    state = await error_of(nsqd, refusing)
 
-        (state,) = peers.peers()
-        assert state.last_error.startswith("IDENTIFY - ")
-        assert answer.decode() in state.last_error
-        assert not state.connected
-        await peers.stop()
+    assert state.last_error.startswith("IDENTIFY - ")
+    assert answer.decode() in state.last_error
+    assert not state.connected
 
 
-async def test_a_refused_registration_is_said_with_its_reason(nsqd):
+async def test_refused_registration_is_logged_with_its_reason(nsqd):
     async def refusing(reader, writer):
         await reader.readuntil(b"}")
         writer.write(encode_reply(REPLY % 4161))
@@ -288,17 +282,13 @@ async def test_a_refused_registration_is_said_with_its_reason(nsqd):
         writer.write(encode_reply(b"E_BAD_TOPIC REGISTER topic name 't' is not valid"))
 
     nsqd.topics = {"t": []}
-    async with scripted_peer(refusing) as address:
-        peers = nsqd.announce(address)
-        await eventually(lambda: peers.peers()[0].last_error, "the refusal is noticed")
+    state = await error_of(nsqd, refusing)
 
-        expected = "REGISTER t - E_BAD_TOPIC REGISTER topic name 't' is not valid"
-        assert peers.peers()[0].last_error == expected
-        assert f"ERROR: LOOKUPD({address}): {expected}" in nsqd.logged()
-        await peers.stop()
+    assert state.last_error == "REGISTER t - E_BAD_TOPIC REGISTER topic name 't' is not valid"
+    assert f"ERROR: LOOKUPD({state.address}): {state.last_error}" in nsqd.logged()
 
 
-async def test_a_peer_that_says_more_than_it_is_asked_is_left(nsqd):
+async def test_peer_that_sends_replies_without_requests_is_left(nsqd):
     sent = []
 
     async def talkative(reader, writer):
@@ -310,26 +300,16 @@ async def test_a_peer_that_says_more_than_it_is_asked_is_left(nsqd):
                 await writer.drain()
                 sent.append(1)
 
-    async with scripted_peer(talkative) as address:
-        peers = nsqd.announce(address)
-        await eventually(lambda: peers.peers()[0].last_error, "that is noticed")
-
-        assert "a reply came without a request" in peers.peers()[0].last_error
-        await peers.stop()
+    assert "a reply came without a request" in (await error_of(nsqd, talkative)).last_error
     assert len(sent) < 64
 
 
-async def test_something_else_on_that_port_is_an_error_like_any_other(nsqd):
+async def test_http_server_on_the_port_of_a_peer_is_named_as_one(nsqd):
     async def web(reader, writer):
         await reader.read(4)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
-    async with scripted_peer(web) as address:
-        peers = nsqd.announce(address)
-        await eventually(lambda: peers.peers()[0].last_error, "the nonsense is noticed")
-
-        assert "an HTTP port" in peers.peers()[0].last_error
-        await peers.stop()
+    assert "an HTTP port" in (await error_of(nsqd, web)).last_error
 
 
 async def test_for_a_slow_peer_only_the_last_state_of_each_name_is_kept(nsqd):

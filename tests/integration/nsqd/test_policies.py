@@ -17,11 +17,6 @@ definition = { max_depth = 100 }
 
 
 @pytest.fixture
-def node(cluster):
-    return cluster.nsqd()
-
-
-@pytest.fixture
 def file(tmp_path):
     file = tmp_path / "policies.toml"
     file.write_text(FILE)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.certificates import Authority
+from tests.support.nsqd_http import metrics
 from tests.support.nursery import ROOT
 from tests.support.processes import Cluster
 from tests.support.replicated import (
@@ -23,7 +24,6 @@ from tests.support.replicated import (
     empty_path,
     identity,
     in_sync,
-    metrics,
     node,
     nodes,
     publish,

@@ -53,14 +53,6 @@ def test_ids_are_not_used_again(nsqd, connect, restart):
     assert bodies(messages) == [b"a", b"b", b"c", b"d"]
 
 
-def test_what_was_published_before_the_first_channel_still_goes_to_it(nsqd, connect, restart):
-    connect(nsqd).publish("t", b"early", b"bird")
-    restart(nsqd)
-    assert topics(nsqd)["t"]["depth"] == 2
-    _, messages = consume(connect, nsqd, 2)
-    assert bodies(messages) == [b"early", b"bird"]
-
-
 def test_a_finished_message_does_not_come_back_after_a_clean_stop(nsqd, connect):
     wire = connect(nsqd)
     wire.subscribe("t", ready=10)
@@ -106,16 +98,6 @@ def test_what_is_in_flight_and_its_attempts_survive_a_clean_stop(nsqd, connect):
     assert {message.body: message.attempts for message in messages} == {b"once": 2, b"often": 5}
 
 
-def test_what_was_in_flight_is_owed_after_a_crash(nsqd, connect):
-    wire = connect(nsqd)
-    wire.subscribe("t", ready=10)
-    connect(nsqd).publish("t", b"a", b"b")
-    wire.messages(2)
-    crash(nsqd)
-    _, messages = consume(connect, nsqd, 2)
-    assert bodies(messages) == [b"a", b"b"]
-
-
 def test_messages_of_before_can_be_finished_by_a_nsqd_with_another_node_id(nsqd, connect, restart):
     # The default node id is made from the host name, which a container may change with every start.
     connect(nsqd).publish("t", *[b"%d" % n for n in range(5)])
@@ -157,19 +139,6 @@ def test_a_message_deferred_at_a_topic_without_channels_keeps_its_time(nsqd, con
     _, messages = consume(connect, nsqd, 0)
     assert messages == []
     assert figures(channel_of(nsqd)) == {"depth": 0, "in_flight_count": 0, "deferred_count": 1}
-
-
-def test_requeued_message_keeps_its_delay_and_attempts_over_a_clean_stop(nsqd, connect):
-    wire = connect(nsqd)
-    wire.subscribe("t", ready=1)
-    wire.publish("t", b"m")
-    wire.send(req(wire.message(), 4000))
-    wire.quiet()
-    stop(nsqd)
-    assert channel_of(nsqd)["deferred_count"] == 1
-    again = connect(nsqd)
-    again.subscribe("t", ready=1)
-    assert again.message().attempts == 2
 
 
 # --- names and numbers

@@ -29,16 +29,6 @@ def test_a_new_channel_is_owed_what_was_published_after_it_whenever_the_crash_co
     }
 
 
-def test_a_late_channel_is_not_given_what_came_before_it(nsqd, connect, restart):
-    connect(nsqd).subscribe("t", "first")
-    connect(nsqd).publish("t", b"before")
-    connect(nsqd).subscribe("t", "late")
-    connect(nsqd).publish("t", b"after")
-    restart(nsqd)
-    assert bodies(consume(connect, nsqd, 2, channel="first")[1]) == [b"before", b"after"]
-    assert bodies(consume(connect, nsqd, 1, channel="late")[1]) == [b"after"]
-
-
 def test_a_topic_and_a_channel_without_messages_are_there_again(nsqd, restart):
     nsqd.post("/topic/create?topic=bare")
     nsqd.post("/topic/create?topic=t")

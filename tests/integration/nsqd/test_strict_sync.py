@@ -4,8 +4,9 @@ import threading
 
 import pytest
 
+from tests.support.nsqd_http import metrics
 from tests.support.processes import Cluster
-from tests.support.wire import Wire, fin, mpub, pub, req, sub
+from tests.support.wire import Wire, mpub, pub, sub
 
 
 @pytest.fixture(scope="module")
@@ -16,9 +17,7 @@ def strict(tmp_path_factory):
 
 
 def syncs(nsqd):
-    _, body = nsqd.request("GET", "/metrics")
-    (line,) = [line for line in body.decode().splitlines() if line.startswith("nsqd_fsyncs_total")]
-    return float(line.split()[1])
+    return metrics(nsqd)["nsqd_fsyncs_total"]
 
 
 def test_every_way_of_publishing_is_answered_after_a_sync(strict, connect, topic):
@@ -63,17 +62,6 @@ def test_a_reply_behind_a_publish_of_an_earlier_packet_waits_too(strict, connect
     wire.send(b"CLS\n")
     wire.ok(100)
     assert wire.error() == b"E_INVALID cannot CLS in current state"
-
-
-def test_messages_flow_to_a_consumer_and_back(strict, connect, topic):
-    consumer = connect(strict)
-    consumer.subscribe(topic, ready=100)
-    connect(strict).send(*[pub(topic, b"%d" % n) for n in range(100)])
-    messages = consumer.messages(100)
-    assert [message.body for message in messages] == [b"%d" % n for n in range(100)]
-    consumer.send(*[fin(message) for message in messages[1:]], req(messages[0], 0))
-    again = consumer.message()
-    assert (again.body, again.attempts) == (b"0", 2)
 
 
 def test_many_publishers_share_their_syncs(strict, connect, topic):

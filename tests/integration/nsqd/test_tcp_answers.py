@@ -38,13 +38,6 @@ def test_req_needs_a_delay(wire, topic):
 
 
 @pytest.mark.parametrize("word", WORDS)
-@pytest.mark.parametrize("message_id", [b"", NO_ID[:15], NO_ID + b"0"])
-def test_an_id_that_is_not_16_bytes_long_is_fatal(wire, topic, word, message_id):
-    wire.subscribe(topic)
-    assert wire.refusal(answer(word, message_id)) == b"E_INVALID invalid message ID"
-
-
-@pytest.mark.parametrize("word", WORDS)
 @pytest.mark.parametrize(
     "message_id", [NO_ID, b"0123456789ABCDEF", b"z" * 16, b"\xff" * 16, b"+123456789abcdef"]
 )
@@ -67,14 +60,6 @@ def test_req_needs_a_decimal_delay(wire, topic, delay):
 
 
 # --- FIN
-
-
-def test_a_finished_message_is_gone(wire, topic, stats, delivered):
-    wire.send(fin(delivered))
-    wire.quiet()
-    channel = stats(topic, "ch")
-    assert figures(channel) == (0, 0, 0, 0)
-    assert channel["clients"][0]["finish_count"] == 1
 
 
 @pytest.mark.parametrize("word", WORDS)
@@ -109,26 +94,6 @@ def test_another_channels_consumer_does_not_have_it_in_flight(connect, topic, de
     other.subscribe(topic, "other")
     other.send(fin(delivered))
     assert other.error() == b"E_FIN_FAILED FIN %b failed ID not in flight" % delivered.id
-
-
-def test_messages_can_be_finished_in_any_order(wire, connect, topic, stats):
-    wire.subscribe(topic, ready=100)
-    connect().send(mpub(topic, *[b"%d" % n for n in range(100)]))
-    messages = wire.messages(100)
-    for message in messages[1::2] + messages[0::2][::-1]:
-        wire.send(fin(message))
-    wire.quiet()
-    assert figures(stats(topic, "ch")) == (0, 0, 0, 0)
-
-
-def test_pipeline_of_fins_gets_an_error_for_each_wrong_one(wire, connect, topic, stats):
-    wire.subscribe(topic, ready=10)
-    connect().send(mpub(topic, *[b"%d" % n for n in range(10)]))
-    ids = [message.id for message in wire.messages(10)]
-    wire.send(*[b"FIN %b\n" % i for i in (*ids[:4], ids[2], *ids[4:], NO_ID, ids[0])])
-    errors = [wire.error() for _ in range(3)]
-    assert errors == [b"E_FIN_FAILED FIN %b failed ID not in flight" % i for i in (ids[2], NO_ID, ids[0])]
-    assert figures(stats(topic, "ch")) == (0, 0, 0, 0)
 
 
 # --- REQ
@@ -181,11 +146,6 @@ def test_touch_says_nothing_and_changes_no_count(wire, topic, stats, delivered):
     wire.send(touch(delivered), touch(delivered))
     wire.quiet()
     assert figures(stats(topic, "ch")) == (0, 1, 0, 0)
-
-
-def test_a_touched_message_can_be_finished(wire, delivered):
-    wire.send(touch(delivered), fin(delivered))
-    wire.quiet()
 
 
 def test_credit_comes_back_with_every_kind_of_answer(wire, connect, topic):

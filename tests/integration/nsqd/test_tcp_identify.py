@@ -93,21 +93,6 @@ def test_the_first_setting_out_of_range_is_named(wire):
 
 
 @pytest.mark.parametrize(
-    ("asked", "granted"),
-    [
-        ({"msg_timeout": 1000}, {"msg_timeout": 1000}),
-        ({"sample_rate": 42}, {"sample_rate": 42}),
-        ({"output_buffer_size": 64}, {"output_buffer_size": 64, "output_buffer_timeout": 250}),
-        ({"output_buffer_size": -1}, {"output_buffer_size": 1, "output_buffer_timeout": 0}),
-        ({"output_buffer_timeout": 25}, {"output_buffer_timeout": 25}),
-        ({"output_buffer_timeout": -1}, {"output_buffer_timeout": 0}),
-    ],
-)
-def test_what_is_asked_for_within_the_limits_is_granted(wire, asked, granted):
-    assert wire.identify(**asked) == GRANTED | granted
-
-
-@pytest.mark.parametrize(
     "body",
     [
         b"[]",

@@ -60,23 +60,7 @@ def test_a_bad_topic_name_in_mpub_gets_the_code_twice(wire, name, quoted):
     assert refused == b"E_BAD_TOPIC E_BAD_TOPIC MPUB topic name %b is not valid" % quoted.encode()
 
 
-@pytest.mark.parametrize("line", [b"PUB\n", b"MPUB\n", b"DPUB\n", b"DPUB topic\n"])
-def test_a_missing_parameter_is_the_first_complaint(wire, line):
-    word = line.split()[0]
-    assert wire.refusal(line) == b"E_INVALID %b insufficient number of parameters" % word
-
-
 # --- sizes
-
-
-@pytest.mark.parametrize("word", ["PUB", "DPUB"])
-@pytest.mark.parametrize("number", [0, -1, -(2**31)])
-def test_a_message_of_no_bytes_is_refused(wire, topic, word, number):
-    line = f"{word} {topic} 1\n".encode()
-    assert (
-        wire.refusal(line, size(number))
-        == f"E_BAD_MESSAGE {word} invalid message body size {number}".encode()
-    )
 
 
 @pytest.mark.parametrize("word", ["PUB", "DPUB"])
@@ -114,23 +98,6 @@ def test_mpub_delivers_its_messages_in_their_order(wire, consumer, topic):
     messages = consumer.messages(100)
     assert [message.body for message in messages] == bodies
     assert len({message.id for message in messages}) == 100
-
-
-@pytest.mark.parametrize("number", [0, -1])
-def test_mpub_with_no_body_is_refused(wire, topic, number):
-    refused = wire.refusal(b"MPUB %b\n" % topic.encode(), size(number))
-    assert refused == f"E_BAD_BODY MPUB invalid body size {number}".encode()
-
-
-def test_mpub_with_too_long_a_body_is_refused_before_it_is_sent(wire, topic):
-    refused = wire.refusal(b"MPUB %b\n" % topic.encode(), size(MAX_BODY + 1))
-    assert refused == b"E_BAD_BODY MPUB body too big 5242881 > 5242880"
-
-
-@pytest.mark.parametrize("count", [0, -1, (MAX_BODY - 4) // 5 + 1])
-def test_mpub_with_an_impossible_count_is_refused(wire, topic, count):
-    refused = wire.refusal(b"MPUB %b\n" % topic.encode(), size(9), size(count))
-    assert refused == f"E_BAD_BODY MPUB invalid message count {count}".encode()
 
 
 @pytest.mark.parametrize(
@@ -190,15 +157,6 @@ def test_dpub_takes_a_delay_of_exactly_the_limit(wire, topic, stats):
 def test_dpub_with_no_delay_is_an_ordinary_publish(wire, consumer, topic, delay):
     assert wire.ask(b"DPUB %b %b\n" % (topic.encode(), delay), sized(b"m")) == b"OK"
     assert consumer.message().body == b"m"
-
-
-def test_a_deferred_message_comes_when_it_is_due_and_not_before(wire, consumer, topic):
-    wire.send(dpub(topic, 300, b"later"), pub(topic, b"now"))
-    wire.ok(2)
-    now = consumer.message()
-    assert (now.body, now.attempts) == (b"now", 1)
-    later = consumer.message()
-    assert (later.body, later.attempts) == (b"later", 1)
 
 
 def test_deferred_messages_come_in_the_order_of_their_time(wire, consumer, topic):

@@ -112,14 +112,6 @@ def test_touch_extends_the_time_out_up_to_max_msg_timeout_from_the_delivery(hast
     assert channel_stats(hasty, topic)["timeout_count"] == 1
 
 
-def test_only_the_touched_message_gets_more_time(patient, producer, topic):
-    producer.publish(topic, b"touched", b"left alone")
-    touched, alone = patient.messages(2)
-    while not patient.has_more(seconds=0.1):
-        patient.send(touch(touched))
-    assert patient.message().id == alone.id
-
-
 def test_the_messages_of_a_paused_or_unready_channel_time_out_too(hasty, consumer, producer, topic):
     producer.publish(topic, b"a", b"b")
     consumer.messages(2)

@@ -95,14 +95,6 @@ def test_what_was_published_before_tls_is_synced_before_it_begins(connect, secur
     assert "Traceback" not in nsqd.logs()
 
 
-def test_a_plain_client_is_served_beside_them(connect, authority, topic):
-    secret, plain = connect(), connect()
-    upgrade(secret, tls=authority.client())
-    plain.subscribe(topic, ready=1)
-    secret.publish(topic, b"m")
-    assert plain.message().body == b"m"
-
-
 def test_errors_and_heartbeats_come_through_tls(connect, authority):
     wire = connect()
     upgrade(wire, tls=authority.client(), heartbeat_interval=1000)

@@ -17,13 +17,6 @@ def lookupd(cluster: Cluster, http_ports: list[int], own: int, *flags: str) -> D
     return daemon
 
 
-def is_ready(daemon: Daemon) -> bool:
-    try:
-        return daemon.request("GET", "/ready")[0] == 200
-    except OSError:
-        return False
-
-
 class Watcher(threading.Thread):
     """Asks every ready nsqlookupd for the producers of the topic, twenty times a second."""
 
@@ -40,7 +33,7 @@ class Watcher(threading.Thread):
         while not self.stopped.wait(POLL_SECONDS):
             for daemon in self.lookupds:
                 pid = daemon.pid
-                if is_ready(daemon):
+                if daemon.is_ready():
                     self.look(daemon, pid)
 
     def look(self, daemon: Daemon, pid: int) -> None:
@@ -67,7 +60,7 @@ def test_while_they_are_restarted_in_turn_none_that_is_ready_gives_a_wrong_answe
         for number in range(50):
             nsqd.post(f"/topic/create?topic=t{number}")
     last = "/lookup?topic=t49"
-    wait_until(lambda: all(map(is_ready, lookupds)), "both are ready")
+    wait_until(lambda: all(daemon.is_ready() for daemon in lookupds), "both are ready")
     wait_until(
         lambda: all(b'"t49"' in daemon.request("GET", "/topics")[1] for daemon in lookupds),
         "the topics are registered",
@@ -78,7 +71,7 @@ def test_while_they_are_restarted_in_turn_none_that_is_ready_gives_a_wrong_answe
     try:
         for daemon in lookupds * 2:
             daemon.restart()
-            wait_until(lambda daemon=daemon: is_ready(daemon), "it is ready again")
+            wait_until(daemon.is_ready, "it is ready again")
             # Wait for two rounds of answers, however slow the machine is.
             enough = watcher.answers + 4
             wait_until(lambda enough=enough: watcher.answers >= enough, "it was asked")
@@ -99,7 +92,7 @@ def test_alone_it_waits_for_the_time_a_nsqd_needs_to_come_back(cluster):
     daemon.stop()
     daemon.flags.append("--reconnect-interval=0s")
     daemon.start()
-    wait_until(lambda: is_ready(daemon), "it is ready")
+    wait_until(daemon.is_ready, "it is ready")
     # It answers that it is ready a moment before its next look logs it.
     wait_until(lambda: "s are over, the time nsqds need to come back" in daemon.logs(), "it says why")
 
@@ -107,7 +100,7 @@ def test_alone_it_waits_for_the_time_a_nsqd_needs_to_come_back(cluster):
 def test_a_nsqd_that_does_not_come_back_is_named(cluster):
     ports = [free_port(), free_port()]
     first = lookupd(cluster, ports, 0, "--reconnect-interval=0s").start()
-    wait_until(lambda: is_ready(first), "the first is ready")
+    wait_until(first.is_ready, "the first is ready")
     nsqd = cluster.nsqd(lookupds=[first])  # it does not know of the second nsqlookupd
     wait_until(lambda: len(first.get("/nodes")["producers"]) == 1, "it is registered")
     second = lookupd(cluster, ports, 1, "--ready-timeout=1h").start()
@@ -119,16 +112,16 @@ def test_a_nsqd_that_does_not_come_back_is_named(cluster):
 def test_an_added_nsqlookupd_is_not_ready_before_the_nsqds_know_it(cluster):
     ports = [free_port(), free_port()]
     first = lookupd(cluster, ports, 0, "--reconnect-interval=0s").start()
-    wait_until(lambda: is_ready(first), "the first is ready")
+    wait_until(first.is_ready, "the first is ready")
     nsqds = [cluster.nsqd(lookupds=[first]) for _ in range(3)]
     wait_until(lambda: len(first.get("/nodes")["producers"]) == 3, "they are registered")
     second = lookupd(cluster, ports, 1, "--ready-timeout=0s", "--reconnect-interval=0s").start()
 
     wait_until(lambda: b"waiting for 3 of 3 nsqd" in second.request("GET", "/ready")[1], "it waits")
     for waiting, nsqd in zip((2, 1), nsqds, strict=False):
-        assert not is_ready(second)
+        assert not second.is_ready()
         nsqd.stop()
         nsqd.flags.append(f"--lookupd-tcp-address={second.tcp_address}")
         nsqd.start()
         wait_until(lambda nodes=3 - waiting: len(second.get("/nodes")["producers"]) == nodes, "it is known")
-    wait_until(lambda: is_ready(second), "only one is missing")
+    wait_until(second.is_ready, "only one is missing")

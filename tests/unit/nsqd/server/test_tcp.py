@@ -124,7 +124,7 @@ async def test_layer_granted_behind_very_much_is_read_from(tmp_path):
     await bench.rest()
 
     assert client.wire.calls.count("pause") == client.wire.calls.count("resume")
-    assert client.wire.protocol is not None
+    assert client.wire.get_protocol() is not client.connection
 
 
 async def test_the_stream_of_another_node_is_handed_over_complete(tmp_path):
