@@ -1,12 +1,9 @@
 """Which segments are removed, and which are merged. Sizes are in units; a full segment has 1000."""
 
-from types import SimpleNamespace
-
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nsqd.log.retention import RetentionLimit, SegmentStats, is_enough, plan, retention_start
+from nsqd.log.retention import SegmentStats, is_enough, plan
 
 FULL, WORTH = 1000, 100
 TINY = 64 << 10
@@ -131,56 +128,3 @@ def test_planned_compaction_takes_neighbours_and_leaves_little_waste(shares, res
         raise AssertionError("it never comes to an end")
     left = [one for one in found if resting or one.sparse >= 1 / 8]
     assert sum(one.waste for one in left) <= 2 * FULL
-
-
-def ages(*segments):
-    """Segments of (size, began), ten sequences each."""
-    return [
-        SimpleNamespace(first=10 * n, next=10 * n + 10, size=size, began_ns=began)
-        for n, (size, began) in enumerate(segments, 1)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("kept", "now", "newest", "expected"),
-    [
-        # By time: a segment goes when the next segment began at least *time_ns* ago.
-        (RetentionLimit(time_ns=100), 150, 150, 10),
-        (RetentionLimit(time_ns=100), 199, 150, 10),
-        (RetentionLimit(time_ns=100), 200, 150, 20),
-        (RetentionLimit(time_ns=100), 300, 250, 30),
-        # The last segment goes when its newest message is that old.
-        (RetentionLimit(time_ns=100), 349, 250, 30),
-        (RetentionLimit(time_ns=100), 350, 250, 40),
-        # By size: a segment goes when the segments behind it have at least *size* bytes.
-        (RetentionLimit(size=5), 0, 0, 30),
-        (RetentionLimit(size=50), 0, 0, 30),
-        (RetentionLimit(size=51), 0, 0, 20),
-        (RetentionLimit(size=100), 0, 0, 20),
-        (RetentionLimit(size=101), 0, 0, 10),
-        # Of two bounds the stricter one decides.
-        (RetentionLimit(time_ns=100, size=5), 150, 150, 30),
-        (RetentionLimit(time_ns=100, size=1000), 200, 150, 20),
-    ],
-)
-def test_whole_segments_are_kept_by_time_and_by_size(kept, now, newest, expected):
-    assert retention_start(ages((50, 50), (50, 100), (50, 200)), kept, now, lambda: newest) == expected
-
-
-def test_of_a_log_without_segments_nothing_is_kept():
-    assert retention_start([], RetentionLimit(time_ns=1), 5, lambda: 0) == 0
-
-
-def test_nobody_asks_for_the_newest_message_while_the_index_says_enough():
-    def newest():
-        raise AssertionError
-
-    assert retention_start(ages((50, 50), (50, 100)), RetentionLimit(time_ns=100), 180, newest) == 10
-
-
-def test_a_segment_ends_while_it_is_a_part_of_what_is_kept():
-    by_time, by_size = RetentionLimit(time_ns=800), RetentionLimit(size=80 << 20)
-
-    assert [by_time.is_full(0, age) for age in (99, 100)] == [False, True]
-    assert [by_size.is_full(size, 0) for size in ((10 << 20) - 1, 10 << 20)] == [False, True]
-    assert [RetentionLimit(size=1).is_full(size, 0) for size in ((1 << 20) - 1, 1 << 20)] == [False, True]

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import pytest
 
 from nsqd.engine.settings import Settings
@@ -6,7 +8,7 @@ from nsqd.log.disk import Disk
 from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ids import MessageIds
 from nsqd.log.segment import SegmentState
-from nsqd.storage.keeping import keep
+from nsqd.storage.keeping import RetentionLimit, keep, retention_start
 from nsqd.storage.topic_log import TopicLog
 from tests.support.descriptors import open_below
 from tests.support.stores import finish
@@ -15,7 +17,7 @@ SECOND = 1_000_000_000
 BASE_NS = 1_700_000_000 * SECOND
 
 
-class RetentionLimit:
+class RetainedTopic:
     """A topic on disk whose messages are published, finished and removed as the server does it."""
 
     def __init__(self, path, **settings):
@@ -47,7 +49,7 @@ def kept(tmp_path):
     made = []
 
     def kept(**settings):
-        made.append(RetentionLimit(tmp_path, **settings))
+        made.append(RetainedTopic(tmp_path, **settings))
         return made[-1]
 
     yield kept
@@ -144,3 +146,56 @@ def test_without_a_policy_nothing_is_kept(kept):
 
     assert log.topic.retention_start == EVERYTHING
     assert log.topic.wanted(0, log.topic.log.next_seq) == []
+
+
+def ages(*segments):
+    """Segments of (size, began), ten sequences each."""
+    return [
+        SimpleNamespace(first=10 * n, next=10 * n + 10, size=size, began_ns=began)
+        for n, (size, began) in enumerate(segments, 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kept", "now", "newest", "expected"),
+    [
+        # By time: a segment goes when the next segment began at least *time_ns* ago.
+        (RetentionLimit(time_ns=100), 150, 150, 10),
+        (RetentionLimit(time_ns=100), 199, 150, 10),
+        (RetentionLimit(time_ns=100), 200, 150, 20),
+        (RetentionLimit(time_ns=100), 300, 250, 30),
+        # The last segment goes when its newest message is that old.
+        (RetentionLimit(time_ns=100), 349, 250, 30),
+        (RetentionLimit(time_ns=100), 350, 250, 40),
+        # By size: a segment goes when the segments behind it have at least *size* bytes.
+        (RetentionLimit(size=5), 0, 0, 30),
+        (RetentionLimit(size=50), 0, 0, 30),
+        (RetentionLimit(size=51), 0, 0, 20),
+        (RetentionLimit(size=100), 0, 0, 20),
+        (RetentionLimit(size=101), 0, 0, 10),
+        # Of two bounds the stricter one decides.
+        (RetentionLimit(time_ns=100, size=5), 150, 150, 30),
+        (RetentionLimit(time_ns=100, size=1000), 200, 150, 20),
+    ],
+)
+def test_whole_segments_are_kept_by_time_and_by_size(kept, now, newest, expected):
+    assert retention_start(ages((50, 50), (50, 100), (50, 200)), kept, now, lambda: newest) == expected
+
+
+def test_of_a_log_without_segments_nothing_is_kept():
+    assert retention_start([], RetentionLimit(time_ns=1), 5, lambda: 0) == 0
+
+
+def test_nobody_asks_for_the_newest_message_while_the_index_says_enough():
+    def newest():
+        raise AssertionError
+
+    assert retention_start(ages((50, 50), (50, 100)), RetentionLimit(time_ns=100), 180, newest) == 10
+
+
+def test_a_segment_ends_while_it_is_a_part_of_what_is_kept():
+    by_time, by_size = RetentionLimit(time_ns=800), RetentionLimit(size=80 << 20)
+
+    assert [by_time.is_full(0, age) for age in (99, 100)] == [False, True]
+    assert [by_size.is_full(size, 0) for size in ((10 << 20) - 1, 10 << 20)] == [False, True]
+    assert [RetentionLimit(size=1).is_full(size, 0) for size in ((1 << 20) - 1, 1 << 20)] == [False, True]
