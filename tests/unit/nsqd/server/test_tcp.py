@@ -203,37 +203,37 @@ class Socket(Heard):
 
     def hears(self, data):
         while data:
-            if isinstance(self.protocol, LongBodies):
-                room = self.protocol.get_buffer(-1)
+            if isinstance(self.get_protocol(), LongBodies):
+                room = self.get_protocol().get_buffer(-1)
                 count = min(len(room), len(data))
                 room[:count] = data[:count]
-                self.protocol.buffer_updated(count)
+                self.get_protocol().buffer_updated(count)
             else:
                 count = min(FIRST - 1, len(data))
-                self.protocol.data_received(data[:count])
+                self.get_protocol().data_received(data[:count])
             data = data[count:]
 
 
 async def test_long_messages_are_received_in_place_until_another_command(tmp_path):
     client = Client(Bench(tmp_path), Socket())
-    client.wire.protocol = client.connection
+    client.wire.set_protocol(client.connection)
     first, second = b"1" * 150_000, b"2" * 150_000
 
     client.wire.hears(b"PUB t\n" + sized(b"short"))
     client.wire.hears(b"PUB t\n" + sized(first) + b"PUB t\n" + sized(second))
-    received_by = client.wire.protocol
+    received_by = client.wire.get_protocol()
     client.wire.hears(b"NOP\nSUB t c\nRDY 9\n")
     await client.bench.rest()
 
     assert isinstance(received_by, LongBodies)
-    assert client.wire.protocol is client.connection
+    assert client.wire.get_protocol() is client.connection
     assert client.bench.broker.topics["t"].message_bytes == 300_005
     assert [body for kind, body in client.replies if kind == 0] == [b"OK"] * 4
 
 
 async def test_many_long_messages_let_others_have_their_turn(tmp_path):
     client = Client(Bench(tmp_path), Socket())
-    client.wire.protocol = client.connection
+    client.wire.set_protocol(client.connection)
     command = b"PUB t\n" + sized(b"m" * 150_000)
     client.wire.hears(b"PUB t\n" + sized(b"short") + 2 * command)
     client.wire.calls.clear()
@@ -246,7 +246,7 @@ async def test_many_long_messages_let_others_have_their_turn(tmp_path):
 
 async def test_connection_that_closes_behind_a_long_message_is_not_paused(tmp_path):
     client = Client(Bench(tmp_path), Socket())
-    client.wire.protocol = client.connection
+    client.wire.set_protocol(client.connection)
     client.wire.hears(b"PUB t\n" + sized(b"short") + (b"PUB t\n" + sized(b"m" * LONG_BYTES))[:-1])
     client.wire.calls.clear()
     client.bench.broker.topics["t"].bind(Full())
@@ -261,11 +261,11 @@ async def test_connection_that_closes_behind_a_long_message_is_not_paused(tmp_pa
 
 async def test_end_of_the_stream_within_a_long_message_is_answered(tmp_path):
     client = Client(Bench(tmp_path), Socket())
-    client.wire.protocol = client.connection
+    client.wire.set_protocol(client.connection)
     client.wire.hears(b"PUB t\n" + sized(b"short") + (b"PUB t\n" + sized(b"m" * 150_000))[:-1])
-    assert isinstance(client.wire.protocol, LongBodies)
+    assert isinstance(client.wire.get_protocol(), LongBodies)
 
-    client.wire.protocol.eof_received()
+    client.wire.get_protocol().eof_received()
     await client.bench.rest()
 
     assert client.replies[-1] == (1, b"E_BAD_MESSAGE PUB failed to read message body")
