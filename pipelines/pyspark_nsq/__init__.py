@@ -17,7 +17,7 @@ __all__ = ["DefaultSource", "register", "report_lag"]
 
 
 def register(spark: "SparkSession") -> None:
-    """Register the format "nsq" with a session, and tell the format how many cores the cluster has.
+    """Register the format "nsq" with a session, and give the format the number of cores of the cluster.
 
     Needed if Spark cannot see that the package is installed, as with --py-files.
     """

@@ -183,9 +183,8 @@ def test_delta_table_has_each_batch_once_and_is_compacted(spark, nodes, topic, t
     assert len(list(archive.output.rglob("*.parquet"))) > len(DeltaTable(archive.output).file_uris())
     assert compact(parse([*archive.flags, "--available-now", "--compact"])) == 0
     assert read() == EXPECTED
-    assert "was begun with --table=delta; go on" in Archive(tmp_path, nodes.lookupd.http_address, topic).run(
-        spark
-    )
+    plain = Archive(tmp_path, nodes.lookupd.http_address, topic)
+    assert "was begun with --table=delta; continue" in plain.run(spark)
 
 
 def test_archive_folders_are_named_by_members_of_the_body(spark, nodes, topic, tmp_path):

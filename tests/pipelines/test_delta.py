@@ -92,6 +92,6 @@ def test_a_compaction_removes_files_of_killed_tasks_that_are_older_than_a_week(t
 
 def test_files_with_other_columns_are_named(tmp_path, log):
     log.commit("q", 0, written(tmp_path, 0))
-    with pytest.raises(SourceError, match=r"the Delta table .* was begun without headers; go on so"):
+    with pytest.raises(SourceError, match=r"the Delta table .* was begun without headers; continue so"):
         DeltaLog(str(tmp_path), ARROW_SCHEMA_WITH_HEADERS).commit("q", 1, written(tmp_path, 10))
     assert sequences(tmp_path) == list(range(10))

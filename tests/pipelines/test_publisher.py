@@ -128,7 +128,7 @@ def test_when_no_nsqd_takes_it_the_last_reason_is_told(topic):
         publisher(nsqdHttpAddresses=address).publish(mpub(b"a", topic=topic))
 
     assert caught.value.sentence.startswith(
-        f"no nsqd took the messages for topic '{topic}' within 0 s; the last one said: nsqd {address} "
+        f"no nsqd took the messages for topic '{topic}' within 0 s; the last answer: nsqd {address} "
     )
     assert "0 messages of this partition are published and will be published again" in str(caught.value)
 
@@ -184,7 +184,7 @@ def test_a_message_with_an_id_waits_for_its_nsqd(cluster, topic):
     batch = pa.RecordBatch.from_pydict({"body": [b"x"] * 50, "dedup_id": [f"{n}" for n in range(50)]})
     nodes.nsqds[0].kill()
     publishing = publisher(nsqdHttpAddresses=addresses)
-    with pytest.raises(SourceError, match=f"the last one said: .*{nodes.nsqds[0].http_address}"):
+    with pytest.raises(SourceError, match=f"the last answer: .*{nodes.nsqds[0].http_address}"):
         for one in outgoing(batch, topic, 1 << 20):
             publishing.publish(one)
     publishing.close()

@@ -77,7 +77,7 @@ def _check_written(used: Belongings, written: dict[str, str], known: str | None)
         )
     if before != _of_output(used):
         was = f"with --table={before['table']}" if "table" in before else "without --table"
-        raise JobError(f"the output {used.output} was begun {was}; go on {was}, or take a new output")
+        raise JobError(f"the output {used.output} was begun {was}; continue {was}, or take a new output")
 
 
 class Folder:

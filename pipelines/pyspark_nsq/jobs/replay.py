@@ -26,7 +26,7 @@ from pyspark_nsq.source.errors import OptionError, SourceError
 from pyspark_nsq.source.names import HEADERS
 
 PROGRAM: Final = "nsq-spark replay"
-_SAY_S: Final = 10
+_REPORT_S: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,8 @@ def replay(options: ReplayOptions) -> int:
     """Publish what no earlier run has published; return the number of messages."""
     noted = Progress(options.progress, options.input)
     publisher = Publisher(options.sink, 0)
-    said = time.monotonic()
-    limit = RateLimit(options.rate, said)
+    reported = time.monotonic()
+    limit = RateLimit(options.rate, reported)
     try:
         for file, group, rows in _row_groups(options.input, noted):
             row = 0
@@ -116,8 +116,8 @@ def replay(options: ReplayOptions) -> int:
                     time.sleep(limit.wait(one.messages, time.monotonic()))
                 row += batch.num_rows
             noted.note(file, group)
-            if time.monotonic() - said > _SAY_S:
-                said = time.monotonic()
+            if time.monotonic() - reported > _REPORT_S:
+                reported = time.monotonic()
                 print(f"{publisher.messages} messages published, up to {file}", flush=True)
     finally:
         publisher.close()

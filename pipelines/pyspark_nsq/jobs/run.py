@@ -23,14 +23,14 @@ class QueryRun:
     messages_in: Callable[[StreamingQueryProgress], int]
     """How many messages the batch of a progress report has; it is asked once for each batch."""
     messages: int = 0
-    told: int = -1
+    reported: int = -1
     """The last batch with a line."""
 
     def look(self) -> None:
         """Record the batches that ended since the last look, and print a line about each."""
         for progress in self.query.recentProgress:
-            if progress.numInputRows and progress.batchId > self.told:
-                self.told = progress.batchId
+            if progress.numInputRows and progress.batchId > self.reported:
+                self.reported = progress.batchId
                 messages = self.messages_in(progress)
                 self.messages += messages
                 print(batch_line(progress.batchId, messages, progress.batchDuration / 1000, lag_of(progress)))

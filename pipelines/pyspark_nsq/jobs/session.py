@@ -21,7 +21,7 @@ _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 
 
 class JobError(Exception):
-    """The job cannot go on; the text is one sentence."""
+    """The job cannot continue; the text is one sentence."""
 
 
 @contextmanager

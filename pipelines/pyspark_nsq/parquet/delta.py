@@ -78,7 +78,7 @@ class DeltaLog:
         if there != ours:
             raise SourceError(
                 f"the Delta table {self._output} was begun {'without' if there < ours else 'with'} "
-                f"{', '.join(sorted(there ^ ours))}; go on so, or take a new output"
+                f"{', '.join(sorted(there ^ ours))}; continue so, or take a new output"
             )
         return table
 

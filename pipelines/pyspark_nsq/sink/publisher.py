@@ -61,7 +61,7 @@ class Publisher:
             if time.monotonic() + rest > deadline:
                 raise SourceError(
                     f"no nsqd took the messages for topic {one.topic!r} within {self._options.retry_s:g} s; "
-                    f"the last one said: {explain_while_written(error.address, error)}; "
+                    f"the last answer: {explain_while_written(error.address, error)}; "
                     f"{self.messages} messages of this partition are published and will be published again "
                     "when the task is repeated"
                 )

@@ -21,7 +21,7 @@ from pyspark_nsq.source.window import FilterWindow, Within
 
 
 class NsqBatchReader(DataSourceReader):
-    """A topic as a table: all messages that are kept, those that a channel still owes, or a part of these."""
+    """A topic as a table: all messages of its logs, those pending on a channel, or a part of these."""
 
     def __init__(
         self, options: SourceOptions, columns: Columns | None = None, cores: int | None = None

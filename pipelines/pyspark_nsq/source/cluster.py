@@ -125,7 +125,7 @@ class TopicCluster:
         """
         positions = known.positions
         may_be_silent = not must_exist or bool(positions)
-        # A query that knows its logs goes on with them, and finds others at a later look.
+        # A query that knows its logs continues with them, and finds others at a later look.
         patience_s = 0.0 if positions or not self.options.fail_on_data_loss else self.options.retry_s
         listed = self._look(patience_s, silence_ends=not may_be_silent, idle=idle)
         if listed is None and not positions and must_exist:
@@ -188,11 +188,11 @@ class TopicCluster:
                 for name, place in noted.items()
                 if (place[0], known.data_paths.get(name, "")) in by_identity
             }
-            silent = any(
+            has_silent = any(
                 isinstance(answer, NodeError) and passes(answer) and place not in covered
                 for place, answer in answers.items()
             )
-            if not silent or time.monotonic() + _REST_S > deadline:
+            if not has_silent or time.monotonic() + _REST_S > deadline:
                 return answers, by_identity
             time.sleep(_REST_S)
             left_s = 0.0 if noted else deadline - time.monotonic()
@@ -347,7 +347,7 @@ class TopicCluster:
         return {name: one for answer in answers if isinstance(answer, dict) for name, one in answer.items()}
 
     def set_channel(self, positions: Mapping[str, int], found: Mapping[str, FoundLog]) -> None:
-        """Let the channel owe all that the logs *found* keep from these positions on, and nothing before."""
+        """Make all messages of the logs *found* from these positions on pending, and none before them."""
         by_address = _by_address({(place_of(name)[0], found[name].address): name for name in positions})
 
         def seek(node: NodeConnection) -> None:

@@ -102,8 +102,8 @@ class SourceDiscovery:
         reasons = self._readiness()
         if not (reasons and all(reasons.values())):
             return ""  # the search says why none answers
-        told = "; ".join(f"{address} {reason}" for address, reason in reasons.items())
-        return f"no nsqlookupd that answers knows all nsqds yet, because it has just started: {told}"
+        each = "; ".join(f"{address} {reason}" for address, reason in reasons.items())
+        return f"no nsqlookupd that answers knows all nsqds yet, because it has just started: {each}"
 
     def _readiness(self) -> dict[str, str]:
         """Return why each nsqlookupd that answers is not ready, empty if it is."""
@@ -116,10 +116,10 @@ class SourceDiscovery:
         Also empty if no nsqlookupd answers, or if none knows the topic: then the search says so.
         """
         answers = self._asking.ask(self._options.lookupd_http_addresses, self._asked, 0.0)
-        told = [places for places in answers.values() if not isinstance(places, NodeError)]
-        if not told:
+        answered = [places for places in answers.values() if not isinstance(places, NodeError)]
+        if not answered:
             return ""
-        missing = self._without_nsqd(frozenset().union(*told))
+        missing = self._without_nsqd(frozenset().union(*answered))
         return f"no nsqd that has topic {', '.join(missing)} is listed now" if missing else ""
 
     def _without_nsqd(self, places: frozenset[Place]) -> list[str]:

@@ -101,7 +101,7 @@ def _close_all(nodes: "dict[str, NodeConnection]") -> None:
 
 
 def open_node(address: str, options: SourceOptions, retry_s: float) -> "NodeConnection":
-    """Make a connection to *address* with these options; a silent node is asked again for *retry_s*."""
+    """Make a connection to *address*; a node that does not answer is asked again for *retry_s*."""
     return NodeConnection(
         address,
         options.request_timeout_s,

@@ -23,7 +23,7 @@ _GONE: Final = {
     "INVALID_RANGE": "its log ends before them, so its topic or its data was replaced",
     TOPIC_NOT_FOUND: "it has no such topic now",
 }
-# Gaps that mean loss: for every reader, and for a query whose channel should still be owed the messages.
+# Gaps that mean loss: for every reader, and for a query on whose channel the messages should be pending.
 LOST: Final = frozenset({"damaged", "removed"})
 LOST_TO_A_STREAM: Final = LOST | {COMPACTED}
 

@@ -14,7 +14,7 @@ messages that each of them had when the batch was planned.
 
 A query that begins with the earliest message may find a channel that has finished some messages already.
 Until the query has read that far, ``ahead`` has the position where that channel stood. Without ``ahead``, a
-restarted query could not tell whether the channel was emptied since.
+restarted query could not know whether the channel was emptied since.
 """
 
 from collections.abc import Container, Mapping

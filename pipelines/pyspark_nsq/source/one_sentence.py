@@ -22,14 +22,14 @@ def in_one_sentence(method: Callable[P, R]) -> Callable[P, R]:
     """Make Spark report an error of ours by its sentence."""
 
     @functools.wraps(method)
-    def told(*args: P.args, **kwargs: P.kwargs) -> R:
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return method(*args, **kwargs)
         except SourceError:
             _hide_traceback()
             raise
 
-    return told
+    return wrapped
 
 
 def each_in_one_sentence(values: Iterator[T]) -> Iterator[T]:

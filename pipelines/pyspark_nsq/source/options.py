@@ -17,7 +17,7 @@ class StartingOffsets(Enum):
     """Where a query without a checkpoint starts."""
 
     ACKNOWLEDGED = "acknowledged"
-    """What the channel owes."""
+    """The pending messages of the channel."""
     EARLIEST = "earliest"
     """The first message that is still kept."""
     LATEST = "latest"

@@ -31,7 +31,7 @@ class LogRange:
     start: int
     end: int
     ahead: int = 0
-    """The channel owed nothing below this position when the query began: such messages may be finished."""
+    """Nothing below this position was pending when the query began: such messages may be finished."""
     address: str = ""
     """Where the log is now, if that is not in its name."""
     data_path: str = ""
@@ -118,7 +118,7 @@ def what_is_gone(position: int, log: Bounds) -> str | None:
 
 
 def check_not_skipped(name: str, position: int, log: Bounds, channel: str, ahead: int = 0) -> None:
-    """Raise DataLossError if the channel no longer owes messages that the query has yet to read.
+    """Raise DataLossError if messages are no longer pending on the channel that the query has yet to read.
 
     nsqd may remove such messages at any moment, and the query would miss them without noticing. The channel
     may be ahead of the query up to the position *ahead*.

@@ -21,7 +21,7 @@ _warnings: Final = logging.getLogger("pyspark_nsq.source")
 def check_given_positions(options: SourceOptions, found: Mapping[str, FoundLog]) -> None:
     """Check that each position in the options is of a log that was *found* and has all that follows it.
 
-    Otherwise that log would be read from another place than the user said, or not at all. Raises SourceError,
+    Otherwise that log would be read from another place than chosen, or not at all. Raises SourceError,
     or only warns with ``failOnDataLoss=false``.
     """
     _check_known(options, found)

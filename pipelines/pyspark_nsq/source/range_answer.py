@@ -11,7 +11,7 @@ _NEXT_HEADER: Final = "x-nsq-next-sequence"
 _GAPS_HEADER: Final = "x-nsq-gaps"
 # The reason of a gap whose numbers were never given to messages.
 UNUSED: Final = "unused"
-# The reason of a gap that every channel had finished. If the query's channel still owes it, it is "earlier".
+# The reason of a gap that every channel had finished. If the query's channel has not, it is "earlier".
 COMPACTED: Final = "compacted"
 
 

@@ -71,7 +71,7 @@ class NsqDataSource(DataSource):
                 "the format nsq is for views and not for tables of a catalog, to which Spark passes no "
                 "options: CREATE TEMPORARY VIEW orders USING nsq OPTIONS (topic 'orders', ...)"
             )
-        # Spark does not tell here whether rows are read or written, but a name that neither knows is a
+        # Here it is unknown whether rows are read or written, but a name that neither knows is a
         # mistake.
         Given(
             without_sparks_own(options),

@@ -120,7 +120,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @in_one_sentence
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return where the batch that begins at *start* ends."""
-        self._rest()
+        self._pause()
         begin = self._without_removed(self._parsed(start))
         # A log that joins had messages before it was found, perhaps while nsqlookupd was down.
         found = self._cluster.survey(begin, NewChannel.FROM_EARLIEST, idle=self._rest_s > 0)
@@ -152,7 +152,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         joined = {name: found[name] for name in readable if name not in begin.positions}
         for name, log in joined.items():
             end[name] = self._position(name, log.bounds, StartingOffsets.ACKNOWLEDGED)
-        self._tell_of(joined)
+        self._warn_of_consumed(joined)
         # Positions jump when nsqd restarts, so their difference is not a number of messages.
         lags = {name: log.count(end.get(name, log.first)) for name, log in sorted(logs.items())}
         ends = {name: log.readable_end for name, log in sorted(logs.items())}
@@ -202,7 +202,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- one batch
 
-    def _rest(self) -> None:
+    def _pause(self) -> None:
         """Wait if the last look found nothing and was only a moment ago."""
         left = self._looked_at + self._rest_s - time.monotonic()
         if self._target is None and left > 0:
@@ -269,7 +269,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             channel=self._options.channel,
         )
 
-    def _tell_of(self, joined: Mapping[str, FoundLog]) -> None:
+    def _warn_of_consumed(self, joined: Mapping[str, FoundLog]) -> None:
         """Log how many messages of a joining log others had consumed before the query found it."""
         consumed = {
             name: one.messages - joined[name].bounds.count(0)
@@ -389,7 +389,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return position
 
     def _take_over(self, begin: Offsets, found: Mapping[str, FoundLog]) -> None:
-        """Let the channel owe all that is kept from where it stands, which is what the query will read.
+        """Make all messages pending from where the channel stands: the query will read them.
 
         A consumer may have finished some of it out of order, and nsqd may have removed that. What is gone
         when the channel is set is no loss, and from then on nsqd removes nothing that the query has yet to
