@@ -46,8 +46,7 @@ def figures(nsqd: Daemon) -> dict:
 
 
 def prepare(nsqd: Daemon) -> Daemon:
-    nsqd.post(f"/topic/create?topic={TOPIC}")
-    nsqd.post(f"/channel/create?topic={TOPIC}&channel={CHANNEL}")
+    nsqd.create(TOPIC, CHANNEL)
     return nsqd
 
 

@@ -22,8 +22,7 @@ class Seen(list):
 @pytest.fixture
 def nsqd(cluster):
     nsqd = cluster.nsqd()
-    nsqd.post("/topic/create?topic=t")
-    nsqd.post("/channel/create?topic=t&channel=c")
+    nsqd.create("t", "c")
     return nsqd
 
 

@@ -115,8 +115,7 @@ def test_everybody_who_asks_a_nsqlookupd_that_requires_tls_is_answered(secure, c
     trust = f"--tls-root-ca-file={authority.file}"
     nsqd = cluster.nsqd(trust, lookupds=[lookupd])
     wait_until(lambda: https(lookupd, authority.client(), "/ready")[0] == 200, "it is ready")
-    nsqd.post("/topic/create?topic=t")
-    nsqd.post("/channel/create?topic=t&channel=c")
+    nsqd.create("t", "c")
     wait_until(
         lambda: b'"c"' in https(lookupd, authority.client(), "/channels?topic=t")[1], "c is registered"
     )

@@ -187,6 +187,11 @@ class Daemon:
         assert status == 200, f"POST {path}: {status} {answer!r}"
         return answer
 
+    def create(self, topic: str, channel: str) -> None:
+        """Create a topic and a channel of it at an nsqd or an nsqlookupd."""
+        self.post(f"/topic/create?topic={topic}")
+        self.post(f"/channel/create?topic={topic}&channel={channel}")
+
     # --- inside
 
     def command(self) -> list[str]:

@@ -173,8 +173,7 @@ def ends_though_nobody_reads(tool: str, *flags: str) -> int:
 def publish(nsqd: Daemon, topic: str, bodies: Iterable[bytes], channel: str = "") -> None:
     """Publish messages; *channel* is created first, so that it gets all of them."""
     if channel:
-        nsqd.post(f"/topic/create?topic={topic}")
-        nsqd.post(f"/channel/create?topic={topic}&channel={channel}")
+        nsqd.create(topic, channel)
     listed = list(bodies)
     pieces = b"".join(len(body).to_bytes(4) + body for body in listed)
     nsqd.post(f"/mpub?topic={topic}&binary=true", len(listed).to_bytes(4) + pieces)

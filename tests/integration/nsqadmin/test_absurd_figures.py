@@ -53,8 +53,7 @@ def node_json(**channel):
 @pytest.mark.parametrize("figure", ["depth", "message_count", "timeout_count", "requeue_count"])
 def test_a_node_whose_counts_are_too_large_is_named_and_the_others_are_shown(cluster, answering, figure):
     nsqd = cluster.nsqd()
-    nsqd.post("/topic/create?topic=orders")
-    nsqd.post("/channel/create?topic=orders&channel=billing")
+    nsqd.create("orders", "billing")
     liar = answering(node_json(**{figure: TOO_MANY}))
     admin = cluster.nsqadmin(f"--nsqd-http-address={nsqd.http_address}", f"--nsqd-http-address={liar}")
     nsqd.post("/pub?topic=orders", b"message")

@@ -243,8 +243,7 @@ def test_answer_has_what_was_created_and_published_just_before(cluster):
     for number in range(5):
         topic = f"new{number}"
         nsqd = site.nsqds[number % 2]
-        nsqd.post(f"/topic/create?topic={topic}")
-        nsqd.post(f"/channel/create?topic={topic}&channel=c")
+        nsqd.create(topic, "c")
         nsqd.post(f"/pub?topic={topic}", b"x")
         found = ask(site.admin, "GET", f"/api/topics/{topic}")
         nsqd.post(f"/mpub?topic={topic}", b"x\ny")

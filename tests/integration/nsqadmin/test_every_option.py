@@ -127,8 +127,7 @@ def full(tmp_path_factory):
             Config(client_id="three", topology_zone="us-a", deflate=True, **common),
         ]
         for nsqd in nsqds:
-            nsqd.post("/topic/create?topic=orders")
-            nsqd.post("/channel/create?topic=orders&channel=billing")
+            nsqd.create("orders", "billing")
         readers = Readers(configs, [nsqd.tcp_address for nsqd in nsqds])
         stack.enter_context(readers.running())
         site = Site(lookupd, nsqds, admin)

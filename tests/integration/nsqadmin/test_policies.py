@@ -178,8 +178,7 @@ def test_the_audit_says_which_policy_was_changed_and_how_and_where(admin, nsqds)
 def test_a_change_is_shown_before_it_is_made_field_by_field_and_with_what_it_means(admin, nsqds):
     for nsqd in nsqds:
         set_policy(nsqd, ".*", name="a", max_depth=5)
-        nsqd.post("/topic/create?topic=orders")
-        nsqd.post("/channel/create?topic=orders&channel=billing")
+        nsqd.create("orders", "billing")
     wait_until(
         lambda: "1 topic, 1 channel" in ask(admin, "GET", "/policies").text, "the page shows where it counts"
     )

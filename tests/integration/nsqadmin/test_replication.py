@@ -197,8 +197,7 @@ def pair(cluster, secret):
 
 
 def fill(node):
-    node.post("/topic/create?topic=orders")
-    node.post("/channel/create?topic=orders&channel=billing")
+    node.create("orders", "billing")
     node.post("/mpub?topic=orders", b"1\n2\n3")
 
 

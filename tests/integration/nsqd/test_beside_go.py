@@ -108,8 +108,7 @@ def test_everything_is_there_after_every_change_of_hands(nodes, connect):
     assert paused["channels"][0]["paused"]
     publish(go, connect, "a", bodies(b"second", 100))
     publish(go, connect, "b", bodies(b"second", 7))
-    go.post("/topic/create?topic=new")
-    go.post("/channel/create?topic=new&channel=ch")
+    go.create("new", "ch")
     publish(go, connect, "new", bodies(b"second", 3))
     again = {
         ("a", "one"): 100,

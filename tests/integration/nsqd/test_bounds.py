@@ -11,8 +11,7 @@ from tests.support.wire import dpub, fin, mpub, pub
 
 
 def make(node, topic="t", channel="ch"):
-    node.post(f"/topic/create?topic={topic}")
-    node.post(f"/channel/create?topic={topic}&channel={channel}")
+    node.create(topic, channel)
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,7 @@ def nsqd(cluster):
 
 
 def with_channel(nsqd):
-    nsqd.post("/topic/create?topic=t")
-    nsqd.post("/channel/create?topic=t&channel=ch")
+    nsqd.create("t", "ch")
     for n in range(APPENDS):
         nsqd.post("/mpub?topic=t", b"%d-a\n%d-b" % (n, n))
     nsqd.kill()
@@ -107,8 +106,7 @@ def test_a_torn_tail_costs_what_was_torn(nsqd, connect, drop):
 def test_a_page_that_never_reached_the_disk_costs_what_lay_in_it_which_is_counted(cluster, connect):
     """Data behind the hole that a power cut has left is kept if it was written completely."""
     nsqd = cluster.nsqd("--sync-timeout=1h", "--sync-every=0")
-    nsqd.post("/topic/create?topic=t")
-    nsqd.post("/channel/create?topic=t&channel=ch")
+    nsqd.create("t", "ch")
     for n in range(200):
         nsqd.post("/pub?topic=t", b"%d" % n + b"." * 100)
     nsqd.kill()

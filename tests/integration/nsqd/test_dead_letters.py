@@ -79,8 +79,7 @@ def test_a_plain_subscriber_sees_the_body_alone(node, connect):
 
 def test_what_expires_is_a_dead_letter_where_that_is_said(node, connect):
     set_policy(node, "^t$", apply=True, ttl="100ms", dead_letter_topic="late")
-    node.post("/topic/create?topic=t")
-    node.post("/channel/create?topic=t&channel=ch")
+    node.create("t", "ch")
     connect(node).publish("t", *[b"%d" % n for n in range(200)])
 
     wait_until(lambda: channel_stats(node, "t", "ch")["dead_count"] == 200, "all are dead letters")
@@ -146,8 +145,7 @@ def test_a_poison_message_survives_a_crash_at_any_time(node, connect):
 @pytest.mark.slow
 def test_a_poison_message_goes_its_whole_way_though_the_node_is_killed_at_each_step(node, connect):
     set_policy(node, "^t$", apply=True, max_attempts=2)
-    node.post("/topic/create?topic=t")
-    node.post("/channel/create?topic=t&channel=ch")
+    node.create("t", "ch")
 
     def give_up(wire):
         """Requeue the message until it is among the dead letters."""
@@ -204,8 +202,7 @@ def test_a_poison_message_goes_its_whole_way_though_the_node_is_killed_at_each_s
 def buried(node, connect):
     """Three dead letters of one of two channels; the other channel has finished all messages."""
     set_policy(node, "^t$", apply=True, max_attempts=1)
-    node.post("/topic/create?topic=t")
-    node.post("/channel/create?topic=t&channel=other")
+    node.create("t", "other")
     wire, other = connect(node), connect(node)
     wire.subscribe("t", "ch", ready=3)
     other.subscribe("t", "other", ready=3)
@@ -386,8 +383,7 @@ def test_ttl_and_max_attempts_reached_together_give_the_reason_of_the_attempt(no
 def test_ttl_of_a_deferred_or_paused_message(node, connect, paused):
     """It expires on a paused channel, at the unpause of a paused topic, and when its delay is over."""
     set_policy(node, "^t$", apply=True, ttl="400ms")
-    node.post("/topic/create?topic=t")
-    node.post("/channel/create?topic=t&channel=ch")
+    node.create("t", "ch")
     if paused:
         node.post(f"/{paused}/pause?topic=t&channel=ch")
         node.post("/pub?topic=t", b"1")

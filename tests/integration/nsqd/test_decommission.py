@@ -18,8 +18,7 @@ def test_decommission_right_after_a_publish_moves_its_messages(cluster, tmp_path
     replica = cluster.nsqd(secret, SOON, "--node-id=1")
     node = cluster.nsqd(secret, SOON, "--node-id=2", "--replicas=1", f"--replica={replica.tcp_address}")
     for one in (replica, node):
-        one.post("/topic/create?topic=orders")
-        one.post("/channel/create?topic=orders&channel=ship")
+        one.create("orders", "ship")
     bodies = [b"message %d" % number for number in range(count)]
     node.post("/mpub?topic=orders", b"\n".join(bodies))
 
@@ -40,8 +39,7 @@ def test_transfer_waits_for_a_target_that_cannot_take_messages_yet(cluster, tmp_
     secret = f"--cluster-secret-file={tmp_path / 'secret'}"
     node = cluster.nsqd(secret, SOON, "--node-id=1")
     target = cluster.nsqd(secret, SOON, "--node-id=2")
-    node.post("/topic/create?topic=orders")
-    node.post("/channel/create?topic=orders&channel=ship")
+    node.create("orders", "ship")
     node.post("/mpub?topic=orders", b"\n".join(b"%d" % number for number in range(50)))
     if target_is == "not started":
         target.stop()

@@ -29,8 +29,7 @@ def nsqd(cluster, small_disk):
         "nsqd", ["--broadcast-address=127.0.0.1", f"--data-path={small_disk}", "--max-bytes-per-file=2097152"]
     )
     nsqd.start()
-    nsqd.post("/topic/create?topic=t")
-    nsqd.post("/channel/create?topic=t&channel=ch")
+    nsqd.create("t", "ch")
     yield nsqd
     if nsqd.is_running():
         nsqd.kill()

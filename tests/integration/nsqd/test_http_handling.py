@@ -15,8 +15,7 @@ def node(cluster):
     """An nsqd to kill, with a topic and a channel; finished messages are kept for an hour."""
     node = cluster.nsqd()
     set_policy(node, ".*", name="keep", retain_time="1h")
-    node.post("/topic/create?topic=t")
-    node.post("/channel/create?topic=t&channel=ch")
+    node.create("t", "ch")
     return node
 
 

@@ -47,8 +47,7 @@ def depth(nsqd, topic):
 @pytest.fixture
 def three(nsqd, topic):
     """The bounds of a topic with a channel and three messages."""
-    nsqd.post(f"/topic/create?topic={topic}")
-    nsqd.post(f"/channel/create?topic={topic}&channel=ch")
+    nsqd.create(topic, "ch")
     publish(nsqd, topic, b"a", b"b", b"c")
     return bounds(nsqd, topic)
 
@@ -104,8 +103,7 @@ def test_a_commit_moves_the_channel_and_a_lower_one_does_not_move_it_back(nsqd, 
 
 def test_an_ephemeral_topic_is_read_from_memory(nsqd, topic):
     name = f"{topic}%23ephemeral"
-    nsqd.post(f"/topic/create?topic={name}")
-    nsqd.post(f"/channel/create?topic={name}&channel=ch")
+    nsqd.create(name, "ch")
     publish(nsqd, name, b"a", b"b")
     found = bounds(nsqd, name)
 
@@ -114,8 +112,7 @@ def test_an_ephemeral_topic_is_read_from_memory(nsqd, topic):
 
 
 def test_after_a_crash_the_same_range_reads_the_same_and_the_gap_is_shown(own_nsqd):
-    own_nsqd.post("/topic/create?topic=t")
-    own_nsqd.post("/channel/create?topic=t&channel=ch")
+    own_nsqd.create("t", "ch")
     publish(own_nsqd, "t", b"a", b"b")
     before = bounds(own_nsqd, "t")
     read = fetch(own_nsqd, "t", before["first"], before["end"])
@@ -136,8 +133,7 @@ def test_after_a_crash_the_same_range_reads_the_same_and_the_gap_is_shown(own_ns
 
 
 def test_what_was_acknowledged_and_let_go_is_gone_and_a_crash_makes_no_more_of_it(own_nsqd):
-    own_nsqd.post("/topic/create?topic=t")
-    own_nsqd.post("/channel/create?topic=t&channel=ch")
+    own_nsqd.create("t", "ch")
     for _ in range(2):
         publish(own_nsqd, "t", *(b"x" * 100_000 for _ in range(8)))
     found = bounds(own_nsqd, "t")
@@ -189,8 +185,7 @@ def test_asking_for_the_earliest_again_changes_nothing(nsqd, topic, three):
 
 
 def test_what_a_channel_from_the_earliest_is_owed_stays_and_survives_a_kill(own_nsqd, topic):
-    own_nsqd.post(f"/topic/create?topic={topic}")
-    own_nsqd.post(f"/channel/create?topic={topic}&channel=ch")
+    own_nsqd.create(topic, "ch")
     publish(own_nsqd, topic, b"a", b"b", b"c")
     first = bounds(own_nsqd, topic)["first"]
     own_nsqd.post(f"/channel/create?topic={topic}&channel=all&start=earliest")

@@ -34,8 +34,7 @@ def publish(nsqd, topic):
 
 @pytest.fixture
 def channel(nsqd, topic):
-    nsqd.post(f"/topic/create?topic={topic}")
-    nsqd.post(f"/channel/create?topic={topic}&channel=ch")
+    nsqd.create(topic, "ch")
     return "ch"
 
 
@@ -166,8 +165,7 @@ def test_deferred_messages_are_listed_in_the_order_in_which_they_fall_due(nsqd, 
 def test_a_topic_in_memory_is_looked_at_as_well(nsqd, topic):
     name = f"{topic}#ephemeral"
     escaped = urllib.parse.quote(name)
-    nsqd.post(f"/topic/create?topic={escaped}")
-    nsqd.post(f"/channel/create?topic={escaped}&channel=ch")
+    nsqd.create(escaped, "ch")
     nsqd.post(f"/mpub?topic={escaped}", b"a\nb")
 
     assert bodies(messages(nsqd, name)) == ["a", "b"]

@@ -44,8 +44,7 @@ def test_deleted_topics_leave_the_memory_also_once_their_checkpoints_were_writte
         # Each producer stays connected, and refers to its topic.
         producers = [connect(nsqd) for _ in topics]
         for topic in topics:
-            nsqd.post(f"/topic/create?topic={topic}")
-            nsqd.post(f"/channel/create?topic={topic}&channel=c")
+            nsqd.create(topic, "c")
         for number in range(3):
             for producer, topic in zip(producers, topics, strict=True):
                 producer.ask(mpub(topic, *[b"x" * MIB] * 4))

@@ -11,8 +11,7 @@ ARGUMENTS = ("topic=t&channel=c&start={first}&end={first}", "topic=t&format=json
 
 def test_what_is_read_is_answered_in_the_types_that_are_described(cluster):
     nsqd = cluster.nsqd()
-    nsqd.post("/topic/create?topic=t")
-    nsqd.post("/channel/create?topic=t&channel=c")
+    nsqd.create("t", "c")
     first = nsqd.get("/log/bounds?topic=t")["first"]
     for (method, pattern), operation in OPERATIONS.items():
         if method != "GET":

@@ -122,8 +122,7 @@ def test_a_question_about_no_name_is_refused(node, query, code):
 
 
 def test_what_would_delete_messages_is_done_only_when_that_is_meant(node):
-    node.post("/topic/create?topic=t")
-    node.post("/channel/create?topic=t&channel=c")
+    node.create("t", "c")
     node.post("/mpub?topic=t", b"1\n2\n3")
 
     answer = put(node, "a", max_depth=1, when_full="drop-oldest")

@@ -161,8 +161,7 @@ def test_replica_takes_over_after_the_failover_timeout(cluster):
     # Its own nodes: messages that another test left would keep the promoted copy.
     owner, *others = nodes(cluster, 3)
     replica = replica_of(owner, others)
-    owner.post("/topic/create?topic=failover")
-    owner.post("/channel/create?topic=failover&channel=ch")
+    owner.create("failover", "ch")
     publish(owner, "failover", NUMBERS)
     assert sorted(consume(owner, "failover", count=40)) == sorted(NUMBERS[:40])
     caught_up(owner)
@@ -190,8 +189,7 @@ def test_finished_emptied_and_deleted_messages_do_not_come_back(three):
     owner = three[1]
     replica = replica_of(owner, [three[0], three[2]])
     for topic in ("finished", "emptied", "deleted", "channel_deleted"):
-        owner.post(f"/topic/create?topic={topic}")
-        owner.post(f"/channel/create?topic={topic}&channel=ch")
+        owner.create(topic, "ch")
         publish(owner, topic, NUMBERS[:20])
     caught_up(owner)
     log = identity(owner)
@@ -223,8 +221,7 @@ def owed(one, topic, channel="ch"):
 def test_clean_stop_sends_the_last_checkpoint(three):
     owner = three[2]
     replica = replica_of(owner, three[:2])
-    owner.post("/topic/create?topic=stopped")
-    owner.post("/channel/create?topic=stopped&channel=ch")
+    owner.create("stopped", "ch")
     bodies = [b"%d" % number for number in range(400)]
     publish(owner, "stopped", bodies)
     done = consume(owner, "stopped", count=300)
@@ -241,8 +238,7 @@ def test_clean_stop_sends_the_last_checkpoint(three):
 def test_suspended_owner_delivers_nothing_of_what_was_taken_over(cluster):
     """It asks the holders of its log when it runs again."""
     owner, other = nodes(cluster, 2)
-    owner.post("/topic/create?topic=t")
-    owner.post("/channel/create?topic=t&channel=ch")
+    owner.create("t", "ch")
     publish(owner, "t", NUMBERS)
     caught_up(owner)
     suspended(owner)
@@ -471,8 +467,7 @@ def test_replica_is_found_under_another_address(cluster):
     flags += ["--replicas=1", f"--failover-timeout={FAILOVER_S}s"]
     owner, other = (node(cluster, number, *flags).start() for number in (1, 2))
     in_sync(owner)
-    owner.post("/topic/create?topic=t")
-    owner.post("/channel/create?topic=t&channel=ch")
+    owner.create("t", "ch")
     publish(owner, "t", NUMBERS)
     caught_up(owner)
     name = identity(other)
@@ -493,8 +488,7 @@ def test_replica_is_found_under_another_address(cluster):
 def test_copied_data_path_is_another_node(cluster):
     """A13: the original and its copy agree on who delivers."""
     owner, other = nodes(cluster, 2)
-    owner.post("/topic/create?topic=t")
-    owner.post("/channel/create?topic=t&channel=ch")
+    owner.create("t", "ch")
     publish(owner, "t", NUMBERS)
     caught_up(owner)
     name = identity(owner)
@@ -590,8 +584,7 @@ def decommission(one, *flags, seconds=60):
 def test_decommission_moves_everything_to_a_replica(cluster):
     owner, *others = nodes(cluster, 3)
     for topic in ("t", "u"):
-        owner.post(f"/topic/create?topic={topic}")
-        owner.post(f"/channel/create?topic={topic}&channel=ch")
+        owner.create(topic, "ch")
         publish(owner, topic, NUMBERS)
 
     ended = decommission(owner)
@@ -608,8 +601,7 @@ def test_decommission_moves_everything_to_a_replica(cluster):
 def test_decommission_to_a_named_node(cluster):
     owner, *others = nodes(cluster, 3)
     target = next(one for one in others if one is not replica_of(owner, others))
-    owner.post("/topic/create?topic=t")
-    owner.post("/channel/create?topic=t&channel=ch")
+    owner.create("t", "ch")
     publish(owner, "t", NUMBERS)
 
     ended = decommission(owner, f"--to={target.tcp_address}")
@@ -646,8 +638,7 @@ def test_decommission_needs_a_secret(cluster):
 
 def test_drain_never_gives_messages_away(cluster):
     owner, other = nodes(cluster, 2)
-    owner.post("/topic/create?topic=t")
-    owner.post("/channel/create?topic=t&channel=ch")
+    owner.create("t", "ch")
     publish(owner, "t", NUMBERS)
     command = [sys.executable, "-m", "nsqd.drain", f"--http-address={owner.http_address}", "--timeout=3s"]
 
@@ -670,8 +661,7 @@ def test_orphaned_volume_is_decommissioned(cluster):
     secret = secret_file(cluster.folder)
     orphan = node(cluster, 1, secret).start()
     member = node(cluster, 2, secret, f"--failover-timeout={FAILOVER_S}s").start()
-    orphan.post("/topic/create?topic=t")
-    orphan.post("/channel/create?topic=t&channel=ch")
+    orphan.create("t", "ch")
     publish(orphan, "t", NUMBERS)
     orphan.kill()
     command = ["decommission", f"--data-path={orphan.folder}", secret, f"--replica={member.tcp_address}"]
@@ -729,8 +719,7 @@ def test_new_identity_makes_another_node_of_a_snapshot(cluster):
 
 def test_lost_disk_is_replaced_by_an_empty_one(cluster):
     owner, other = nodes(cluster, 2)
-    owner.post("/topic/create?topic=t")
-    owner.post("/channel/create?topic=t&channel=ch")
+    owner.create("t", "ch")
     publish(owner, "t", NUMBERS)
     caught_up(owner)
     owner.kill()

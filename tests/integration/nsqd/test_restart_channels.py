@@ -31,8 +31,7 @@ def test_a_new_channel_is_owed_what_was_published_after_it_whenever_the_crash_co
 
 def test_a_topic_and_a_channel_without_messages_are_there_again(nsqd, restart):
     nsqd.post("/topic/create?topic=bare")
-    nsqd.post("/topic/create?topic=t")
-    nsqd.post("/channel/create?topic=t&channel=ch")
+    nsqd.create("t", "ch")
     restart(nsqd)
     assert {name: [c["channel_name"] for c in topic["channels"]] for name, topic in topics(nsqd).items()} == {
         "bare": [],

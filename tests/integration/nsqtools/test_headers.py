@@ -13,8 +13,7 @@ SOME = {"traceparent": "00-ab", "name": "käse"}
 
 def publish_ext(nsqd, topic, *messages, channel="c"):
     """Publish messages of (headers, body) for a channel."""
-    nsqd.post(f"/topic/create?topic={topic}")
-    nsqd.post(f"/channel/create?topic={topic}&channel={channel}")
+    nsqd.create(topic, channel)
     with YouzanClient(("127.0.0.1", nsqd.tcp_port)) as wire:
         for headers, body in messages:
             wire.send(pub_ext(topic, json.dumps(headers).encode() if headers else b"", body))

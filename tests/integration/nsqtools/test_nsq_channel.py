@@ -147,8 +147,7 @@ def test_messages_are_put_off_sent_and_cancelled(nsqd):
 
 
 def test_dead_letters_are_sent_back(nsqd):
-    nsqd.post("/topic/create?topic=from")
-    nsqd.post("/channel/create?topic=from&channel=c")
+    nsqd.create("from", "c")
     nsqd.post("/topic/create?topic=t")
     for number in range(3):
         header = {"dead-topic": "from", "dead-channel": "c" if number < 2 else "gone"}

@@ -13,8 +13,7 @@ LINE = re.compile(rb" *-?\d+ +-?\d+ \| +(\d+) +(\d+) +(\d+) +(\d+) +(\d+) \| +(\
 
 @pytest.fixture(autouse=True)
 def channel_c(nsqd):
-    nsqd.post("/topic/create?topic=t")
-    nsqd.post("/channel/create?topic=t&channel=c")
+    nsqd.create("t", "c")
 
 
 def flags(nsqd, *more: str) -> list[str]:
@@ -45,8 +44,7 @@ def test_nsqd_are_found_by_way_of_nsqlookupd_and_summed(cluster):
     lookupd = cluster.nsqlookupd()
     for _ in range(2):
         nsqd = cluster.nsqd()
-        nsqd.post("/topic/create?topic=t")
-        nsqd.post("/channel/create?topic=t&channel=c")
+        nsqd.create("t", "c")
         nsqd.post("/pub?topic=t", b"x")
     wait_until(
         lambda: len(lookupd.get("/nodes")["producers"]) == 2 and lookupd.get("/topics")["topics"] == ["t"],

@@ -22,8 +22,7 @@ def channel_c(nsqd):
 
 
 def with_channel(nsqd):
-    nsqd.post("/topic/create?topic=t")
-    nsqd.post("/channel/create?topic=t&channel=c")
+    nsqd.create("t", "c")
 
 
 def flags(*nsqds) -> list[str]:
