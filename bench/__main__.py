@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from bench import kept, report
-from bench.figures import Plan, Readings, Row
 from bench.load import READ_SIZE, LoadError
+from bench.metrics import Plan, Readings, Row
 from bench.rows import GROUPS, PARTS, ROWS, USUAL, chosen
 from bench.server import NULL, OURS, Program, Server, found_at, parse_address
 

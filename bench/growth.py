@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from bench import load, many
-from bench.crew import Work, Worker, crew_of
-from bench.figures import Plan
 from bench.load import LoadError
+from bench.metrics import Plan
 from bench.rows.consuming import through
 from bench.rows.seed import seed
 from bench.rows.work import (
@@ -30,6 +29,7 @@ from bench.rows.work import (
     sample,
 )
 from bench.server import OURS, Program, Server
+from bench.workers import Work, Worker, start_workers
 
 FLAGS: Final = ("--mem-queue-size", "10000")
 SIZE: Final = 200
@@ -80,7 +80,7 @@ def of_connections(program: Program, count: int, messages: int) -> Sample:
             worker.note(many.round_trips(conns, [request], many.is_ok_frame, quota, deadline))
 
         works: list[Work] = [work, work]
-        with crew_of(works) as crew:
+        with start_workers(works) as crew:
             cpu = server.cpu_seconds()
             crew.begin()
             crew.wait(range(2), 60)
@@ -95,7 +95,7 @@ def of_depth(program: Program, count: int, messages: int) -> Sample:
         filled = int(server.topic_stats(topic)["message_count"])
         works = [publisher(server, topic, Plan(SIZE, messages, 5), messages // 2, 200) for _ in range(2)]
         works += [consumer(server, topic, "ch", Plan(SIZE, messages, 5)) for _ in range(2)]
-        with crew_of(works) as crew:
+        with start_workers(works) as crew:
             cpu = server.cpu_seconds()
             crew.begin()
             crew.wait(range(2), PATIENCE)

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bench.figures import Reading, Readings, Row
+from bench.metrics import Reading, Readings, Row
 
 Results = dict[str, dict[str, list[Readings]]]
 
@@ -49,7 +49,7 @@ def decode(rows: dict[str, Any]) -> Results:
 
 def short(row: Row, server: str, turn: int, readings: Readings) -> str:
     """Return one run as a line, which is printed before the next run."""
-    units = {figure.name: figure.unit for figure in row.figures}
+    units = {figure.name: figure.unit for figure in row.metrics}
     figures = ", ".join(
         f"{name} {reading.value:,.5g} {units[name]}"
         + (f" ({reading.server_us:.2f} us, load {reading.load_us:.2f})" if reading.server_us else "")

@@ -32,7 +32,7 @@ class Pacer:
         self._period_ns = period_ns
         for conn in conns:
             conn.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_S, 0))
-        self._owed: dict[socket.socket, deque[int]] = {conn: deque() for conn in conns}
+        self._unanswered: dict[socket.socket, deque[int]] = {conn: deque() for conn in conns}
         self._partial: dict[socket.socket, int] = dict.fromkeys(conns, 0)
 
     def run(self, start: int, total: int, give_up: int, answered: Callable[[int], None]) -> None:
@@ -55,19 +55,19 @@ class Pacer:
                     conn.sendall(b"".join([head + due.to_bytes(DUE_SIZE, "big") + tail for due in dues]))
                 except BlockingIOError:  # the server does not even read
                     return
-                self._owed[conn].extend(dues)
+                self._unanswered[conn].extend(dues)
                 sent += due_count
                 self._read(0.0, answered)
             else:
                 self._read((start + sent * period - now) / 1e9, answered)
-        while any(self._owed.values()) and time.monotonic_ns() < give_up:
+        while any(self._unanswered.values()) and time.monotonic_ns() < give_up:
             self._read(0.1, answered)
 
     def _read(self, seconds: float, answered: Callable[[int], None]) -> None:
         for conn in select.select(self._conns, (), (), seconds)[0]:
             data = conn.recv(1 << 16)
             now = time.monotonic_ns()
-            owed = self._owed[conn]
+            owed = self._unanswered[conn]
             for _ in range(self._answers(conn, data)):
                 answered(now - owed.popleft())
 

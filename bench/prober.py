@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from multiprocessing.sharedctypes import RawArray
 from typing import Final
 
-from bench.crew import Worker, crew_of
 from bench.load import LoadError, connect, encode_pub
 from bench.paced import DUE_SIZE, Pacer
 from bench.server import Server
+from bench.workers import Worker, start_workers
 
 EVERY_NS: Final = 2_000_000
 PATIENCE_S: Final = 60.0
@@ -56,10 +56,10 @@ class Prober:
             pacer = Pacer([conn], request[: -2 * DUE_SIZE], request[-DUE_SIZE:], EVERY_NS)
             worker.start()
             due = time.monotonic_ns()
-            while not worker.told_to_stop():
+            while not worker.stop_requested():
                 pacer.run(due, _AT_ONCE, due + int(PATIENCE_S * 1e9), self._note)
                 due += _AT_ONCE * EVERY_NS
 
-        with crew_of([work]) as crew:
+        with start_workers([work]) as crew:
             crew.begin()
             yield self

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from bench.figures import Figure, Readings
+from bench.metrics import Metric, Readings
 from bench.rows import ROWS
 
 # row -> name of the server -> one set of readings for each run
@@ -16,7 +16,7 @@ class Line:
     """One figure of one row, as measured on the first server, the second server and the null server."""
 
     title: str
-    figure: Figure
+    metric: Metric
     values: list[float | None]
     costs: list[float | None]
     load_us: float | None
@@ -29,7 +29,7 @@ class Line:
     @property
     def reached(self) -> bool | None:
         """Return whether the goal was reached; None if there is no goal, or nothing to compare with."""
-        figure, ours = self.figure, self.values[0]
+        figure, ours = self.metric, self.values[0]
         if ours is None or (figure.goal is None and figure.limit is None):
             return None
         if figure.goal is not None and self.ratio is None:
@@ -41,7 +41,7 @@ def lines(results: Results, names: list[str], null: str | None = None) -> list[L
     """Return a line for each figure of each measured row."""
     found = []
     for row, runs in results.items():
-        for figure in ROWS[row].figures:
+        for figure in ROWS[row].metrics:
             readings = {
                 name: [one[figure.name] for one in runs.get(name, ()) if figure.name in one]
                 for name in [*names, *([null] if null else [])]
@@ -76,9 +76,9 @@ def table(found: list[Line], names: list[str], null: str | None = None) -> str:
         head.append(null)
     rows = [_line(head), _line(["---", "---"] + ["--:"] * (len(head) - 2))]
     for line in found:
-        cells = [line.title, line.figure.unit, *(_number(value) for value in line.values)]
+        cells = [line.title, line.metric.unit, *(_number(value) for value in line.values)]
         if two:
-            cells += [_two_places(line.ratio), _goal(line.figure)]
+            cells += [_two_places(line.ratio), _goal(line.metric)]
         cells += [{None: "", True: "yes", False: "no"}[line.reached], *map(_two_places, line.costs)]
         if two:
             cells.append(_two_places(_ratio(line.costs)))
@@ -98,7 +98,7 @@ def _ratio(pair: list[float | None]) -> float | None:
     return pair[0] / pair[1] if len(pair) == 2 and pair[0] is not None and pair[1] else None
 
 
-def _goal(figure: Figure) -> str:
+def _goal(figure: Metric) -> str:
     least = "≥" if figure.more else "≤"
     asked = [f"{least} {figure.goal:g}"] if figure.goal is not None else []
     asked += [f"{least} {figure.limit:g} here"] if figure.limit is not None else []

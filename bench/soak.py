@@ -59,7 +59,7 @@ _GROWTH: Final = {"memory": (1.02, 1.0), "descriptors": (1.0, 4.0), "disk": (1.1
 # The share of samples in which caches fill and consumers connect, at least one.
 _WARM_UP: Final = 0.1
 # One to warm up and one in each half.
-_LEAST_SAMPLES: Final = 3
+_MIN_SAMPLES: Final = 3
 _BODY: Final = FRAME_OVERHEAD - 8
 _ID: Final = _BODY - MESSAGE_ID_BYTES
 
@@ -88,7 +88,7 @@ def growth(samples: Sequence[Sample]) -> list[str]:
 
     Raises LoadError if there are too few samples to tell.
     """
-    if len(samples) < _LEAST_SAMPLES:
+    if len(samples) < _MIN_SAMPLES:
         raise LoadError(f"{len(samples)} samples are too few to tell whether anything grew")
     steady = samples[max(1, int(len(samples) * _WARM_UP)) :]
     first, second = steady[: len(steady) // 2], steady[len(steady) // 2 :]
@@ -184,7 +184,7 @@ class Soak:
                 self._publish(conn, chance)
                 rounds += 1
                 if rounds % TOPIC_EVERY == 0:
-                    self._come_and_go(conn, f"passing{rounds // TOPIC_EVERY % 5}")
+                    self._connect_and_leave(conn, f"passing{rounds // TOPIC_EVERY % 5}")
                     self._leave_within_a_body()
                 if rounds % FIGURES_EVERY == 0:
                     self._server.ask("GET", "/stats?format=json")
@@ -216,7 +216,7 @@ class Soak:
             load.expect_oks(conn, 2)
         self._published += len(self._topics) * (PER_BATCH + 1)
 
-    def _come_and_go(self, conn: socket.socket, topic: str) -> None:
+    def _connect_and_leave(self, conn: socket.socket, topic: str) -> None:
         self._server.ask("POST", f"/topic/create?topic={topic}")
         self._server.ask("POST", f"/channel/create?topic={topic}&channel=c")
         conn.sendall(load.encode_mpub(topic, [b"z" * SIZE] * 50))
@@ -233,12 +233,12 @@ class Soak:
 
     def _wait_until_all_is_finished(self) -> None:
         deadline = time.monotonic() + 2 * (LONGEST_MS + TIMEOUT_MS) / 1000 + 30
-        while any(self._owed(topic) for topic in self._topics):
+        while any(self._unfinished(topic) for topic in self._topics):
             if time.monotonic() > deadline:
                 raise LoadError("messages are left")
             time.sleep(0.5)
 
-    def _owed(self, topic: str) -> int:
+    def _unfinished(self, topic: str) -> int:
         (channel,) = self._server.topic_stats(topic)["channels"]
         return int(channel["depth"] + channel["in_flight_count"] + channel["deferred_count"])
 
@@ -268,8 +268,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--every", type=float, default=20, help="seconds from one sample to the next")
     parser.add_argument("--data-root", help="where data folders are made (default: the temporary folder)")
     args = parser.parse_args(arguments)
-    if not 0 < args.every <= args.seconds / (_LEAST_SAMPLES + 1):
-        parser.error(f"--seconds must be at least {_LEAST_SAMPLES + 1} times --every, and --every above 0")
+    if not 0 < args.every <= args.seconds / (_MIN_SAMPLES + 1):
+        parser.error(f"--seconds must be at least {_MIN_SAMPLES + 1} times --every, and --every above 0")
     program = Program("ours", args.cmd, args.data_root)
     print("| s | resident MiB | descriptors | disk MiB | us of CPU a message | published | finished |")
     print("|--:|--:|--:|--:|--:|--:|--:|", flush=True)

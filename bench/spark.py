@@ -305,8 +305,8 @@ def profile(bench: Bench, topic: str) -> None:
     rows = sum(batch.num_rows for batch in read_range(part, options, LOST, MessageColumns()))
     wall, mine = time.perf_counter() - began, time.process_time() - cpu
     served = server.cpu_seconds() - theirs
-    from pyspark_nsq.parquet.places import FolderPlace
     from pyspark_nsq.parquet.range_files import RangeFiles
+    from pyspark_nsq.parquet.storage import FolderPlace
 
     folder = bench.new_folder()
     cpu = time.process_time()

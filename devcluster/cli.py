@@ -9,7 +9,7 @@ from pathlib import Path
 
 from devcluster.layout import HOST, MAX_PORT_OFFSET, ClusterLayout, DaemonPlan, plan_cluster
 from nsqcore.options.arguments import ArgumentParser
-from nsqcore.process.output import tell
+from nsqcore.process.output import write_message
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,5 +120,5 @@ def _prepare_folders(layout: ClusterLayout, *, fresh: bool) -> None:
 
 
 def _fail(sentence: str) -> int:
-    tell(f"nsq-cluster: {sentence}")
+    write_message(f"nsq-cluster: {sentence}")
     return 1

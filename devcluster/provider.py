@@ -25,7 +25,7 @@ from devcluster.layout import CLIENT_ID, HOST, PEOPLE
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _TOKEN_S: Final = 60
 # Sign-ins that have begun and not ended; above this number the oldest are dropped.
-_MOST_CODES: Final = 1000
+_MAX_CODES: Final = 1000
 
 _PAGE: Final = """<!doctype html>
 <html lang="en">
@@ -91,7 +91,7 @@ class LocalProvider:
             return self._ask(query)
         code = secrets.token_urlsafe(16)
         self._codes[code] = query, (chosen or list(self.people))[0]
-        while len(self._codes) > _MOST_CODES:
+        while len(self._codes) > _MAX_CODES:
             del self._codes[next(iter(self._codes))]
         back = urlencode({"code": code, "state": query.get("state", "")})
         raise web.HTTPFound(f"{query['redirect_uri']}?{back}")

@@ -19,7 +19,7 @@ from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.nsqd_api import NsqdApi
 from nsqcore.process.lifecycle import handle_signal
-from nsqcore.process.output import tell
+from nsqcore.process.output import write_message
 
 # Without a keyboard (in the background, in a script) a daemon is started again after this time.
 RESTART_SECONDS: Final = 5.0
@@ -38,7 +38,7 @@ async def run(layout: ClusterLayout, *, rate: float, status_every: float) -> int
         _print("Stopped.")
         return 0
     except (DaemonFailedError, NodeError, OSError) as error:
-        tell(f"nsq-cluster: {error}")
+        write_message(f"nsq-cluster: {error}")
     return 1
 
 
@@ -81,7 +81,7 @@ def _provider(plan: DaemonPlan, secret_file: Path) -> AbstractAsyncContextManage
 
 async def _stop(daemon: DaemonProcess) -> None:
     if problem := await daemon.stop():
-        tell(f"nsq-cluster: {problem}")
+        write_message(f"nsq-cluster: {problem}")
 
 
 def _stop_on_signals(cluster: asyncio.Task[None], daemons: list[DaemonProcess]) -> None:
@@ -178,7 +178,7 @@ async def _statistics(layout: ClusterLayout, http: ClusterHttp) -> str:
 
 
 def _print(text: str) -> None:
-    tell(text, sys.stdout)
+    write_message(text, sys.stdout)
 
 
 def _log(text: str) -> None:

@@ -16,12 +16,12 @@ from typing import Any, Final, NoReturn
 
 from load.profile import Profile, ProfileError, parse_profile
 from nsqcore.options.arguments import ArgumentParser
-from nsqcore.process.output import put, tell
+from nsqcore.process.output import write_message, write_output
 
 HTTP_PORT: Final = 4161
 MASTER_PORT: Final = 5557
 # Number of nsqlookupd looked for in one release; no cluster has as many.
-MOST_LOOKUPDS: Final = 9
+MAX_LOOKUPDS: Final = 9
 
 # Takes and returns the same as socket.getaddrinfo.
 LookUp = Callable[..., Any]
@@ -183,7 +183,7 @@ def profile_names() -> list[str]:
 def _list_profiles() -> int:
     for name in profile_names():
         profile = load_profile(name)
-        put(f"{name:18} {profile.seconds:>5.0f} s  {profile.about}\n")
+        write_output(f"{name:18} {profile.seconds:>5.0f} s  {profile.about}\n")
     return 0
 
 
@@ -245,7 +245,7 @@ def _by_pod(name: str, host: str, left: set[str], look_up: LookUp) -> list[str]:
     """Return the addresses behind a headless service, as pod names where those resolve."""
     found = []
     # Pod names come first, because certificates contain them.
-    for number in range(MOST_LOOKUPDS):
+    for number in range(MAX_LOOKUPDS):
         pod = f"{name}-{number}.{host}"
         with suppress(OSError):
             left -= _addresses_of(pod, look_up)
@@ -286,8 +286,8 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG00
 
 
 def _print(text: str) -> None:
-    tell(text, sys.stdout)
+    write_message(text, sys.stdout)
 
 
 def _error(text: str) -> None:
-    tell(f"nsq-load: {text}")
+    write_message(f"nsq-load: {text}")

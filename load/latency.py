@@ -8,7 +8,7 @@ from typing import Final
 # 2 ** (1/28): a bucket is 2.5 % wide, so a value read from it is within 1.3 %.
 _PER_DOUBLING: Final = 28
 _SMALLEST_MS: Final = 0.01
-_MOST_FILLED: Final = 10_000
+_MAX_FILLED: Final = 10_000
 
 
 class Histogram:
@@ -35,7 +35,7 @@ class Histogram:
         if every_ms <= 0:
             return
         missed = milliseconds - every_ms
-        for _ in range(_MOST_FILLED):
+        for _ in range(_MAX_FILLED):
             if missed < every_ms:
                 return
             self.record(missed)

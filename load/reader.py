@@ -20,7 +20,7 @@ from nsqclient.wire.message import MessageRecord
 # How often nsqlookupd is asked for a topic, so a restarted nsqd is found within this time. A reader of many
 # topics asks for one topic after the other, because otherwise it would do nothing but ask.
 LOOKUP_SECONDS: Final = 1.0
-_MOST_LOOKUPS_PER_SECOND: Final = 10
+_MAX_LOOKUPS_PER_SECOND: Final = 10
 
 # A message that arrives more than this before its due time was not deferred as asked; clocks of hosts
 # differ by less.
@@ -112,7 +112,7 @@ class ChannelReader:
 
     def _discover(self) -> list[ReaderEvent]:
         topics = list(dict.fromkeys(topic for topic, _ in self._pairs))
-        each = max(LOOKUP_SECONDS / len(topics), 1 / _MOST_LOOKUPS_PER_SECOND)
+        each = max(LOOKUP_SECONDS / len(topics), 1 / _MAX_LOOKUPS_PER_SECOND)
         outcomes: list[ReaderEvent] = []
         if self._looked:
             topics = [topics[self._looked % len(topics)]]

@@ -19,19 +19,19 @@ from nsqadmin.changes.action import Scene
 from nsqadmin.changes.alerts import Alerts
 from nsqadmin.changes.audit import Audit
 from nsqadmin.changes.commands import Commands
-from nsqadmin.changes.desk import Desk
 from nsqadmin.changes.notify import Notifier
+from nsqadmin.changes.runner import ActionRunner
 from nsqadmin.collecting.clock import instant
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.collector import Collector
 from nsqadmin.collecting.views import Round
-from nsqadmin.figures.limits import parse_limit
-from nsqadmin.history.recorder import CHANGE, Recorder, trouble_of
+from nsqadmin.history.recorder import CHANGE, Recorder, problem_of
 from nsqadmin.history.ring import HistoryFile, HistoryProblem
 from nsqadmin.options import LiveOptions, NsqadminOptions
-from nsqadmin.pages.courses import Courses
+from nsqadmin.pages.history_charts import HistoryCharts
 from nsqadmin.pages.static_files import StaticFiles
 from nsqadmin.routes import routes
+from nsqadmin.stats.limits import parse_limit
 from nsqclient.wire.durations import SECOND
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.secret import SecretFile
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from nsqadmin.access.openid import OpenId
 
 # An answer of a large nsqd is several megabytes, and there may be a hundred of them.
-BODIES_AT_ONCE: Final = 4
+MAX_PARSED_BODIES: Final = 4
 
 
 class NsqadminDaemon:
@@ -69,7 +69,7 @@ class NsqadminDaemon:
                 secret=secret,
                 configured=(*options.nsqlookupd_http_addresses, *options.nsqd_http_addresses),
                 allow_cleartext=options.auth_allow_cleartext,
-                bodies_at_once=BODIES_AT_ONCE,
+                bodies_at_once=MAX_PARSED_BODIES,
             )
 
         self._http = cluster_http()
@@ -110,35 +110,35 @@ class NsqadminDaemon:
             connect_timeout=connect_timeout,
             request_timeout=request_timeout,
         )
-        alerts = Alerts(self._alarm.tell, options.alert_format)
+        alerts = Alerts(self._alarm.notify, options.alert_format)
         self.collector.adder.followers.append(alerts.follow)
         if recorder is not None:
             now = instant()
-            lasting = [trouble_of(event, now) for event in recorder.lasting()]
+            lasting = [problem_of(event, now) for event in recorder.unresolved()]
             self.collector.adder.restore(lasting)
             alerts.restore(lasting, now)
         rights = Rights(lambda: live.current, _tokens(options), _sessions(options, log))
         audit = _audit(options, log)
-        commands = Commands(cluster, [node for deed in audit.unknown() for node in deed.unknown])
-        desk = Desk(
+        commands = Commands(cluster, [node for entry in audit.unknown() for node in entry.unknown])
+        runner = ActionRunner(
             Scene(cluster, commands, alerts),
             log,
             rights=rights,
             audit=audit,
-            tell=self._notifier.tell,
+            tell=self._notifier.notify,
             mark=partial(recorder.note, CHANGE) if recorder is not None else lambda *_: None,
         )
-        self.collector.adder.followers.append(desk.follow)
+        self.collector.adder.followers.append(runner.follow)
         self._server = HttpListeners(
             sockets,
             routes(
                 live,
                 cluster,
-                desk,
+                runner,
                 static,
                 self._http,
                 log,
-                Courses(self._recorder, lambda: self.collector.adder.sum),
+                HistoryCharts(self._recorder, lambda: self.collector.adder.sum),
                 alerts,
                 _open_id(options),
             ),

@@ -7,13 +7,13 @@ from nsqadmin.api.cluster import Api
 from nsqadmin.api.config import ConfigApi
 from nsqadmin.api.graphite import GraphiteApi
 from nsqadmin.changes.alerts import Alerts
-from nsqadmin.changes.desk import Desk
+from nsqadmin.changes.runner import ActionRunner
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.openapi import description
 from nsqadmin.options import LiveOptions, NsqadminOptions
 from nsqadmin.pages.audit import AuditPage
-from nsqadmin.pages.courses import Courses
 from nsqadmin.pages.forms import Forms
+from nsqadmin.pages.history_charts import HistoryCharts
 from nsqadmin.pages.messages import MessagePages
 from nsqadmin.pages.nodes import NodePages
 from nsqadmin.pages.overview import OverviewPages
@@ -49,15 +49,15 @@ _PAGES: Final = (
 def routes(
     options: LiveOptions,
     cluster: Cluster,
-    desk: Desk,
+    runner: ActionRunner,
     static: StaticFiles,
     http: ClusterHttp,
     log: Log,
-    courses: Courses,
+    courses: HistoryCharts,
     alerts: Alerts,
     open_id: "OpenId | None",
 ) -> list[Route]:
-    render = Renderer(options, desk, static, alerts)
+    render = Renderer(options, runner, static, alerts)
 
     def now() -> NsqadminOptions:
         return options.current
@@ -66,7 +66,7 @@ def routes(
         from nsqadmin.api.metrics import AdminCollector
         from nsqcore.http.metrics import Metrics
 
-        return Metrics(AdminCollector(http, desk, alerts), "nsqadmin")
+        return Metrics(AdminCollector(http, runner, alerts), "nsqadmin")
 
     metrics = MetricsOnDemand(make)
 
@@ -83,15 +83,15 @@ def routes(
         Route("GET", "/ping", ping, head=True),
         Route("GET", "/metrics", show_metrics, logged=False, head=True),
         Route("GET", "/openapi.json", show_description),
-        *Api(cluster, desk, log).routes(),
+        *Api(cluster, runner, log).routes(),
         *GraphiteApi(now, log).routes(),
-        *ConfigApi(options, desk).routes(),
-        *(route for kind in _PAGES for route in kind(now, cluster, desk, courses, render, log).routes()),
+        *ConfigApi(options, runner).routes(),
+        *(route for kind in _PAGES for route in kind(now, cluster, runner, courses, render, log).routes()),
         *static.routes(),
     ]
     if open_id is not None:
         # Its libraries are a sixth of what a start loads.
         from nsqadmin.pages.sign_in import SignIn
 
-        table += SignIn(now, desk.rights, open_id, render, log).routes()
-    return Guard(now, desk.rights, log).guarding(table)
+        table += SignIn(now, runner.rights, open_id, render, log).routes()
+    return Guard(now, runner.rights, log).guarding(table)

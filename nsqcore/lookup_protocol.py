@@ -90,7 +90,7 @@ class LookupdInfo:
     tcp_port: int
     http_port: int
     version: str
-    takes_availability: bool = False
+    accepts_availability: bool = False
     """Whether it knows AVAILABLE and UNAVAILABLE; these commands end the connection to any other."""
 
 
@@ -140,7 +140,7 @@ def decode_lookupd_info(payload: bytes) -> LookupdInfo:
         tcp_port=tcp_port if isinstance(tcp_port, int) else 0,
         http_port=http_port if isinstance(http_port, int) else 0,
         version=version if isinstance(version, str) else "",
-        takes_availability=value.get("availability") is True,
+        accepts_availability=value.get("availability") is True,
     )
 
 

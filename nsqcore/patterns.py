@@ -26,7 +26,7 @@ class PatternError(ValueError):
 
     def __init__(self, what: str, where: str = "") -> None:
         super().__init__(f"{what}: {where}" if where else what)
-        self.what = what
+        self.reason = what
 
 
 def search_for(pattern: str) -> Search:

@@ -11,8 +11,8 @@ from typing import Final
 # Each repeat on one way through a pattern may be as long as the name. Three such repeats take 64**3 steps,
 # and so do some thousand alternatives with one repeat.
 _LONGEST_NAME: Final = 64
-_MOST_REPEATS: Final = 3
-_MOST_TIMES: Final = 1000  # as in RE2
+_MAX_NESTED_REPEATS: Final = 3
+_MAX_REPEATS: Final = 1000  # as in RE2
 
 _PUNCTUATION: Final = r"\\[!-/:-@\[-^`{-~]"
 _IN_CLASS: Final = rf"(?:[^-\\\[\]\ud800-\udfff]|{_PUNCTUATION})"
@@ -103,7 +103,7 @@ class _Work:
 
     def is_little(self) -> bool:
         self._end_choice()
-        return not self._is_open and self._steps <= _LONGEST_NAME**_MOST_REPEATS
+        return not self._is_open and self._steps <= _LONGEST_NAME**_MAX_NESTED_REPEATS
 
     def _end_choice(self) -> None:
         self._steps += sum(_LONGEST_NAME ** min(self._outside + each, 9) for each in self._inside)
@@ -142,4 +142,4 @@ def _class(inverse: str, members: str) -> str | None:
 def _has_sense(token: re.Match[str]) -> bool:
     """Whether RE2 accepts the numbers of a repeat."""
     least, most = int(token["least"] or 0), int(token["most"] or token["least"] or 0)
-    return least <= most <= _MOST_TIMES or (token["most"] == "" and least <= _MOST_TIMES)
+    return least <= most <= _MAX_REPEATS or (token["most"] == "" and least <= _MAX_REPEATS)

@@ -20,11 +20,11 @@ from urllib.parse import urlencode
 from nsqclient.wire.durations import SECOND
 from nsqcore.cluster.secret import SecretFile
 from nsqcore.options.arguments import Address, ArgumentParser, duration_of
-from nsqcore.process.output import tell
+from nsqcore.process.output import write_message
 from nsqd.drain import DrainError, NodeOptions, add_node_arguments, announce, ask_node, trust
 
 POLL_SECONDS: Final = 0.5
-SAY_SECONDS: Final = 10.0
+PROGRESS_INTERVAL_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,14 @@ def decommission(options: DecommissionOptions) -> None:
     announce(options)
     until = time.monotonic() + options.timeout_s
     state = ask("POST", f"?{urlencode(query)}" if query else "")
-    said = -SAY_SECONDS
+    said = -PROGRESS_INTERVAL_S
     while not state["done"]:
         now = time.monotonic()
         if now >= until:
             raise DrainError(f"the time is up: {remaining(state)}, it waits for {state['waits_for']}")
-        if now - said >= SAY_SECONDS:
+        if now - said >= PROGRESS_INTERVAL_S:
             said = now
-            tell(f"{options.http_address}: {remaining(state)}", sys.stdout)
+            write_message(f"{options.http_address}: {remaining(state)}", sys.stdout)
         time.sleep(POLL_SECONDS)
         try:
             state = ask("GET")
@@ -103,9 +103,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = parse_arguments(argv)
         decommission(options)
     except (OSError, DrainError) as error:
-        tell(f"nsqd-decommission: {error}")
+        write_message(f"nsqd-decommission: {error}")
         return 1
-    tell(f"{options.http_address} is decommissioned", sys.stdout)
+    write_message(f"{options.http_address} is decommissioned", sys.stdout)
     return 0
 
 

@@ -24,12 +24,12 @@ from typing import Any, Final
 from nsqclient.wire.durations import SECOND
 from nsqcore.cluster.secret import NO_SECRET, SecretFile
 from nsqcore.options.arguments import Address, ArgumentParser, duration_of
-from nsqcore.process.output import tell
+from nsqcore.process.output import write_message
 from nsqd.engine.drain_report import sentence, stuck
 
 POLL_SECONDS: Final = 0.25
 # How often a line is printed at most, so that a log shows progress.
-SAY_SECONDS: Final = 10.0
+PROGRESS_INTERVAL_S: Final = 10.0
 _ANSWER_SECONDS: Final = 5.0
 # How long to wait for the next scrape of /metrics, which is told that nothing remains. Otherwise the last
 # figures that Prometheus has of a node that goes would be those of messages that others have had since.
@@ -69,7 +69,7 @@ def drain(options: DrainOptions) -> None:
     poll_ms = round(options.poll_interval_s * 1000)
     announce(options)
     began = time.monotonic()
-    said = -SAY_SECONDS
+    said = -PROGRESS_INTERVAL_S
     until = began + options.timeout_s
     state = _answer(ask, until, "POST")
     left_ms = 0
@@ -78,9 +78,9 @@ def drain(options: DrainOptions) -> None:
         if left_ms <= 0 or stuck(state, poll_ms, left_ms):
             break
         passed = time.monotonic() - began
-        if state["remaining"] and passed - said >= SAY_SECONDS:
+        if state["remaining"] and passed - said >= PROGRESS_INTERVAL_S:
             said = passed
-            _say(f"draining {address}: {sentence(state)}")
+            _print_progress(f"draining {address}: {sentence(state)}")
         time.sleep(POLL_SECONDS)
         state = _answer(ask, until, "GET")
         if not state["draining"]:
@@ -120,9 +120,9 @@ def _answer(ask: Callable[..., dict[str, Any]], until: float, *request: str) -> 
         time.sleep(POLL_SECONDS)
 
 
-def _say(line: str) -> None:
+def _print_progress(line: str) -> None:
     """Show the progress on stdout; a drain goes on, and succeeds, also when nobody can read that."""
-    tell(line, sys.stdout)
+    write_message(line, sys.stdout)
 
 
 def ask_node(options: NodeOptions, path: str, method: str, query: str = "") -> dict[str, Any]:
@@ -237,14 +237,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         options = parse_arguments(argv)
     except OSError as error:
-        tell(f"nsqd-drain: --tls-root-ca-file: {error.strerror or error}")
+        write_message(f"nsqd-drain: --tls-root-ca-file: {error.strerror or error}")
         return 1
     try:
         drain(options)
     except DrainError as error:
-        tell(f"nsqd-drain: {error}")
+        write_message(f"nsqd-drain: {error}")
         return 1
-    _say(f"{options.http_address} is drained")
+    _print_progress(f"{options.http_address} is drained")
     return 0
 
 

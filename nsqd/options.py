@@ -16,7 +16,7 @@ from nsqcore.process.addresses import split_host_port
 from nsqd.build import nsqd_banner
 from nsqd.engine.limits import Limits
 from nsqd.log.ids import MAX_NODE_ID
-from nsqd.policies.definition import MOST_REPLICAS
+from nsqd.policies.definition import MAX_REPLICAS
 from nsqd.policies.quantities import size_bytes, watermark
 
 
@@ -73,7 +73,7 @@ def _watermark(value: str) -> str | None:
 
 
 def _replicas(value: int) -> str | None:
-    return None if 0 <= value <= MOST_REPLICAS else f"--replicas must be between 0 and {MOST_REPLICAS}"
+    return None if 0 <= value <= MAX_REPLICAS else f"--replicas must be between 0 and {MAX_REPLICAS}"
 
 
 def _replicas_missing(value: str) -> str | None:

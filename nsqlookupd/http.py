@@ -28,7 +28,7 @@ from nsqlookupd.readiness import Readiness
 from nsqlookupd.registry import NEVER, Key, ListedNode, LostNode, Peer, Registry
 
 # After so many entries of a long answer other connections are served: nsqd waits one second for a PING.
-_TURN: Final = 16
+_ENTRIES_PER_TURN: Final = 16
 # A long answer is sent to the client in pieces of about this size.
 _PIECE_BYTES: Final = 1 << 16
 
@@ -145,7 +145,7 @@ class HttpApi:
                     # Waits while the client does not read.
                     await reply.write(bytes(piece))
                     piece.clear()
-                if done % _TURN == 0:
+                if done % _ENTRIES_PER_TURN == 0:
                     await asyncio.sleep(0)
             piece += b"]"
         await reply.write(bytes(piece + b"}"))
@@ -211,7 +211,7 @@ async def _listed(key: str, parts: Iterable[bytes]) -> Response:
     taken: list[bytes] = []
     for part in parts:
         taken.append(part)
-        if len(taken) % _TURN == 0:
+        if len(taken) % _ENTRIES_PER_TURN == 0:
             await asyncio.sleep(0)
     return json_bytes_reply(b'{"%b":[%b]}' % (key.encode(), b",".join(taken)))
 

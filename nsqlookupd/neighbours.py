@@ -5,7 +5,7 @@ import time
 from typing import Final
 
 from nsqclient.wire.node_error import NodeError
-from nsqcore.cluster.fanout import ask_all
+from nsqcore.cluster.fanout import call_all
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.process.clock import steady_ns
@@ -26,7 +26,7 @@ async def become_ready(readiness: Readiness, addresses: tuple[str, ...], http: C
             now = time.monotonic()
             if lookupds and now >= asked_again_at:
                 try:
-                    readiness.told(await _ask(lookupds))
+                    readiness.learn_topics(await _ask(lookupds))
                 except Exception as error:  # noqa: BLE001 - a fault of ours must not keep it unready
                     reason = f"{type(error).__name__}: {error}"
                     log.warning("LOOKUP: asking the other nsqlookupds failed - %s", reason)
@@ -38,7 +38,7 @@ async def become_ready(readiness: Readiness, addresses: tuple[str, ...], http: C
 
 
 async def _ask(lookupds: list[LookupdApi]) -> list[Expected]:
-    answers = await ask_all(lookupds, _known_to)
+    answers = await call_all(lookupds, _known_to)
     return [known for _, known in answers.value if known is not None]
 
 

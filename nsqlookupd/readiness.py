@@ -14,16 +14,16 @@ from nsqlookupd.registry import NodeKey, Registry
 Expected: TypeAlias = Mapping[NodeKey, frozenset[str]]
 """nsqds with the topics of each."""
 
-_SHOWN: Final = 3
+_MAX_NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
     """How long a start may take."""
 
-    without_word_ns: int
+    silent_ns: int
     """How long to wait for nsqds when no other nsqlookupd tells which there are."""
-    at_most_ns: int
+    max_ns: int
     """How long to wait for single nsqds that another nsqlookupd named."""
 
 
@@ -40,7 +40,7 @@ class Readiness:
         self.reason = "waiting for every nsqd to come back"
         """Why it is not ready, or how it became so."""
 
-    def told(self, answers: Iterable[Expected]) -> None:
+    def learn_topics(self, answers: Iterable[Expected]) -> None:
         """Take the answers of nsqlookupds that were up all the time; they replace earlier answers."""
         expected: dict[NodeKey, frozenset[str]] = {}
         for answer in answers:
@@ -56,14 +56,14 @@ class Readiness:
 
     def _check(self, waited_ns: int) -> None:
         if self._expected is None:
-            if waited_ns >= self._patience.without_word_ns:
+            if waited_ns >= self._patience.silent_ns:
                 self._be_ready(f"{waited_ns / 1e9:.1f}s are over, the time nsqds need to come back")
             return
         missing = self._registry.missing(self._expected)
         if missing:
             self._complete_before = False
             self.reason = _sentence(missing, len(self._expected))
-            if waited_ns >= self._patience.at_most_ns and not self._many_are_absent(self._expected):
+            if waited_ns >= self._patience.max_ns and not self._many_are_absent(self._expected):
                 self._be_ready(f"no longer {self.reason}, {waited_ns / 1e9:.1f}s are over")
         elif self._complete_before:
             self._be_ready(f"all {len(self._expected)} nsqd are back after {waited_ns / 1e9:.1f}s")
@@ -87,6 +87,6 @@ class Readiness:
 
 def _sentence(missing: list[NodeKey], known: int) -> str:
     names = [f"{address}:{tcp_port}" for address, tcp_port, _ in sorted(missing)]
-    if len(names) > _SHOWN:
-        names = [*names[:_SHOWN], f"{len(names) - _SHOWN} more"]
+    if len(names) > _MAX_NAMED:
+        names = [*names[:_MAX_NAMED], f"{len(names) - _MAX_NAMED} more"]
     return f"waiting for {len(missing)} of {known} nsqd: {', '.join(names)}"

@@ -38,7 +38,7 @@ class Peer:
     """Its JSON in the answers of `/lookup/nodes`, cached by the HTTP API."""
     serial: int = 0
     """Rises with each connection, so the newer of two connections of one nsqd is known."""
-    gone: bool = False
+    disconnected: bool = False
     """Its connection is closed: no answer names it, though its registrations may not all be forgotten yet."""
 
     def node(self) -> NodeKey:
@@ -126,7 +126,7 @@ class Registry:
 
     def remove_peer(self, peer: Peer, now_ns: int) -> None:
         """Hide a peer whose connection is gone; :meth:`forget` removes what it registered."""
-        peer.gone = True
+        peer.disconnected = True
         self._forget_lost(now_ns)
         self._lost.pop(peer.node(), None)
         if topics := frozenset(self._topics_of[peer]):
@@ -356,7 +356,7 @@ class Registry:
         The five minutes are ``--inactive-producer-timeout``. All topics count if *topic* is empty.
         """
         self._forget_lost(now_ns)
-        here = {peer.node(): peer for peer in self._topics_of if not peer.gone} if self._lost else {}
+        here = {peer.node(): peer for peer in self._topics_of if not peer.disconnected} if self._lost else {}
         found: list[LostNode] = []
         for node, one in self._lost.items():
             peer, missing = here.get(node), one.topics
@@ -394,7 +394,7 @@ class Registry:
         topics: list[str] = []
         none_marked: list[bool] = []
         for peer in self._newest(self._topics_of, now_ns):
-            if peer.gone:
+            if peer.disconnected:
                 continue
             if self._topics_of[peer] != known:
                 known = frozenset(self._topics_of[peer])
@@ -413,7 +413,7 @@ class Registry:
         """List the nsqds of *expected* that have not announced themselves and all these topics."""
         newest: dict[NodeKey, Peer] = {}
         for peer in self._topics_of:
-            if not peer.gone:
+            if not peer.disconnected:
                 newest[peer.node()] = peer  # in the order of connecting
         return [
             node
@@ -426,31 +426,33 @@ class Registry:
 
         The time is 0 where there is no tombstone. As with :meth:`nodes`, the registry may change in between.
         """
-        clients = [(peer, NEVER) for peer in self._topics_of if not peer.gone]
+        clients = [(peer, NEVER) for peer in self._topics_of if not peer.disconnected]
         if clients and not only:
             yield ("client", "", ""), clients
         for topic in [only] if only else sorted(self._topics.keys() | self._channels.keys()):
-            producers = [item for item in self._topics.get(topic, {}).items() if not item[0].gone]
+            producers = [item for item in self._topics.get(topic, {}).items() if not item[0].disconnected]
             if producers:
                 yield ("topic", topic, ""), producers
             for channel in self.channels(topic):
                 found = self._channels.get(topic, {}).get(channel)
-                peers = [peer for peer in found.peers if not peer.gone] if found is not None else []
+                peers = [peer for peer in found.peers if not peer.disconnected] if found is not None else []
                 if peers:
                     yield ("channel", topic, channel), [(peer, NEVER) for peer in peers]
 
     def counts(self) -> dict[str, int]:
         """Counts of peers, topics, channels and registrations, for metrics."""
         return {
-            "peers": sum(not peer.gone for peer in self._topics_of),
-            "unavailable": sum(1 for peer in self._topics_of if peer.obstacle and not peer.gone),
+            "peers": sum(not peer.disconnected for peer in self._topics_of),
+            "unavailable": sum(1 for peer in self._topics_of if peer.obstacle and not peer.disconnected),
             "topics": len(self._topics),
             "channels": sum(len(channels) for channels in self._channels.values()),
-            "registrations": sum(len(topics) for peer, topics in self._topics_of.items() if not peer.gone),
+            "registrations": sum(
+                len(topics) for peer, topics in self._topics_of.items() if not peer.disconnected
+            ),
         }
 
     def is_active(self, peer: Peer, now_ns: int) -> bool:
-        return not peer.gone and now_ns - peer.last_update_ns <= self._inactive_after_ns
+        return not peer.disconnected and now_ns - peer.last_update_ns <= self._inactive_after_ns
 
     def _is_tombstoned(self, since_ns: int, now_ns: int) -> bool:
         return since_ns != NEVER and now_ns - since_ns < self._tombstone_lifetime_ns

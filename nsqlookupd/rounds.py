@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 # Commands or registrations in one round of the event loop: they take 1 or 2 ms, log lines included.
-AT_MOST: Final = 64
+COMMANDS_PER_TURN: Final = 64
 
 # Does at most so much, and returns how much it did: less means that nothing is left.
 Step: TypeAlias = Callable[[int], int]
@@ -34,7 +34,7 @@ class Rounds:
 
     def _run(self) -> None:
         self._scheduled = False
-        left = AT_MOST
+        left = COMMANDS_PER_TURN
         while self._steps and left > 0:
             step = self._steps.popleft()
             did = step(left)

@@ -16,9 +16,9 @@ from nsqlookupd.session import NOTES, NsqdSession, SessionNote
 # Bytes of replies that are buffered; a peer that sends commands and never reads the replies is cut off.
 MAX_UNSENT: Final = 1024 * 1024
 # An nsqd sends IDENTIFY first. A peer that is silent for so long is not an nsqd, and holds a descriptor.
-SPEAK_WITHIN_S: Final = 60.0
+IDENTIFY_TIMEOUT_S: Final = 60.0
 # Bytes that wait in a socket are read within this time.
-LAST_LOOK_S: Final = 0.05
+READ_GRACE_S: Final = 0.05
 
 
 class NsqdConnections:
@@ -29,7 +29,7 @@ class NsqdConnections:
         self.log = log
         self.identity = b"{}"
         """The JSON that answers IDENTIFY, known once the listeners are bound."""
-        self.speak_within_s = SPEAK_WITHIN_S
+        self.identify_timeout_s = IDENTIFY_TIMEOUT_S
         self.rounds = Rounds()
         self.commands_total = 0
         self.errors_total = 0
@@ -86,7 +86,7 @@ class NsqdConnection(asyncio.Protocol):
         self._owner.opened(self)
         self._log.info("TCP: new client(%s)", self._peer_name)
         loop = asyncio.get_running_loop()
-        self._mute = loop.call_later(self._owner.speak_within_s, self._look_if_mute)
+        self._mute = loop.call_later(self._owner.identify_timeout_s, self._check_silent)
 
     def data_received(self, data: bytes) -> None:
         self._parser.feed(data)
@@ -116,11 +116,11 @@ class NsqdConnection(asyncio.Protocol):
     def _work(self) -> None:
         if not self._working:
             self._working = True
-            self._owner.rounds.add(self._carry_out)
+            self._owner.rounds.add(self._execute)
         elif not self._ended:
             self._transport.pause_reading()
 
-    def _carry_out(self, at_most: int) -> int:
+    def _execute(self, at_most: int) -> int:
         """Carry out up to *at_most* commands; returns how many there were."""
         if self._lost or self._transport.is_closing():
             return 0
@@ -176,10 +176,10 @@ class NsqdConnection(asyncio.Protocol):
             self._mute.cancel()
             self._mute = None
 
-    def _look_if_mute(self) -> None:
+    def _check_silent(self) -> None:
         # The loop runs timers before it reads sockets, so bytes that the peer sent while this process was
         # stopped or busy may still be unread.
-        self._mute = asyncio.get_running_loop().call_later(LAST_LOOK_S, self._close_mute)
+        self._mute = asyncio.get_running_loop().call_later(READ_GRACE_S, self._close_mute)
 
     def _close_mute(self) -> None:
         self._mute = None

@@ -28,7 +28,7 @@ from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.options.arguments import ArgumentParser
 from nsqcore.process.lifecycle import handle_signal
-from nsqcore.process.output import tell
+from nsqcore.process.output import write_message
 from nsqtools.counted_producers import HttpProducer, Publisher, RawProducer
 from nsqtools.selftest import SelfTestError, add_client_flags, client_config
 
@@ -230,7 +230,7 @@ async def load(
 
 
 def _print_json(figures: dict[str, Any]) -> None:
-    tell(json.dumps(figures), sys.stdout)
+    write_message(json.dumps(figures), sys.stdout)
 
 
 def main() -> int:
@@ -250,7 +250,7 @@ def main() -> int:
     try:
         config = client_config(given)
     except SelfTestError as error:
-        tell(f"counted_load: {error}")
+        write_message(f"counted_load: {error}")
         return 2
     last = asyncio.run(
         load(

@@ -27,7 +27,7 @@ class Failed(Exception):
 
 def log_line(sentence: str) -> None:
     """Write one line for the operator on stderr, if possible; stdout is for data."""
-    output.tell(f"{timestamp()[:19]} {sentence}")
+    output.write_message(f"{timestamp()[:19]} {sentence}")
 
 
 def run(

@@ -27,7 +27,7 @@ from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.secret import SecretFile
 from nsqcore.options.arguments import ArgumentParser
-from nsqcore.process.output import tell
+from nsqcore.process.output import write_message
 
 # The topic exists on each nsqd from the first message on, so it need not be looked up more often.
 POLL_SECONDS: Final = 0.5
@@ -184,9 +184,9 @@ def main() -> int:
             )
         )
     except SelfTestError as error:
-        tell(f"selftest failed: {error}")
+        write_message(f"selftest failed: {error}")
         return 1
-    tell(f"selftest passed: {sentence}", sys.stdout)
+    write_message(f"selftest passed: {sentence}", sys.stdout)
     return 0
 
 

@@ -26,7 +26,7 @@ from nsqcore.options.options import CommandOptions, DaemonOptions, OptionSpec, s
 from nsqd.engine.age import Ages
 from nsqd.options import NsqdOptions
 from nsqd.server.allocator import SOMEBODYS
-from nsqd.server.figures.metrics import NsqdCollector
+from nsqd.server.statistics.metrics import NsqdCollector
 from nsqlookupd.metrics import NsqlookupdCollector
 from nsqlookupd.options import NsqlookupdOptions
 from nsqtools.nsq_channel.options import ACTIONS as CHANNEL_ACTIONS
@@ -157,7 +157,7 @@ def nsqd_families() -> Iterator[Sequence[str]]:
         Ages(),
         SimpleNamespace(free=0, total=0),
         SimpleNamespace(
-            shown=lambda: {"replicas": [], "copies": []},
+            to_json=lambda: {"replicas": [], "copies": []},
             primary=SimpleNamespace(under_replicated=int),
             node=None,
         ),
@@ -186,7 +186,7 @@ def families() -> dict[str, Iterable[Sequence[str]]]:
     )
     admin: Any = (
         SimpleNamespace(answered=0, refused=0, unreachable=0),
-        SimpleNamespace(done={"": 0}),
+        SimpleNamespace(counts={"": 0}),
         SimpleNamespace(now=[_ONE], muted_until=bool),
     )
     return {

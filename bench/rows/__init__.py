@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from bench.figures import Row
+from bench.metrics import Row
 from bench.rows import (
     backlog,
     consuming,

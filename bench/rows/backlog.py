@@ -5,8 +5,8 @@ from contextlib import closing
 from typing import Final
 
 from bench import load
-from bench.figures import Figure, Plan, Reading, Readings, Row, less
 from bench.load import LoadError
+from bench.metrics import Metric, Plan, Reading, Readings, Row, less
 from bench.rows.work import consumer, create, emptying, fill, scaled
 from bench.server import Program, Server
 from nsqclient.wire.message import FRAME_OVERHEAD
@@ -15,14 +15,14 @@ DRAINED: Final = 5_000_000
 QUEUED: Final = 1_000_000
 PATIENCE: Final = 60.0
 # Within this time after a start all queued messages must be counted again.
-SETTLED: Final = 10.0
+RESTORED_WITHIN_S: Final = 10.0
 # The original does not count the few messages that are on their way between two of its queues.
 IN_HAND: Final = 5
 # The default of both servers, given here because the row measures the messages beyond it, on disk.
 FLAGS: Final = ("--mem-queue-size", "10000")
 
 
-def _owed(server: Server, topic: str) -> int:
+def _unfinished(server: Server, topic: str) -> int:
     stats = server.topic_stats(topic)
     owed: int = stats["depth"] + sum(c["depth"] + c["in_flight_count"] for c in stats["channels"])
     return owed
@@ -51,8 +51,8 @@ def start(program: Program, plan: Plan) -> Readings:
             first_message(server, topic)
             waited = time.monotonic() - began
             # Messages that were still at the topic at the stop reach the channel a moment after the start.
-            while (owed := _owed(server, topic)) < filled - IN_HAND:
-                if time.monotonic() - began > SETTLED:
+            while (owed := _unfinished(server, topic)) < filled - IN_HAND:
+                if time.monotonic() - began > RESTORED_WITHIN_S:
                     raise LoadError(f"{filled:,} were queued, {owed:,} are after a start")
                 time.sleep(0.1)
             return {"ping": Reading(server.started_s), "message": Reading(server.started_s + waited)}
@@ -71,7 +71,7 @@ ROWS: Final = [
     Row(
         "drain",
         f"drain of {DRAINED // 1_000_000} million from disk, 2 readers",
-        (Figure("rate", "msg/s", goal=2.0), less("memory", "MiB at most", goal=0.25)),
+        (Metric("rate", "msg/s", goal=2.0), less("memory", "MiB at most", goal=0.25)),
         drain,
         own=True,
         most_runs=1,

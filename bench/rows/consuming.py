@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from bench.crew import crew_of
-from bench.figures import Figure, Plan, Reading, Readings, Row, less, rate
+from bench.metrics import Metric, Plan, Reading, Readings, Row, less, rate
 from bench.rows.work import (
     BATCH,
     PATIENCE,
@@ -19,6 +18,7 @@ from bench.rows.work import (
     publisher,
 )
 from bench.server import Server
+from bench.workers import start_workers
 
 
 def sub(server: Server, plan: Plan) -> Readings:
@@ -48,7 +48,7 @@ def balance(server: Server, plan: Plan) -> Readings:
     briefly = Plan(plan.size, plan.messages, plan.seconds / 6)
     works = [publisher(server, topic, briefly, plan.messages, BATCH) for _ in range(2)]
     works += [consumer(server, topic, "ch", plan) for _ in range(2)]
-    with crew_of(works) as crew:
+    with start_workers(works) as crew:
         crew.begin()
         crew.wait(range(2), plan.seconds + PATIENCE)
         published, consumed = crew.total(range(2)), crew.total(range(2, 4))
@@ -103,7 +103,7 @@ ROWS: Final = [
     Row(
         "balance",
         "2 writers next to 2 readers of a full queue",
-        (Figure("share", "writers/readers", limit=0.5),),
+        (Metric("share", "writers/readers", limit=0.5),),
         balance,
     ),
     *(

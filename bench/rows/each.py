@@ -14,12 +14,12 @@ from multiprocessing.sharedctypes import RawArray
 from typing import Any, Final
 
 from bench import load
-from bench.crew import Work, Worker, crew_of
-from bench.figures import Plan, Reading, Readings, Row, less
 from bench.load import LoadError, expect_oks
+from bench.metrics import Plan, Reading, Readings, Row, less
 from bench.paced import DUE_SIZE, dues_of, percentile
 from bench.rows.work import PATIENCE, create, delete, scaled
 from bench.server import Server
+from bench.workers import Work, Worker, start_workers
 from nsqclient.wire.message import FRAME_OVERHEAD, MESSAGE_ID_BYTES
 
 COUNT: Final = 200_000
@@ -120,7 +120,7 @@ def _run(
 ) -> Readings:
     """Run the works: the *first* must end before the first message is *due*; the others note lateness."""
     readers = range(len(first), len(works))
-    with crew_of(works) as crew:
+    with start_workers(works) as crew:
         crew.begin()
         crew.wait(first, 120)
         if first and time.monotonic_ns() > due:
@@ -181,7 +181,7 @@ def _reader(server: Server, topic: str, first_due: int, found: Any, worker: Work
             late.add([now - due for due in dues_of(data, end, SIZE)])
 
         for _ in load.consume(conn, SIZE, look):
-            if worker.told_to_stop():
+            if worker.stop_requested():
                 return
 
 
@@ -222,7 +222,7 @@ def _silent(
         worker.start()
         _note_first(conn, worker, seen, share, within_s)
         for _ in load.consume(conn, SIZE, look, ready=share):
-            if worker.told_to_stop():
+            if worker.stop_requested():
                 return
 
 
@@ -263,7 +263,7 @@ def _arrivals(conn: Any, worker: Worker, ready: int) -> Iterator[bytes]:
     conn.settimeout(load.IDLE_SECONDS)
     conn.sendall(b"RDY %d\n" % ready)
     rest = b""
-    while not worker.told_to_stop():
+    while not worker.stop_requested():
         try:
             received = conn.recv(load.READ_SIZE)
         except TimeoutError:

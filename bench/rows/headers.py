@@ -7,13 +7,13 @@ from contextlib import closing
 from typing import Final
 
 from bench import load
-from bench.crew import Work, Worker
-from bench.figures import Figure, Plan, Reading, Readings, Row, less, rate
 from bench.load import Address
+from bench.metrics import Metric, Plan, Reading, Readings, Row, less, rate
 from bench.rows.publishing import PIPELINE_CHUNK, mpub, pub_pipelined
 from bench.rows.work import BATCH, Sample, batch_of, consumer, create, delete, flowing, publishing
 from bench.rows.work import publisher as plain_publisher
 from bench.server import Server
+from bench.workers import Work, Worker
 
 _HEAD: Final = b'{"traceparent":"00-%032x-%016x-01"}'
 # The kind, the length and the JSON object, as a consumer gets them.
@@ -21,7 +21,7 @@ EXTENSION_BYTES: Final = 3 + len(_HEAD % (0, 0))
 # Number of batches to cycle through; they have more traceparents than nsqd remembers.
 _VARIANTS: Final = 16
 # The least share of the rate without headers.
-LEAST_SHARE: Final = 0.7
+MIN_SHARE: Final = 0.7
 
 
 def _extended(number: int, body: bytes) -> bytes:
@@ -128,7 +128,7 @@ def _extended_consumer(server: Server, topic: str, plan: Plan) -> Work:
                 if count:
                     total += count
                     worker.note(total)
-                elif worker.told_to_stop():
+                elif worker.stop_requested():
                     return
 
     return work
@@ -141,7 +141,7 @@ def _beside(found: Readings, without: Readings) -> Readings:
 
 
 def _row(name: str, title: str, run: Callable[[Server, Plan], Readings]) -> Row:
-    figures = (rate(), Figure("share", "of that without", limit=LEAST_SHARE), less("cost", "times the CPU"))
+    figures = (rate(), Metric("share", "of that without", limit=MIN_SHARE), less("cost", "times the CPU"))
     return Row(name, title, figures, run)
 
 

@@ -10,8 +10,8 @@ from contextlib import closing, suppress
 from typing import Final
 
 from bench import layered, load
-from bench.figures import Plan, Reading, Readings, Row, less
 from bench.load import LoadError
+from bench.metrics import Plan, Reading, Readings, Row, less
 from bench.paced import percentile
 from bench.rows.work import create, delete
 from bench.server import Server

@@ -6,10 +6,10 @@ from time import monotonic
 from typing import Final
 
 from bench import load, many
-from bench.crew import Work, Worker
-from bench.figures import Plan, Readings, Row, rate
+from bench.metrics import Plan, Readings, Row, rate
 from bench.rows.work import publishing
 from bench.server import Server
+from bench.workers import Work, Worker
 
 PROCESSES: Final = 2
 # Messages in one /mpub, which makes a request of 20 KB.

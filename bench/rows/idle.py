@@ -8,12 +8,12 @@ from contextlib import closing
 from typing import Final
 
 from bench import load
-from bench.crew import Work, Worker, crew_of
-from bench.figures import Plan, Reading, Readings, Row, less
 from bench.load import OK_FRAME, LoadError, expect_oks
+from bench.metrics import Plan, Reading, Readings, Row, less
 from bench.rows.seed import CHANNELS, seed, topic_name
 from bench.rows.work import create, scaled
 from bench.server import Program, Server
+from bench.workers import Work, Worker, start_workers
 
 CONNECTIONS: Final = 10_000
 TOPICS: Final = 5_000
@@ -33,7 +33,7 @@ def connections(program: Program, plan: Plan) -> Readings:
     with program.serving() as server:
         topic = create(server, "idle", [f"ch{number}" for number in range(CHANNELS_OF_IDLE)])
         before = server.memory_mib()
-        with crew_of([_waiting(server, topic, count)]) as crew:
+        with start_workers([_waiting(server, topic, count)]) as crew:
             crew.begin()
             time.sleep(REST_S)
             used = _processor_share(server)
@@ -64,7 +64,7 @@ def _waiting(server: Server, topic: str, count: int) -> Work:
             poller.register(conn.fileno(), select.EPOLLIN)
         worker.start()
         heard: set[int] = set()
-        while not worker.told_to_stop():
+        while not worker.stop_requested():
             for number, _ in poller.poll(0.1):
                 frame = by_number[number].recv(4096)
                 if not frame:

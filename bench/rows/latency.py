@@ -13,11 +13,11 @@ from multiprocessing.sharedctypes import RawArray
 from typing import Any, Final
 
 from bench import load
-from bench.crew import Work, Worker, crew_of
-from bench.figures import Plan, Reading, Readings, Row, less
+from bench.metrics import Plan, Reading, Readings, Row, less
 from bench.paced import DUE_SIZE, Pacer, dues_of, percentile
 from bench.rows.work import create, delete
 from bench.server import Server
+from bench.workers import Work, Worker, start_workers
 
 CONNECTIONS: Final = 4
 WISHES: Final = {5_000: {"output_buffer_size": -1}, 50_000: {"output_buffer_timeout": 25}}
@@ -44,7 +44,7 @@ def at_rate(server: Server, plan: Plan, *, rate: int, wishes: dict[str, int]) ->
         _publisher(server, topic, total, period_ns, size, answered, start, lasts_s),
         _consumer(server, topic, size, delivered, wishes),
     ]
-    with crew_of(works) as crew:
+    with start_workers(works) as crew:
         start[0] = time.monotonic_ns() + 10_000_000
         crew.begin()
         deadline = time.monotonic() + lasts_s
@@ -106,7 +106,7 @@ def _consumer(server: Server, topic: str, size: int, found: Any, wishes: dict[st
 
             for _ in load.consume(conn, size, look):
                 worker.note(seen)
-                if worker.told_to_stop():
+                if worker.stop_requested():
                     return
 
     return work

@@ -8,10 +8,10 @@ from time import monotonic
 from typing import Final
 
 from bench import layered, load
-from bench.crew import Work, Worker, crew_of
-from bench.figures import Plan, Readings, Row, rate
+from bench.metrics import Plan, Readings, Row, rate
 from bench.rows.work import BATCH, create, delete, emptying, flowing, publishing
 from bench.server import Server
+from bench.workers import Work, Worker, start_workers
 
 _WORDS: Final = (
     "order",
@@ -68,7 +68,7 @@ def _consumer(server: Server, topic: str, plan: Plan, layer: str) -> Work:
                 if count:
                     total += count
                     worker.note(total)
-                elif worker.told_to_stop():
+                elif worker.stop_requested():
                     return
 
     return work
@@ -87,7 +87,7 @@ def mpub(server: Server, plan: Plan, *, layer: str) -> Readings:
 def sub(server: Server, plan: Plan, *, layer: str) -> Readings:
     plan = Plan(plan.size or 200, plan.messages // FEWER[layer], plan.seconds)
     topic = create(server, layer, ["ch"])
-    with crew_of([_publisher(server, topic, Plan(plan.size, 0, 600), plan.messages, layer)]) as crew:
+    with start_workers([_publisher(server, topic, Plan(plan.size, 0, 600), plan.messages, layer)]) as crew:
         crew.begin()
         crew.wait(range(1), timeout=600)
         filled = crew.total()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from bench.figures import Figure, Plan, Reading, Readings, Row, less
+from bench.metrics import Metric, Plan, Reading, Readings, Row, less
 from bench.rows.latency import SHARES, WISHES, at_rate
 from bench.rows.work import create, delete, fill
 from bench.server import Server
@@ -15,7 +15,7 @@ _RATE: Final = 5_000
 _BODY: Final = 1_000
 _MESSAGES: Final = 100_000
 # The most by which a message may be later than without such requests.
-MOST_MS: Final = 5.0
+MAX_MS: Final = 5.0
 
 
 def latency_looked(server: Server, plan: Plan) -> Readings:
@@ -58,9 +58,9 @@ ROWS: Final = [
         "latency at 5,000/s next to pages of /messages",
         (
             *(less(name, f"ms, {name} to the consumer") for name, _ in SHARES),
-            *(less(f"later {name}", f"ms, {name} later than without", limit=MOST_MS) for name, _ in SHARES),
-            Figure("answers", "pages"),
-            Figure("mib", "MiB, the largest page"),
+            *(less(f"later {name}", f"ms, {name} later than without", limit=MAX_MS) for name, _ in SHARES),
+            Metric("answers", "pages"),
+            Metric("mib", "MiB, the largest page"),
         ),
         latency_looked,
         most_runs=2,

@@ -3,15 +3,15 @@
 import json
 from typing import Any, Final
 
-from bench.figures import Figure, Plan, Reading, Readings, Row, rate
+from bench.metrics import Metric, Plan, Reading, Readings, Row, rate
 from bench.rows.consuming import through
 from bench.rows.work import Sample
 from bench.server import Server
 
 # The least ratio to the cost without a policy; a finished message should need no additional work.
-LEAST_SHARE_RULED: Final = 0.98
+MIN_SHARE_RULED: Final = 0.98
 # Keeping finished messages should cost no more than removing them later.
-LEAST_SHARE_KEPT: Final = 0.95
+MIN_SHARE_KEPT: Final = 0.95
 # The two topics take turns, so that both run under the same conditions.
 _TURNS: Final = 4
 _RULED: Final = {"max_attempts": 5, "retry_delay": "1s"}
@@ -55,21 +55,21 @@ def _pace(samples: list[Sample]) -> float:
     return sum(one.messages for one in samples) / sum(one.seconds for one in samples)
 
 
-def _figures(least: float) -> tuple[Figure, ...]:
-    return rate(), Figure("share", "of the cost without", limit=least), Figure("pace", "of the rate without")
+def _figures(least: float) -> tuple[Metric, ...]:
+    return rate(), Metric("share", "of the cost without", limit=least), Metric("pace", "of the rate without")
 
 
 ROWS: Final = [
     Row(
         "both_ruled",
         "published and consumed at the same time with max_attempts set",
-        _figures(LEAST_SHARE_RULED),
+        _figures(MIN_SHARE_RULED),
         both_ruled,
     ),
     Row(
         "both_kept",
         "published and consumed at the same time, what is finished is kept",
-        _figures(LEAST_SHARE_KEPT),
+        _figures(MIN_SHARE_KEPT),
         both_kept,
     ),
 ]

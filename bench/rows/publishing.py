@@ -6,10 +6,10 @@ from time import monotonic
 from typing import Final
 
 from bench import load, many
-from bench.crew import Work, Worker
-from bench.figures import Plan, Readings, Row, rate
+from bench.metrics import Plan, Readings, Row, rate
 from bench.rows.work import BATCH, publisher, publishing
 from bench.server import Server
+from bench.workers import Work, Worker
 
 PIPELINE_CHUNK: Final = 100
 # Number of load processes; with many connections, a single process would be the limit.

@@ -9,16 +9,16 @@ from json import loads
 from pathlib import Path
 from typing import Final
 
-from bench.figures import Figure, Plan, Reading, Readings, Row, less, rate
 from bench.load import LoadError
+from bench.metrics import Metric, Plan, Reading, Readings, Row, less, rate
 from bench.rows.publishing import mpub, one_at_a_time, pub_pipelined
 from bench.server import Program, Server
 
 # Shares of the rate without a replica, and multiples of the node's processor time for a message.
-LEAST_SHARE: Final = 0.6
-MOST_COST: Final = 1.35
+MIN_SHARE: Final = 0.6
+MAX_COST: Final = 1.35
 # The replica's processor time as a share of the primary's.
-MOST_REPLICA: Final = 0.5
+MAX_REPLICA: Final = 0.5
 _PATIENCE_S: Final = 30.0
 
 
@@ -73,9 +73,9 @@ def _compared(program: Program, plan: Plan, run: Callable[[Server, Plan], Readin
 def _row(name: str, title: str, run: Callable[[Server, Plan], Readings]) -> Row:
     figures = (
         rate(),
-        Figure("share", "of that without", limit=LEAST_SHARE),
-        less("cost", "times the CPU", limit=MOST_COST),
-        less("replica", "of it at the replica", limit=MOST_REPLICA),
+        Metric("share", "of that without", limit=MIN_SHARE),
+        less("cost", "times the CPU", limit=MAX_COST),
+        less("replica", "of it at the replica", limit=MAX_REPLICA),
     )
     return Row(name, title, figures, partial(_compared, run=run), own=True)
 

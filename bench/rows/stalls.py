@@ -7,8 +7,8 @@ from contextlib import closing
 from typing import Any, Final
 
 from bench import load
-from bench.figures import Plan, Reading, Readings, Row, less
 from bench.load import LoadError
+from bench.metrics import Plan, Reading, Readings, Row, less
 from bench.prober import Prober
 from bench.rows.seed import seed
 from bench.rows.work import create, fill

@@ -9,10 +9,10 @@ from functools import partial
 from typing import Final
 
 from bench import load
-from bench.crew import Crew, Work, Worker, crew_of
-from bench.figures import Plan, Reading, Readings
 from bench.load import LoadError
+from bench.metrics import Plan, Reading, Readings
 from bench.server import Server
+from bench.workers import Work, Worker, WorkerGroup, start_workers
 
 BATCH: Final = 200
 PATIENCE: Final = 20.0
@@ -76,7 +76,7 @@ def consumer(server: Server, topic: str, channel: str, plan: Plan) -> Work:
                 if count:
                     total += count
                     worker.note(total)
-                elif worker.told_to_stop():
+                elif worker.stop_requested():
                     return
 
     return work
@@ -100,7 +100,7 @@ def delete(server: Server, topic: str) -> None:
 def fill(server: Server, topic: str, plan: Plan, messages: int) -> int:
     """Publish at least *messages* and return how many were published."""
     unhurried = Plan(plan.size, messages, seconds=600.0)
-    with crew_of([publisher(server, topic, unhurried, messages, batch_of(plan.size))]) as crew:
+    with start_workers([publisher(server, topic, unhurried, messages, batch_of(plan.size))]) as crew:
         crew.begin()
         crew.wait(range(1), timeout=600.0)
         return crew.total()
@@ -117,7 +117,7 @@ def batch_of(size: int | None) -> int:
 
 
 def drain(server: Server, topic: str, channel: str, plan: Plan, messages: int) -> None:
-    with crew_of([consumer(server, topic, channel, plan)]) as crew:
+    with start_workers([consumer(server, topic, channel, plan)]) as crew:
         crew.begin()
         crew.wait_for(messages, range(1), PATIENCE)
 
@@ -126,7 +126,7 @@ def emptying(
     server: Server, topic: str, readers: list[Work], messages: int, patience: float = PATIENCE
 ) -> Sample:
     """Let *readers* empty a channel in which *messages* wait."""
-    with crew_of(readers) as crew:
+    with start_workers(readers) as crew:
         cpu = server.cpu_seconds()
         crew.begin()
         crew.wait_for(messages, range(len(readers)), patience)
@@ -146,7 +146,7 @@ def flowing(
 ) -> Sample:
     """Publish and consume at the same time; a message makes *deliveries*, and each of these *events*."""
     works = publishers + readers
-    with crew_of(works) as crew:
+    with start_workers(works) as crew:
         cpu = server.cpu_seconds()
         crew.begin()
         crew.wait(range(len(publishers)), seconds + PATIENCE)
@@ -173,7 +173,7 @@ def check_all_finished(server: Server, topic: str, published: int) -> None:
         time.sleep(0.02)
 
 
-def sample(server: Server, crew: Crew, messages: int, cpu_before: float, *, events: int = 0) -> Sample:
+def sample(server: Server, crew: WorkerGroup, messages: int, cpu_before: float, *, events: int = 0) -> Sample:
     used = server.cpu_seconds() - cpu_before
     crew.dismiss()
     return Sample(messages, events or messages, crew.seconds(), used, crew.cpu_seconds())
@@ -183,7 +183,7 @@ def publishing(server: Server, row: str, plan: Plan, works_on: Callable[[str], l
     """Publish to one channel, which is emptied and checked afterwards without being measured."""
     topic = create(server, row, ["ch"])
     works = works_on(topic)
-    with crew_of(works) as crew:
+    with start_workers(works) as crew:
         cpu = server.cpu_seconds()
         crew.begin()
         crew.wait(range(len(works)), plan.seconds + PATIENCE)

@@ -29,7 +29,7 @@ class Backlog(RequestQueue[Publish]):
         for publish in self.clear():
             publish.fail(error)
 
-    def give_up(self, max_tries: int, later: float) -> bool:
+    def fail_expired(self, max_tries: int, later: float) -> bool:
         """Fail the publishes tried often enough that have no time left; returns whether others must wait."""
         exhausted = False
         for publish in self.clear():
@@ -57,18 +57,18 @@ class FullTopics:
         self._pause = FIRST_PAUSE_SECONDS
         self._offering: asyncio.Task[None] | None = None
 
-    def keep(self, publish: Publish, error: Exception, max_tries: int) -> None:
+    def add(self, publish: Publish, error: Exception, max_tries: int) -> None:
         """Keep a publish for the next offer; it fails when there is no room or no time left for that."""
         if self.refused.is_full:
             publish.fail(error)
             return
         self.refused.append(publish)
-        self.refused.give_up(max_tries, asyncio.get_running_loop().time() + self._pause)
+        self.refused.fail_expired(max_tries, asyncio.get_running_loop().time() + self._pause)
         if self._offering is None or self._offering.done():
             log.warning("%s: publishes to it are tried again, those to other topics go on", error)
-            self._offering = self._tasks.spawn(self._offer_again(), "producer full topics")
+            self._offering = self._tasks.spawn(self._retry(), "producer full topics")
 
-    async def _offer_again(self) -> None:
+    async def _retry(self) -> None:
         """Offer all again after each pause, until one has passed in which nothing was refused."""
         while True:
             await asyncio.sleep(self._pause)

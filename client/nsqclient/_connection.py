@@ -74,7 +74,7 @@ class Connection(asyncio.Protocol):
         # such an answer if the message was touched.
         self._late: dict[bytes, float] = {}
         self._late_before = float("-inf")  # messages received before this are late
-        self._heard_at = self.answered_at = self._loop.time()
+        self._last_read = self.answered_at = self._loop.time()
         self._watchdog = Watchdog(
             self,
             self.abort,
@@ -176,10 +176,10 @@ class Connection(asyncio.Protocol):
     @property
     def silent_for(self) -> float:
         """The seconds since something was last received."""
-        return self._loop.time() - self._heard_at
+        return self._loop.time() - self._last_read
 
     @property
-    def owed_for(self) -> float:
+    def unanswered_for(self) -> float:
         """The seconds for which an answer has been owed; 0 when none is."""
         return self._loop.time() - self.answered_at if self.under_way else 0
 
@@ -290,7 +290,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._failure is not None:
             return
-        self._heard_at = now = self._loop.time()
+        self._last_read = now = self._loop.time()
         messages: list[Message[Any]] = []
         others: list[tuple[int, bytes]] = []
         try:
@@ -357,7 +357,7 @@ class Connection(asyncio.Protocol):
             if not frames:
                 return
             self._sort([], frames)
-        self._parser.hold(data)
+        self._parser.add(data)
 
     def _flush(self) -> None:
         self._seal()
@@ -394,7 +394,7 @@ class Connection(asyncio.Protocol):
             raise FrameError(f"{count} times OK to {len(self.under_way)} requests")
         for _ in range(count):
             self.under_way.popleft().succeed(OK)
-        self.answered_at = self._heard_at
+        self.answered_at = self._last_read
         self._listener.requests_answered(self)
 
     def _response_received(self, payload: bytes) -> None:
@@ -406,7 +406,7 @@ class Connection(asyncio.Protocol):
         if payload != OK and isinstance(self.under_way.first, Publish):
             raise FrameError(f"response {payload[:40]!r} to a publish")
         self.under_way.popleft().succeed(payload)
-        self.answered_at = self._heard_at
+        self.answered_at = self._last_read
         self._listener.requests_answered(self)
 
     def _note_late(self, command: bytes, received_at: float) -> None:

@@ -101,7 +101,7 @@ class _Events(Listener):
         self._handling.forget(connection)
         self.subscriptions.lost(connection, error)
         if self._dead_letters is not None:
-            self._dead_letters.leave(connection.address)
+            self._dead_letters.disconnect(connection.address)
 
 
 class Consumer(Generic[T]):
@@ -320,7 +320,7 @@ class Consumer(Generic[T]):
         Raises ValueError when it was not given.
         """
         self._subscriptions.addresses.remove(address)
-        await self._subscriptions.leave(address)
+        await self._subscriptions.disconnect(address)
 
     def connect_to_nsqlookupd(self, address: str) -> None:
         """Add an nsqlookupd to ask for nsqd."""
@@ -373,7 +373,7 @@ class Consumer(Generic[T]):
         self._fit_max_in_flight()
         self._handling.start()
         try:
-            if fixed := self._subscriptions.addresses.given:
+            if fixed := self._subscriptions.addresses.configured:
                 await self._subscriptions.connect_some(fixed)
         except BaseException as error:
             if not self._closing:
@@ -420,7 +420,7 @@ class Consumer(Generic[T]):
             return
         self._closing = True
         self._stop.set()
-        self._subscriptions.begin_to_close()
+        self._subscriptions.start_closing()
         try:
             touching = [task for task in self._tasks if task.get_name().endswith("touch")]
             await end([task for task in self._tasks if task not in touching])
@@ -436,7 +436,7 @@ class Consumer(Generic[T]):
     async def _drain(self, seconds: float) -> None:
         """Let nsqd send no more, and the handlers finish for so many *seconds*."""
         if not self._handling.has_jobs:
-            self._handling.give_back()  # nobody iterates any more
+            self._handling.requeue_waiting()  # nobody iterates any more
         deadline = self._now() + seconds
         # CLS first, so that requeued messages are not sent here again. Its answer follows the last message.
         # Connections that are being left have sent it, and nsqd accepts it once.
@@ -453,7 +453,7 @@ class Consumer(Generic[T]):
             if in_flight := sum(one.in_flight for one in connections if not one.is_closed):
                 messages = "message" if in_flight == 1 else "messages"
                 log.warning("%s: %d %s not handled in time", self._name, in_flight, messages)
-        self._handling.give_back()
+        self._handling.requeue_waiting()
 
     def _stop_waiting(self) -> None:
         """Let close() wait for the handlers no longer."""
@@ -469,7 +469,7 @@ class Consumer(Generic[T]):
             timeouts = [connection.negotiated.msg_timeout for connection in self._connections.values()]
             pause = min(timeouts, default=1000) / 1000 / _TOUCHES_PER_TIMEOUT
             await asyncio.sleep(pause)
-            for message in self._handling.held_since(self._now() - pause / 2):
+            for message in self._handling.received_before(self._now() - pause / 2):
                 message.touch()
 
     def _now(self) -> float:

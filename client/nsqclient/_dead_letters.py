@@ -72,7 +72,7 @@ class DeadLetterProducers:
                 )
             await producer.publish(self.topic, message.body)
 
-    def leave(self, address: str) -> None:
+    def disconnect(self, address: str) -> None:
         """Disconnect from an nsqd from which no more messages come, once it has answered."""
         if producer := self._producers.pop(address, None):
             self._tasks.spawn(producer.close(), f"leave {address}")

@@ -71,7 +71,7 @@ class Dispatch(Listener):
         )
         self.backlog = Backlog(max_messages, max_bytes)
         self.full_topics = FullTopics(
-            self.tasks, self.put_off, max_messages=max_messages, max_bytes=max_bytes
+            self.tasks, self.enqueue, max_messages=max_messages, max_bytes=max_bytes
         )
         self.queue: deque[asyncio.Future[None]] = deque()  # publishers that wait for room, in order
         self._typical_bytes = 1  # the size of a message that waits
@@ -103,7 +103,7 @@ class Dispatch(Listener):
         publish = publish_of(publication, answer, with_headers=self._with_headers)
         link = await self.ready(publish.size // publish.count, accepted=accepted)
         if link is None:
-            self.put_off(publish)
+            self.enqueue(publish)
         else:
             if self.links.spread and not self.links.turn_noted:
                 self.links.note_turn()
@@ -124,14 +124,14 @@ class Dispatch(Listener):
                 self.check_open()
             # Publishers that wait already come first.
             if came_again or not self.queue:
-                link, room = self.place()
+                link, room = self.next_connection()
                 if room:
                     return link
             self._typical_bytes = max(1, size)
             await self._wait_for_room(again=came_again)
             came_again = True
 
-    def place(self) -> tuple[Connection | None, bool]:
+    def next_connection(self) -> tuple[Connection | None, bool]:
         """The connection for the next message, or None and whether there is room in the backlog."""
         if self.backlog:
             return None, not self.backlog.is_full
@@ -158,14 +158,14 @@ class Dispatch(Listener):
         if not self.queue:
             return
         if most is None:
-            most = self._places()
+            most = self._connections()
         while most > 0 and self.queue:
             waiter = self.queue.popleft()
             if not waiter.done():
                 waiter.set_result(None)
                 most -= 1
 
-    def _places(self) -> int:
+    def _connections(self) -> int:
         links = [] if self.backlog else self.links.in_use
         places = 0
         for messages, size in [link.under_way.room for link in links] or [self.backlog.room]:
@@ -211,7 +211,7 @@ class Dispatch(Listener):
     def publish_refused(self, connection: Connection, publish: Publish, error: ProtocolError) -> None:
         if error.code in _NODE_FAILED:
             self.links.failed(connection.address)
-            self.links.ask_at_once()
+            self.links.query_now()
             connection.was_refused = is_full = error.text.endswith(_TOPIC_IS_FULL)
             self._lost(publish, error, tries=1, is_full=is_full)
             return
@@ -225,12 +225,12 @@ class Dispatch(Listener):
 
     # --- when something goes wrong
 
-    def put_off(self, publish: Publish) -> None:
+    def enqueue(self, publish: Publish) -> None:
         """Keep a publish until there is a connection for it."""
         self._limit(publish)
         self.backlog.append(publish)
         if self._rescue is None or self._rescue.done():
-            self._rescue = self.tasks.spawn(self._work_off(), "producer backlog")
+            self._rescue = self.tasks.spawn(self._drain_backlog(), "producer backlog")
 
     def _limit(self, publish: Publish) -> None:
         """Its time to be tried again begins when it first has to wait."""
@@ -245,11 +245,11 @@ class Dispatch(Listener):
             publish.fail(ClosedError("the producer was closed before this was confirmed"))
         elif is_full and not publish.is_settled:
             self._limit(publish)
-            self.full_topics.keep(publish, error, self._max_tries)
+            self.full_topics.add(publish, error, self._max_tries)
         elif not publish.is_settled:
-            self.put_off(publish)
+            self.enqueue(publish)
 
-    async def _work_off(self) -> None:
+    async def _drain_backlog(self) -> None:
         """Find a connection for the backlog, round after round, until each publish is sent or has failed."""
         try:
             await self._send_backlog()
@@ -262,8 +262,8 @@ class Dispatch(Listener):
     async def _send_backlog(self) -> None:
         pause = FIRST_RETRY_SECONDS
         while True:
-            await self._ask_before_giving_up()
-            exhausted = self.backlog.give_up(self._max_tries, self._now() + pause)
+            await self._rediscover()
+            exhausted = self.backlog.fail_expired(self._max_tries, self._now() + pause)
             self._wake()
             if exhausted:
                 await asyncio.sleep(pause)
@@ -277,21 +277,21 @@ class Dispatch(Listener):
                 continue
             await self._hand_over_backlog()
 
-    async def _ask_before_giving_up(self) -> None:
+    async def _rediscover(self) -> None:
         """Before a publish fails, ask nsqlookupd once which nsqd exist now, and try again with those.
 
         An nsqd that came back since nsqlookupd was asked last is still unknown, or rests because it was away.
         Publishes lost meanwhile because another message was refused get the same chance.
         """
         while self.links.addresses.has_lookupds and (failing := self._failing()):
-            await self.links.ask_again()
+            await self.links.rediscover()
             for publish in failing:
-                publish.tries, publish.asked = 0, True
+                publish.tries, publish.rediscovered = 0, True
 
     def _failing(self) -> list[Publish]:
         """The publishes tried often enough for which nsqlookupd was not asked yet."""
         # Asked once for each: otherwise a publish that every nsqd refuses would be kept forever.
-        return [each for each in self.backlog if each.tries >= self._max_tries and not each.asked]
+        return [each for each in self.backlog if each.tries >= self._max_tries and not each.rediscovered]
 
     @property
     def _max_tries(self) -> int:

@@ -13,7 +13,7 @@ from nsqclient._middleware import Middleware, around
 from nsqclient._retry import Retry
 from nsqclient._tasks import cancellations, is_stopping, spawn
 from nsqclient._thread_safe import works_for
-from nsqclient._verdicts import Verdicts, give_back
+from nsqclient._verdicts import Verdicts, requeue_all
 
 if TYPE_CHECKING:
     from nsqclient._in_threads import HandlerThreads
@@ -22,7 +22,7 @@ log = logging.getLogger("nsqclient")
 
 # A quick plain handler must not keep the event loop from its sockets while messages wait. The time is checked
 # after this many messages; after this many seconds other tasks have their turn.
-_LOOK_EVERY: Final = 32
+_CHECK_EVERY: Final = 32
 _SECONDS_PER_TURN: Final = 0.005
 
 # How long a cancelled handler may take to end; after that it is not waited for.
@@ -128,18 +128,18 @@ class Handling:
         self._expects_more = False
         self._wake_for(len(self._hungry))
 
-    def give_back(self) -> None:
+    def requeue_waiting(self) -> None:
         """Requeue the messages that no handler has yet, and hand out no more."""
         self._ended = True
         while (message := self._first()) is not None:
-            give_back([message])
+            requeue_all([message])
         self._wake_for(len(self._hungry))
 
     # --- messages
 
     def receive(self, messages: list[Message[Any]]) -> None:
         if self._ended:
-            give_back(messages)
+            requeue_all(messages)
             return
         self._waiting.extend(messages)
         self._wake_for(len(messages))
@@ -151,7 +151,7 @@ class Handling:
             if message is not None and message._source is not source:
                 self._waiting.append(message)
 
-    def held_since(self, latest: float) -> Iterable[Message[Any]]:
+    def received_before(self, latest: float) -> Iterable[Message[Any]]:
         """The messages received up to *latest* that wait for a handler, or for its answer."""
         self._in_hand.difference_update([one for one in self._in_hand if one.answered or one.is_lost])
         return [one for one in (*self._waiting, *self._in_hand) if one.received_at <= latest]
@@ -163,7 +163,7 @@ class Handling:
             if message is None:
                 await self._arrival()
                 continue
-            if await self._is_fit(message):
+            if await self._is_deliverable(message):
                 if self._auto_touch:
                     self._in_hand.add(message)
                 return message
@@ -210,7 +210,7 @@ class Handling:
                 _wake(self._hungry.popleft())
             raise
 
-    async def _is_fit(self, message: Message[Any]) -> bool:
+    async def _is_deliverable(self, message: Message[Any]) -> bool:
         """Return whether a handler gets the message; otherwise it is given up or treated as failed."""
         if message.attempts > self._verdicts.max_attempts:
             await self._verdicts.give_up(message)
@@ -241,7 +241,7 @@ class Handling:
                 await self._arrival()
                 turn_began = loop.time()
                 continue
-            if (decodes or message.attempts > max_attempts) and not await self._is_fit(message):
+            if (decodes or message.attempts > max_attempts) and not await self._is_deliverable(message):
                 continue
             if watched:
                 in_hand.add(message)
@@ -256,7 +256,7 @@ class Handling:
                     message.finish()
             except asyncio.CancelledError as error:
                 if is_stopping(before):
-                    give_back([message])
+                    requeue_all([message])
                     raise
                 verdicts.failed([message], error)  # only something the handler waited for was cancelled
             except _OF_THE_PROGRAM:
@@ -266,7 +266,7 @@ class Handling:
             if watched and message.answered:
                 in_hand.discard(message)
             handled += 1
-            if handled % _LOOK_EVERY == 0 and loop.time() - turn_began > _SECONDS_PER_TURN:
+            if handled % _CHECK_EVERY == 0 and loop.time() - turn_began > _SECONDS_PER_TURN:
                 await asyncio.sleep(0)
                 turn_began = loop.time()
 
@@ -278,7 +278,7 @@ class Handling:
             if not self._waiting:
                 await self._arrival()
                 continue
-            tried_too_often = await run.go()
+            tried_too_often = await run.run()
             if tried_too_often is not None:
                 await self._verdicts.give_up(tried_too_often)
 
@@ -303,7 +303,7 @@ class Handling:
                             message.finish()
             except asyncio.CancelledError as error:
                 if is_stopping(before):
-                    give_back(batch)
+                    requeue_all(batch)
                     raise
                 verdicts.failed(batch, error)
             except _OF_THE_PROGRAM:
@@ -321,7 +321,7 @@ class Handling:
         try:
             while len(batch) < job.batch_size and not self._ended:
                 if (message := self._first()) is not None:
-                    if not await self._is_fit(message):
+                    if not await self._is_deliverable(message):
                         continue
                     batch.append(message)
                     if self._auto_touch:
@@ -338,7 +338,7 @@ class Handling:
         except TimeoutError:
             pass
         except asyncio.CancelledError:
-            give_back(batch)
+            requeue_all(batch)
             raise
         # Some may have lost their connection while the batch waited.
         return [message for message in batch if not message.is_lost]

@@ -13,7 +13,7 @@ from nsqclient._jobs import Decode, Job
 from nsqclient._message import Message, Source
 from nsqclient._thread_safe import ThreadSafe, working_for
 from nsqclient._threads import Mailbox
-from nsqclient._verdicts import Verdicts, give_back
+from nsqclient._verdicts import Verdicts, requeue_all
 
 R = TypeVar("R")
 
@@ -25,7 +25,7 @@ class DaemonThreads:
     """
 
     def __init__(self, most: int, name: str) -> None:
-        self._most = most
+        self._max_threads = most
         self._name = name
         self._threads = 0
         self._free = threading.Semaphore(0)  # threads that have nothing to do
@@ -36,7 +36,7 @@ class DaemonThreads:
         """Call *function* in the next thread that is free; only the event loop calls this."""
         outcome: Future[R] = Future()
         self._calls.put((outcome, function, arguments))
-        if not self._free.acquire(blocking=False) and self._threads < self._most:
+        if not self._free.acquire(blocking=False) and self._threads < self._max_threads:
             threading.Thread(target=self._work, name=f"{self._name}_{self._threads}", daemon=True).start()
             self._threads += 1
         return asyncio.wrap_future(outcome)
@@ -48,12 +48,12 @@ class DaemonThreads:
 
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
-            _carry_out(*call)
+            _run(*call)
             del call  # a thread that waits keeps no messages
             self._free.release()
 
 
-def _carry_out(outcome: Future[Any], function: Callable[..., Any], arguments: tuple[object, ...]) -> None:
+def _run(outcome: Future[Any], function: Callable[..., Any], arguments: tuple[object, ...]) -> None:
     if outcome.set_running_or_notify_cancel():
         try:
             outcome.set_result(function(*arguments))
@@ -115,17 +115,17 @@ class HandlerRun:
         self._in_hand: list[Message[Any]] = []
         self._ended = False
 
-    async def go(self) -> Message[Any] | None:
+    async def run(self) -> Message[Any] | None:
         """Handle the messages that wait; returns one that was delivered too often, or None."""
         threads = self._threads
         try:
-            return await threads._pool.run(self._take)
+            return await threads._pool.run(self._next_message)
         except asyncio.CancelledError:
             self._ended = True
-            give_back(self._in_hand)
+            requeue_all(self._in_hand)
             raise
 
-    def _take(self) -> Message[Any] | None:
+    def _next_message(self) -> Message[Any] | None:
         with working_for(self._threads._owner):
             try:
                 return self._handle_all()

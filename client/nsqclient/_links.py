@@ -19,7 +19,7 @@ from nsqclient.wire.errors import ProtocolError
 log = logging.getLogger("nsqclient")
 
 # How soon a producer that spreads tries again to connect to an nsqd.
-KEEP_SECONDS: Final = 1.0
+RECONNECT_SECONDS: Final = 1.0
 
 # An nsqd that owes an answer for longer than this is passed over while others do not.
 OVERDUE_SECONDS: Final = 0.5
@@ -47,17 +47,17 @@ class Links:
         self._wake = wake
         self._publish_timeout = publish_timeout
         self._max_waiting = max_waiting
-        self.addresses = AddressBook(nsqds, lookupds, config, self._learn)
+        self.addresses = AddressBook(nsqds, lookupds, config, self._use_known)
         self.spread = spread or bool(lookupds)
         self.roster = Roster(self.addresses.known)
         self.open: dict[str, Connection] = {}
         self.current: Connection | None = None  # the one in use
         self.leaving: set[Connection] = set()  # to nsqd that are no longer used, until they have answered
         self._connecting: dict[str, asyncio.Task[Connection]] = {}
-        self._keeper: asyncio.Task[None] | None = None
+        self._reconnect_task: asyncio.Task[None] | None = None
         self.turn_noted = False
         self._discover_at = 0.0
-        self._asked_at = float("-inf")
+        self._queried_at = float("-inf")
         self._asking: asyncio.Task[None] | None = None
 
     @property
@@ -95,7 +95,7 @@ class Links:
         self.addresses.remove_lookupd(address)
         self._discover_at = 0.0
         if self.addresses.has_lookupds:
-            self._learn()
+            self._use_known()
         else:
             self.roster.update(self.addresses.known)
 
@@ -126,7 +126,7 @@ class Links:
         at = links.index(self.current) if self.current in links else 0
         for link in links[at:] + links[:at]:
             if not link.is_closed and not link.under_way.is_full:
-                if link.owed_for <= OVERDUE_SECONDS and self.roster.is_well(link.address, now):
+                if link.unanswered_for <= OVERDUE_SECONDS and self.roster.is_well(link.address, now):
                     self.current = link
                     return link
                 late = late or link
@@ -157,15 +157,15 @@ class Links:
             if asking.cancelled():
                 raise ClosedError("the producer was closed while it connected")
         if self.spread:
-            if self._keeper is None or self._keeper.done():
-                self._keeper = self._tasks.spawn(self._keep_connected(), "producer connections")
+            if self._reconnect_task is None or self._reconnect_task.done():
+                self._reconnect_task = self._tasks.spawn(self._keep_connected(), "producer connections")
             well = [
                 link
                 for link in self.open.values()
                 if not link.is_closed and self.roster.is_well(link.address, self._now())
             ]
             if well:
-                return min(well, key=lambda link: link.owed_for > OVERDUE_SECONDS)
+                return min(well, key=lambda link: link.unanswered_for > OVERDUE_SECONDS)
         address = self.roster.pick(self._now())
         if address is None:
             raise UnreachableError("; ".join(self.addresses.errors) or "nsqlookupd knows no nsqd")
@@ -200,7 +200,7 @@ class Links:
                 self._config,
                 self._listener,
                 self._publish_timeout,
-                is_configured=address in self.addresses.given,
+                is_configured=address in self.addresses.configured,
             )
         except (OSError, ProtocolError):
             self.roster.failed(address, self._now())
@@ -229,20 +229,20 @@ class Links:
             for address, link in list(self.open.items()):
                 if address not in self.roster:
                     self.retire(link)
-            await asyncio.sleep(min(self._config.lookupd_poll_interval, KEEP_SECONDS))
+            await asyncio.sleep(min(self._config.lookupd_poll_interval, RECONNECT_SECONDS))
             if self.addresses.has_lookupds and self._now() >= self._discover_at:
                 self._discovery()  # not awaited: an nsqd that is lost meanwhile is connected again
 
     def _discovery(self) -> asyncio.Task[None]:
         """The task that asks all nsqlookupd for nsqd, shared by all who need it."""
         if self._asking is None or self._asking.done():
-            self._asked_at = self._now()
+            self._queried_at = self._now()
             jitter = 1 + random.random() * self._config.lookupd_poll_jitter
             self._discover_at = self._now() + self._config.lookupd_poll_interval * jitter
-            self._asking = self._tasks.spawn(self.addresses.ask(), "ask nsqlookupd")
+            self._asking = self._tasks.spawn(self.addresses.query_lookupds(), "ask nsqlookupd")
         return self._asking
 
-    def _learn(self) -> None:
+    def _use_known(self) -> None:
         """Use the nsqd that are known now.
 
         The last one is not left while it is connected, or about to be: an nsqlookupd that was just started
@@ -252,9 +252,9 @@ class Links:
         if known or not (self.in_use or self._connecting):
             self.roster.update(known)
 
-    def ask_at_once(self) -> None:
+    def query_now(self) -> None:
         """Ask for other nsqd, at most once a second, because an nsqd that refuses messages may be leaving."""
-        if self.addresses.has_lookupds and self._now() - self._asked_at >= KEEP_SECONDS:
+        if self.addresses.has_lookupds and self._now() - self._queried_at >= RECONNECT_SECONDS:
             self._discovery()
 
     def retire(self, link: Connection) -> asyncio.Task[None]:
@@ -262,9 +262,9 @@ class Links:
         self.leaving.add(link)
         if self.current is link:
             self.current = next(iter(self.open.values()), None)
-        return self._tasks.spawn(self._leave(link), f"leave {link.address}")
+        return self._tasks.spawn(self._disconnect(link), f"leave {link.address}")
 
-    async def _leave(self, link: Connection) -> None:
+    async def _disconnect(self, link: Connection) -> None:
         try:
             if answers := link.under_way.answers:
                 await asyncio.wait([awaitable(answer) for answer in answers])
@@ -273,10 +273,10 @@ class Links:
             self.leaving.discard(link)
             self._wake()
 
-    async def ask_again(self) -> None:
+    async def rediscover(self) -> None:
         """Ask nsqlookupd for nsqd, and end all rests, because some may have come back."""
         await asyncio.wait([self._discovery()])
-        self.roster.end_rests()
+        self.roster.end_backoff()
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

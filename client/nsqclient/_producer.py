@@ -10,7 +10,7 @@ from typing import Self
 from nsqclient._config import Config
 from nsqclient._dispatch import Dispatch
 from nsqclient._middleware import Middleware, Publication
-from nsqclient._passage import Passage
+from nsqclient._publish_chain import PublishChain
 from nsqclient._requests import Answer, Body, Confirmation, Publish, all_bytes, awaitable, body_bytes
 from nsqclient.wire import commands
 from nsqclient.wire.address import address_list
@@ -76,8 +76,10 @@ class Producer:
             self._dispatch.backlog,
             self._dispatch.queue,
         )
-        self._passage = (
-            Passage(self._dispatch, middlewares, with_headers=self.config.headers) if middlewares else None
+        self._chain = (
+            PublishChain(self._dispatch, middlewares, with_headers=self.config.headers)
+            if middlewares
+            else None
         )
 
     async def __aenter__(self) -> Self:
@@ -144,10 +146,10 @@ class Producer:
         Raises TimeoutError after *timeout* seconds. The message may still be published then, because it
         cannot be recalled once it was sent.
         """
-        if timeout is None and headers is None and self._passage is None:
+        if timeout is None and headers is None and self._chain is None:
             await (await self.submit(topic, body))
             return
-        await self._go(Publication(topic, [body_bytes(body)], headers=dict(headers or {})), timeout)
+        await self._publish(Publication(topic, [body_bytes(body)], headers=dict(headers or {})), timeout)
 
     async def multi_publish(
         self,
@@ -159,7 +161,7 @@ class Producer:
     ) -> None:
         """Publish several messages, all or none, and wait for their confirmation."""
         publication = Publication(topic, all_bytes(bodies), headers=dict(headers or {}), together=True)
-        await self._go(publication, timeout)
+        await self._publish(publication, timeout)
 
     async def deferred_publish(
         self,
@@ -170,7 +172,7 @@ class Producer:
         timeout: float | timedelta | None = None,
     ) -> None:
         """Publish one message that is delivered after *delay* seconds at the earliest."""
-        await self._go(Publication(topic, [body_bytes(body)], delay=seconds_of(delay)), timeout)
+        await self._publish(Publication(topic, [body_bytes(body)], delay=seconds_of(delay)), timeout)
 
     async def submit(
         self, topic: str, body: Body, *, headers: Mapping[str, str] | None = None
@@ -184,7 +186,7 @@ class Producer:
             body = body_bytes(body)
         if not body:
             raise ValueError("a message must not be empty")
-        if self._passage is not None or headers:
+        if self._chain is not None or headers:
             return await self._start(Publication(topic, [body], headers=dict(headers or {})))
         links = self._links
         link = links.current
@@ -199,7 +201,7 @@ class Producer:
             link = await self._dispatch.ready(len(body))
             if link is None:
                 answer: Confirmation = asyncio.get_running_loop().create_future()
-                self._dispatch.put_off(Publish.of(topic, body, answer))
+                self._dispatch.enqueue(Publish.of(topic, body, answer))
                 return answer
         if links.spread and not links.turn_noted:
             links.note_turn()
@@ -208,20 +210,20 @@ class Producer:
     def _offer(self, topic: str, body: bytes, answer: Answer) -> bool:
         """Like :meth:`submit`, but sets *answer* instead of a new future; False when there is no room yet."""
         self._dispatch.check_open()
-        if self._passage is not None:
-            if not self._passage.has_room:
+        if self._chain is not None:
+            if not self._chain.has_room:
                 return False
-            work = self._passage.start(Publication(topic, [body]))
+            work = self._chain.start(Publication(topic, [body]))
             work.add_done_callback(partial(_pass_on, answer))
             return True
         links = self._links
         link = links.current
         if link is None or link.under_way.is_full or link.is_closed or self._backlog.messages or self._queue:
-            link, room = self._dispatch.place()
+            link, room = self._dispatch.next_connection()
             if not room:
                 return False
             if link is None:
-                self._dispatch.put_off(Publish.of(topic, body, answer))
+                self._dispatch.enqueue(Publish.of(topic, body, answer))
                 return True
         if links.spread and not links.turn_noted:
             links.note_turn()
@@ -230,8 +232,8 @@ class Producer:
 
     async def _wait_for_room(self, size: int) -> None:
         """Wait until there is room for a message of *size* bytes; raises ClosedError when it is closed."""
-        if self._passage is not None:
-            await self._passage.room()
+        if self._chain is not None:
+            await self._chain.room()
         else:
             await self._dispatch.ready(size)
 
@@ -277,23 +279,23 @@ class Producer:
 
     # --- the common path
 
-    async def _go(self, publication: Publication, timeout: float | timedelta | None) -> None:
+    async def _publish(self, publication: Publication, timeout: float | timedelta | None) -> None:
         async with asyncio.timeout(_seconds(timeout)) as limit:
-            if self._passage is not None:
-                await self._passage.go(publication, limit)
+            if self._chain is not None:
+                await self._chain.publish(publication, limit)
             else:
                 await (await self._dispatch.submit(publication))
 
     async def _start(self, publication: Publication) -> Confirmation:
-        if self._passage is None:
+        if self._chain is None:
             return await self._dispatch.submit(publication)
-        await self._passage.room()
-        return self._passage.start(publication)
+        await self._chain.room()
+        return self._chain.start(publication)
 
     @property
     def _passing(self) -> set[Confirmation]:
         """The submitted publishes whose middlewares have not ended."""
-        return set() if self._passage is None else self._passage.under_way
+        return set() if self._chain is None else self._chain.under_way
 
 
 def _seconds(timeout: float | timedelta | None) -> float | None:

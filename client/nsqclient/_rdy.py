@@ -30,8 +30,8 @@ def longest_wait(connections: int, max_in_flight: int, idle_timeout: float) -> f
 class _Share:
     limit: int  # the most this nsqd accepts
     count: int = 0  # the RDY it was told last
-    told_at: float = float("-inf")  # when it was told that
-    heard_at: float = 0  # when its last message came
+    sent_at: float = float("-inf")  # when it was told that
+    received_at: float = 0  # when its last message came
 
 
 class RdyDistribution(Generic[Key]):
@@ -55,7 +55,7 @@ class RdyDistribution(Generic[Key]):
     def add(self, key: Key, limit: int, now: float) -> dict[Key, int]:
         """A connection was opened; the others make room for it."""
         waits_for_its_turn = self._takes_turns
-        self._shares[key] = _Share(limit, heard_at=now)
+        self._shares[key] = _Share(limit, received_at=now)
         return {} if waits_for_its_turn else self._spread(now)
 
     def remove(self, key: Key, now: float, choose: Choose[Key]) -> dict[Key, int]:
@@ -68,7 +68,7 @@ class RdyDistribution(Generic[Key]):
         if not self._takes_turns:
             return self._spread(now)
         heir = next((key for key, other in self._shares.items() if not other.count), None)
-        return self._tell({heir: 1}, now) if share.count and heir is not None else {}
+        return self._send({heir: 1}, now) if share.count and heir is not None else {}
 
     @property
     def _takes_turns(self) -> bool:
@@ -82,14 +82,14 @@ class RdyDistribution(Generic[Key]):
     def heard(self, key: Key, now: float) -> None:
         """A message came in on this connection."""
         if share := self._shares.get(key):
-            share.heard_at = now
+            share.received_at = now
 
     def enter(self, phase: Phase, now: float, choose: Choose[Key]) -> dict[Key, int]:
         """Stop all connections, try one, or run again."""
         self._phase = phase
         if phase is Phase.TRIAL and self._shares and self.max_in_flight > 0:
             chosen = choose(list(self._shares))
-            return self._tell({key: int(key == chosen) for key in self._shares}, now)
+            return self._send({key: int(key == chosen) for key in self._shares}, now)
         return self._spread(now)
 
     def resize(self, max_in_flight: int, now: float) -> dict[Key, int]:
@@ -113,8 +113,8 @@ class RdyDistribution(Generic[Key]):
             return {}
         wanted = {key: share.count for key, share in self._shares.items()}
         for key, share in self._shares.items():
-            silent_for = 0 if in_flight.get(key) else now - max(share.heard_at, share.told_at)
-            if share.count and (silent_for > self._idle_timeout or now - share.told_at > self._hold_timeout):
+            silent_for = 0 if in_flight.get(key) else now - max(share.received_at, share.sent_at)
+            if share.count and (silent_for > self._idle_timeout or now - share.sent_at > self._hold_timeout):
                 wanted[key] = 0
         taken = sum(max(count, in_flight.get(key, 0)) for key, count in wanted.items())
         free = min(to_share - sum(wanted.values()), self.max_in_flight - taken)
@@ -125,12 +125,12 @@ class RdyDistribution(Generic[Key]):
             *self._longest(given_up, free - len(waiting), choose),
         ]:
             wanted[key] = 1
-        return self._tell(wanted, now)
+        return self._send(wanted, now)
 
     def _longest(self, keys: list[Key], wanted: int, choose: Choose[Key]) -> list[Key]:
         """The *wanted* of *keys* that have waited longest, chosen by chance among equals; sorts them once."""
         found: list[Key] = []
-        for _, equals in groupby(sorted(keys, key=self._told_at), self._told_at):
+        for _, equals in groupby(sorted(keys, key=self._sent_at), self._sent_at):
             group = list(equals)
             if len(found) + len(group) <= wanted:
                 found += group
@@ -140,25 +140,25 @@ class RdyDistribution(Generic[Key]):
             break
         return found
 
-    def _told_at(self, key: Key) -> float:
-        return self._shares[key].told_at
+    def _sent_at(self, key: Key) -> float:
+        return self._shares[key].sent_at
 
     def _spread(self, now: float) -> dict[Key, int]:
         if self._phase is Phase.STOPPED or self.max_in_flight <= 0 or not self._shares:
-            return self._tell(dict.fromkeys(self._shares, 0), now)
+            return self._send(dict.fromkeys(self._shares, 0), now)
         if self._phase is Phase.TRIAL:
             if any(share.count for share in self._shares.values()):
                 return {}  # a new connection waits for the outcome
             newest = next(reversed(self._shares))  # there was none to try before it
-            return self._tell({newest: 1}, now)
+            return self._send({newest: 1}, now)
         if len(self._shares) <= self.max_in_flight:
             each = self.max_in_flight // len(self._shares)
-            return self._tell({key: min(each, share.limit) for key, share in self._shares.items()}, now)
+            return self._send({key: min(each, share.limit) for key, share in self._shares.items()}, now)
         # Connections with a share keep one message of it, as far as there are enough; rotate() does the rest.
         holders_first = sorted(self._shares, key=lambda key: self._shares[key].count == 0)
-        return self._tell({key: int(at < self.max_in_flight) for at, key in enumerate(holders_first)}, now)
+        return self._send({key: int(at < self.max_in_flight) for at, key in enumerate(holders_first)}, now)
 
-    def _tell(self, wanted: dict[Key, int], now: float) -> dict[Key, int]:
+    def _send(self, wanted: dict[Key, int], now: float) -> dict[Key, int]:
         lowered: dict[Key, int] = {}
         raised: dict[Key, int] = {}
         for key, count in wanted.items():
@@ -167,6 +167,6 @@ class RdyDistribution(Generic[Key]):
                 continue
             (lowered if count < share.count else raised)[key] = count
             share.count = count
-            share.told_at = now
+            share.sent_at = now
         # Lowered counts first, so that the sum is never above max_in_flight while they are sent.
         return lowered | raised

@@ -67,7 +67,7 @@ class Publish(PendingCommand):
     Single messages for one topic that are published at the same moment share one, which is sent as MPUB.
     """
 
-    __slots__ = ("asked", "bodies", "error", "give_up_at", "has_headers", "topic", "tries", "was_lost")
+    __slots__ = ("bodies", "error", "give_up_at", "has_headers", "rediscovered", "topic", "tries", "was_lost")
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Publish(PendingCommand):
         self.was_lost = False  # with a connection, before it was answered
         self.error: Exception | None = None
         self.give_up_at: float | None = None
-        self.asked = False  # whether nsqlookupd was asked before giving it up
+        self.rediscovered = False  # whether nsqlookupd was asked before giving it up
         self.has_headers = has_headers
 
     @classmethod
@@ -127,7 +127,7 @@ class Publish(PendingCommand):
         for body, answer in zip(self.bodies, self.answers, strict=True):
             one = Publish(commands.pub(self.topic, body), [answer])
             one.give_up_at = self.give_up_at
-            one.asked = self.asked
+            one.rediscovered = self.rediscovered
             one.was_lost = self.was_lost
             parts.append(one)
         return parts

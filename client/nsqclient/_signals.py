@@ -31,18 +31,18 @@ def watched(signals: Iterable[signal.Signals], callback: Callable[[], None]) -> 
                 _uninstall(*key)
 
 
-def _tell(loop: asyncio.AbstractEventLoop, which: signal.Signals) -> None:
+def _deliver(loop: asyncio.AbstractEventLoop, which: signal.Signals) -> None:
     for callback in list(_watchers.get((loop, which), ())):
         callback()
 
 
 def _install(loop: asyncio.AbstractEventLoop, which: signal.Signals) -> None:
     try:
-        loop.add_signal_handler(which, _tell, loop, which)
+        loop.add_signal_handler(which, _deliver, loop, which)
     except NotImplementedError:  # Windows
 
         def handler(_number: int, _frame: FrameType | None) -> None:
-            loop.call_soon_threadsafe(_tell, loop, which)
+            loop.call_soon_threadsafe(_deliver, loop, which)
 
         signal.signal(which, handler)
 

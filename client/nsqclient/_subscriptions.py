@@ -86,7 +86,7 @@ class Subscriptions:
         self._name = f"{topic}/{channel}"  # for the log
         self._config = config
         self.pace = RoundPace(config.lookupd_poll_interval)
-        self.addresses = AddressBook(nsqds, lookupds, config, self._learn, topic=topic)
+        self.addresses = AddressBook(nsqds, lookupds, config, self._use_answer, topic=topic)
         self._choose = choose
         self._subscribe = commands.sub(topic, channel)  # raises here for invalid names
         self.open: dict[str, Connection] = {}
@@ -141,7 +141,7 @@ class Subscriptions:
                 if not done:
                     break  # discovery tries those that are slow again
                 for task in done:
-                    if not task.cancelled():  # by begin_to_close()
+                    if not task.cancelled():  # by start_closing()
                         task.result()
         finally:
             await end(self._starting)
@@ -156,10 +156,10 @@ class Subscriptions:
         try:
             while True:
                 if self.addresses.has_lookupds and (asking is None or asking.done()):
-                    asking = spawn(self.addresses.ask(), f"{self._name} ask nsqlookupd")
+                    asking = spawn(self.addresses.query_lookupds(), f"{self._name} ask nsqlookupd")
                     # The nsqd that were given by address wait only a moment for it.
                     await asyncio.wait(
-                        [asking], timeout=FIRST_RETRY_SECONDS if self.addresses.given else None
+                        [asking], timeout=FIRST_RETRY_SECONDS if self.addresses.configured else None
                     )
                 self._is_pausing = True
                 self._connect_known()
@@ -173,7 +173,7 @@ class Subscriptions:
             await end([*self._connecting.values(), *([] if asking is None else [asking])])
             await self.addresses.close()
 
-    def _learn(self) -> None:
+    def _use_answer(self) -> None:
         """An nsqlookupd has answered; its answer is used at the end of the round, or immediately if late."""
         if self._is_pausing:
             self._connect_known()
@@ -213,7 +213,7 @@ class Subscriptions:
     async def connect(self, address: str) -> None:
         leaves = self._leaves[address]
         connection = await connect(
-            address, self._config, self._listener, is_configured=address in self.addresses.given
+            address, self._config, self._listener, is_configured=address in self.addresses.configured
         )
         connection.topic, connection.channel = self._topic, self._channel
         try:
@@ -227,10 +227,10 @@ class Subscriptions:
             await connection.close()
             return
         self.open[address] = connection
-        self._warn_of_long_turns()
+        self._warn_long_rotation()
         self.send_rdy(self.rdy.add(address, connection.negotiated.max_rdy_count, self._now()))
 
-    def _warn_of_long_turns(self) -> None:
+    def _warn_long_rotation(self) -> None:
         """Warn once when there are so many more nsqd than messages in flight that turns are far apart."""
         wait = longest_wait(len(self.open), self.rdy.max_in_flight, self._config.low_rdy_idle_timeout)
         if wait < LONG_WAIT_SECONDS or self._warned:
@@ -269,7 +269,7 @@ class Subscriptions:
             log.warning("%s (%s) %s", self._name, connection.address, error)
             self.pace.hurry()
 
-    async def leave(self, address: str) -> None:
+    async def disconnect(self, address: str) -> None:
         """Wait until the messages from this nsqd are answered, and disconnect."""
         self._leaves[address] += 1  # for a connection that is being made
         if connection := self.open.pop(address, None):
@@ -285,7 +285,7 @@ class Subscriptions:
     def resize(self, max_in_flight: int) -> None:
         self.send_rdy(self.rdy.resize(max_in_flight, self._now()))
 
-    def begin_to_close(self) -> None:
+    def start_closing(self) -> None:
         """Make no more connections, and ask for no more messages."""
         self.is_closing = True
         for task in self._starting:

@@ -118,7 +118,7 @@ class Watchdog:
     def watch(self) -> None:
         """Check the connection now, and again whenever a limit may be reached."""
         watched = self._watched
-        silence, owing = watched.silent_for, watched.owed_for
+        silence, owing = watched.silent_for, watched.unanswered_for
         if silence >= self._max_silence:
             self._abort(ConnectionLostError(f"{watched.address} was silent for {silence:.1f} s"))
         elif owing >= self.answer_timeout:

@@ -103,7 +103,7 @@ class Verdicts:
                 message._end(Outcome.GIVEN_UP)
         except asyncio.CancelledError as error:
             if is_stopping(before):
-                give_back([message])
+                requeue_all([message])
                 raise
             self._giving_up_failed(message, error)
         except Exception as error:  # noqa: BLE001 - other messages go on whatever it raises
@@ -163,7 +163,7 @@ class Verdicts:
             message.requeue(seconds, backoff=self._retry.backoff if backoff is None else backoff)
 
 
-def give_back(messages: Iterable[Message[Any]]) -> None:
+def requeue_all(messages: Iterable[Message[Any]]) -> None:
     """Requeue the messages that are not answered, without a delay."""
     for message in messages:
         if not message.answered:

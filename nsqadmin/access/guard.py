@@ -55,7 +55,7 @@ class Guard:
                 if for_anybody or self._rights.may_somewhere(request, Role.VIEWER):
                     reply: Response = await handler(request)
                 else:
-                    reply = self._not_known(
+                    reply = self._refuse_anonymous(
                         request, is_page=is_page and (route.pattern != "*" or is_browser(request))
                     )
             except ApiError as error:
@@ -75,7 +75,7 @@ class Guard:
         options = self._options()
         host = request.headers.get("Host", "")
         if not is_allowed(host, self._own, options.allowed_hosts):
-            self._tell(host_of(host))
+            self._log_refused(host_of(host))
             raise ApiError(403, f"HOST_NOT_ALLOWED: allow {host_of(host)[:100]} with --allowed-hosts")
         # The proxy sets one. A second one comes from the client, and their order is not known.
         if len(request.headers.getall(options.acl_http_header, ())) > 1:
@@ -84,7 +84,7 @@ class Guard:
         if groups and len(request.headers.getall(groups, ())) > 1:
             raise ApiError(400, "DUPLICATE_GROUPS")
 
-    def _not_known(self, request: Request, *, is_page: bool) -> Response:
+    def _refuse_anonymous(self, request: Request, *, is_page: bool) -> Response:
         """Send people who are not signed in to the sign-in page; refuse everybody else."""
         known = bool(self._rights.person(request).via)
         is_program = request.query.get("format", "html") != "html"
@@ -94,7 +94,7 @@ class Guard:
             return web.Response(status=303, headers={"Location": location})
         return error_reply(403 if known else 401, "FORBIDDEN" if known else "UNAUTHORIZED")
 
-    def _tell(self, host: str) -> None:
+    def _log_refused(self, host: str) -> None:
         """Log each refused name once, and at most 20 of them, because clients can invent names."""
         if host not in self._refused and len(self._refused) < 20:
             self._refused.add(host)

@@ -65,9 +65,7 @@ class Rights:
     def role(self, request: Any) -> str:
         """Return the highest role of the person who makes the request, for any topic, in small letters."""
         person = self.person(request)
-        return max(
-            (one.role for one in self.grants() if one.is_for(person)), default=Role.NOBODY
-        ).name.lower()
+        return max((one.role for one in self.grants() if one.is_for(person)), default=Role.NONE).name.lower()
 
     def may_somewhere(self, request: Any, least: Role) -> bool:
         """Tell whether the person who makes the request has at least the role *least* for any topic."""

@@ -10,7 +10,7 @@ from typing import Final
 class Role(IntEnum):
     """Each role may do everything that the roles before it may."""
 
-    NOBODY = 0
+    NONE = 0
     # Sees figures.
     VIEWER = 1
     # Also sees the content of messages.
@@ -59,7 +59,7 @@ def parse_grant(text: str) -> RoleGrant:
     """Read ``operator:group=payments:pay*``. Raises ValueError with a sentence if it is no grant."""
     word, colon, rest = text.partition(":")
     role = Role.__members__.get(word.upper())
-    if role is None or role is Role.NOBODY:
+    if role is None or role is Role.NONE:
         raise ValueError(f"{word} is no role: there are viewer, reader, operator and admin")
     who, _, topics = rest.partition(":")
     kind, equals, name = who.partition("=")
@@ -79,7 +79,7 @@ def role_of(person: Person, grants: Iterable[RoleGrant], topic: str = "") -> Rol
             if grant.is_for(person)
             and (grant.topics == ANYBODY or (topic and fnmatchcase(topic, grant.topics)))
         ),
-        default=Role.NOBODY,
+        default=Role.NONE,
     )
 
 

@@ -6,7 +6,7 @@ from typing import Final
 from nsqcore.process.file_stamp import FileStamp, stamp_of
 from nsqcore.process.logs import Log
 
-_LEAST_BYTES: Final = 32
+_MIN_BYTES: Final = 32
 
 
 class SessionSecret:
@@ -39,6 +39,6 @@ class SessionSecret:
         if stamp == self._stamp:
             return
         secret = self._path.read_bytes().strip()
-        if len(secret) < _LEAST_BYTES:
-            raise ValueError(f"the secret has to have {_LEAST_BYTES} bytes or more")
+        if len(secret) < _MIN_BYTES:
+            raise ValueError(f"the secret has to have {_MIN_BYTES} bytes or more")
         self._secret, self._stamp = secret, stamp

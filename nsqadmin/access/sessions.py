@@ -12,7 +12,7 @@ from typing import Any, Final
 from nsqadmin.access.roles import Person
 
 # Beyond this number the sessions that were ended first are forgotten.
-_MOST_ENDED: Final = 10_000
+_MAX_ENDED: Final = 10_000
 
 
 @dataclass(slots=True)
@@ -23,14 +23,16 @@ class Signer:
 
     def write(self, purpose: str, value: dict[str, Any], until_s: float) -> str:
         body = base64.urlsafe_b64encode(json.dumps({**value, "until": until_s}).encode()).rstrip(b"=")
-        return f"{body.decode()}.{self._mark(purpose, body)}"
+        return f"{body.decode()}.{self._signature(purpose, body)}"
 
     def read(self, purpose: str, text: str, now_s: float) -> dict[str, Any] | None:
         """Return the value, or None if it was not signed here, has another purpose, or has expired."""
         if not text.isascii():
             return None
         body, dot, mark = text.partition(".")
-        if not dot or not hmac.compare_digest(mark.encode(), self._mark(purpose, body.encode()).encode()):
+        if not dot or not hmac.compare_digest(
+            mark.encode(), self._signature(purpose, body.encode()).encode()
+        ):
             return None
         try:
             value = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
@@ -38,7 +40,7 @@ class Signer:
             return None
         return value if isinstance(value, dict) and value.get("until", 0) > now_s else None
 
-    def _mark(self, purpose: str, body: bytes) -> str:
+    def _signature(self, purpose: str, body: bytes) -> str:
         return hmac.new(self.secret(), purpose.encode() + b"\0" + body, hashlib.sha256).hexdigest()
 
 
@@ -51,7 +53,7 @@ class Sessions:
     # Ended sessions, the latest last. None is forgotten because it has expired: the clock may be set back.
     _ended: dict[str, None] = field(default_factory=dict)
 
-    def begin(self, number: str, person: Person, now_s: float) -> str:
+    def create(self, number: str, person: Person, now_s: float) -> str:
         """Return the cookie of a new session; *number* must be impossible to guess."""
         value = {"id": number, "name": person.name, "groups": list(person.groups)}
         return self.signer.write("session", value, now_s + self.lasts_s)
@@ -67,6 +69,6 @@ class Sessions:
         value = self.signer.read("session", cookie, now_s)
         if value is None:
             return
-        while len(self._ended) >= _MOST_ENDED:
+        while len(self._ended) >= _MAX_ENDED:
             del self._ended[next(iter(self._ended))]
         self._ended[str(value["id"])] = None

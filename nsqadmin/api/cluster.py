@@ -8,12 +8,12 @@ from typing import Any, Final, TypeVar
 
 from nsqadmin.changes.action import Target
 from nsqadmin.changes.actions import ACTIONS
-from nsqadmin.changes.commands import Done
-from nsqadmin.changes.desk import Desk
+from nsqadmin.changes.commands import ActionResult
+from nsqadmin.changes.runner import ActionRunner
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import Cluster
-from nsqadmin.figures.sums import on_node
-from nsqadmin.figures.topic_records import channel_record, topic_record
+from nsqadmin.stats.sums import on_node
+from nsqadmin.stats.topic_records import channel_record, topic_record
 from nsqclient.wire.names import is_valid_name
 from nsqclient.wire.node_error import NodeError
 from nsqcore import fields
@@ -40,9 +40,9 @@ QUEUE_ACTIONS: Final = ("pause", "unpause", "empty")
 class Api:
     """Handlers of ``/api``; their figures were requested from the nodes at most a second ago."""
 
-    def __init__(self, cluster: Cluster, desk: Desk, log: Log) -> None:
+    def __init__(self, cluster: Cluster, runner: ActionRunner, log: Log) -> None:
         self._cluster = cluster
-        self._desk = desk
+        self._runner = runner
         self._log = log
 
     def routes(self) -> list[Route]:
@@ -112,8 +112,8 @@ class Api:
             raise UpstreamError("nsqd", [error]) from error
 
     async def counter(self, request: Request) -> Response:  # noqa: ARG002 - handlers share a signature
-        await self._cluster.collector.fresh_figures(0.0)
-        found = await self._cluster.figures()
+        await self._cluster.collector.refresh_stats(0.0)
+        found = await self._cluster.stats_of_nodes()
 
         def write() -> bytes:
             out = bytearray(b'{"stats":{')
@@ -129,34 +129,34 @@ class Api:
     # -- changing -----------------------------------------------------------------
 
     async def create(self, request: Request) -> Response:
-        self._desk.check(request)
+        self._runner.check(request)
         body = _decode(await request.read(BODY_LIMIT))
         topic, channel = _string(body, "topic"), _string(body, "channel")
         if not is_valid_name(topic):
             raise ApiError(400, "INVALID_TOPIC")
         if channel and not is_valid_name(channel):
             raise ApiError(400, "INVALID_CHANNEL")
-        self._desk.check(request, "create", topic)
+        self._runner.check(request, "create", topic)
         return await self._do(request, "create", Target(topic, channel))
 
     async def change(self, request: Request) -> Response:
-        self._desk.check(request)
+        self._runner.check(request)
         body = _decode(await request.read(BODY_LIMIT))
         action = body.get("action")
         if action not in QUEUE_ACTIONS:
             raise ApiError(400, "INVALID_ACTION")
         topic, channel = request.params["topic"], request.params.get("channel", "")
-        self._desk.check(request, action, topic)
+        self._runner.check(request, action, topic)
         return await self._do(request, action, Target(topic, channel))
 
     async def delete(self, request: Request) -> Response:
-        self._desk.check(request, "delete", request.params["topic"])
+        self._runner.check(request, "delete", request.params["topic"])
         return await self._do(
             request, "delete", Target(request.params["topic"], request.params.get("channel", ""))
         )
 
     async def tombstone(self, request: Request) -> Response:
-        self._desk.check(request)
+        self._runner.check(request)
         try:
             body = _decode(await request.read(BODY_LIMIT))
         except ApiError as error:
@@ -164,7 +164,7 @@ class Api:
         topic = _string(body, "topic")
         if not is_valid_name(topic):
             raise ApiError(400, "INVALID_TOPIC")
-        self._desk.check(request, "tombstone", topic)
+        self._runner.check(request, "tombstone", topic)
         return await self._do(request, "tombstone", Target(topic, node=request.params["node"]))
 
     # -- replying -----------------------------------------------------------------
@@ -178,7 +178,7 @@ class Api:
         return answer.message
 
     async def _do(self, request: Request, action: str, target: Target) -> Response:
-        done: Done = await self._desk.do(request, ACTIONS[action], target)
+        done: ActionResult = await self._runner.do(request, ACTIONS[action], target)
         if done.message:
             self._log.warning("%s", done.message.removeprefix("WARNING: "))
         return json_reply({"message": done.message})

@@ -4,8 +4,8 @@ import json
 from typing import Final
 
 from nsqadmin.access.rights import is_inside, parse_cidr
-from nsqadmin.changes.desk import Desk
 from nsqadmin.changes.notify import origin_of
+from nsqadmin.changes.runner import ActionRunner
 from nsqadmin.options import LiveOptions
 from nsqcore.http.api import ApiError, Request, Response, json_reply, text_reply
 from nsqcore.http.router import Route
@@ -21,9 +21,9 @@ _WEBHOOKS: Final = frozenset({"alert_http_endpoint", "notification_http_endpoint
 class ConfigApi:
     """Open to the networks of ``-allow-config-from-cidr``; changes also need an admin."""
 
-    def __init__(self, options: LiveOptions, desk: Desk) -> None:
+    def __init__(self, options: LiveOptions, runner: ActionRunner) -> None:
         self._options = options
-        self._desk = desk
+        self._runner = runner
 
     def routes(self) -> list[Route]:
         return [Route("GET", "/config/:opt", self.show), Route("PUT", "/config/:opt", self.change)]
@@ -34,7 +34,7 @@ class ConfigApi:
 
     async def change(self, request: Request) -> Response:
         self._check_network(request)
-        self._desk.check(request, "config")
+        self._runner.check(request, "config")
         body = await request.read(VALUE_LIMIT, "INVALID_VALUE")
         if not body:
             raise ApiError(413, "INVALID_VALUE")
@@ -53,12 +53,12 @@ class ConfigApi:
             was, now = before.log_level.name.lower(), level.name.lower()
         else:
             raise ApiError(400, "INVALID_OPTION")
-        self._desk.note(request, f"{name} is now {now}", "config", before={name: was}, after={name: now})
+        self._runner.note(request, f"{name} is now {now}", "config", before={name: was}, after={name: now})
         reply = self._reply(name)
-        if self._desk.audit.problem:
+        if self._runner.audit.problem:
             # The body is the value alone, as in NSQ.
             reply.headers["Warning"] = (
-                f'199 nsqadmin "the audit lacks this change: {self._desk.audit.problem}"'
+                f'199 nsqadmin "the audit lacks this change: {self._runner.audit.problem}"'
             )
         return reply
 

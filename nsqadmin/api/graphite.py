@@ -54,7 +54,7 @@ class GraphiteApi:
             ("target", target),
             ("until", f"-{interval_s}sec"),
         ]
-        _, _, body = await self._ask(urlencode(query, quote_via=quote), {})
+        _, _, body = await self._query(urlencode(query, quote_via=quote), {})
         try:
             value = json.loads(body)[0]["datapoints"][0][0]
             shown = "N/A" if value < 0 else f"{value / interval_s:.2f}"
@@ -69,7 +69,7 @@ class GraphiteApi:
         if content_type is None:
             raise ApiError(400, "INVALID_ARG_FORMAT")
         headers = {"X-Forwarded-For": request.peer.rpartition(":")[0]}
-        status, passed_on, body = await self._ask(request.target.partition("?")[2], headers)
+        status, passed_on, body = await self._query(request.target.partition("?")[2], headers)
         own = {
             "Content-Type": content_type if status == HTTPStatus.OK else "text/plain; charset=utf-8",
             "X-Content-Type-Options": "nosniff",
@@ -77,7 +77,7 @@ class GraphiteApi:
         }
         return web.Response(status=status, body=body, headers=passed_on | own)
 
-    async def _ask(self, query: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
+    async def _query(self, query: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
         options = self._options()
         base = urlsplit(options.graphite_url)
         user, password = unquote(base.username or ""), unquote(base.password or "")

@@ -6,15 +6,15 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from nsqadmin.changes.alerts import Alerts
-from nsqadmin.changes.desk import Desk
+from nsqadmin.changes.runner import ActionRunner
 from nsqcore.cluster.http import ClusterHttp
 
 
 class AdminCollector(Collector):
-    def __init__(self, http: ClusterHttp, desk: Desk, alerts: Alerts) -> None:
+    def __init__(self, http: ClusterHttp, runner: ActionRunner, alerts: Alerts) -> None:
         self._http = http
         self._alerts = alerts
-        self._desk = desk
+        self._runner = runner
 
     def collect(self) -> Iterator[Metric]:
         requests = CounterMetricFamily(
@@ -25,15 +25,15 @@ class AdminCollector(Collector):
         requests.add_metric(["unreachable"], self._http.unreachable)
         yield requests
         actions = CounterMetricFamily("nsqadmin_admin_actions", "changes made by admins", labels=["action"])
-        for action, count in sorted(self._desk.done.items()):
+        for action, count in sorted(self._runner.counts.items()):
             actions.add_metric([action], count)
         yield actions
-        troubles = GaugeMetricFamily(
+        problems = GaugeMetricFamily(
             "nsqadmin_problem",
             "current problems: 1, or 0 while muted",
             labels=["state", "topic", "channel", "node"],
         )
         for one in self._alerts.now:
             value = 0.0 if self._alerts.muted_until(one) else 1.0
-            troubles.add_metric([one.mark, one.topic, one.channel, one.node], value)
-        yield troubles
+            problems.add_metric([one.mark, one.topic, one.channel, one.node], value)
+        yield problems

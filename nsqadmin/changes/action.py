@@ -6,18 +6,18 @@ from typing import Any, Final
 
 from nsqadmin.access.roles import Role
 from nsqadmin.changes.alerts import Alerts
-from nsqadmin.changes.commands import Commands, Done
+from nsqadmin.changes.commands import ActionResult, Commands
 from nsqadmin.changes.policies import ClusterPolicies
 from nsqadmin.collecting.answers import UpstreamError
 from nsqadmin.collecting.cluster import Cluster
-from nsqadmin.figures.policies import RuleChange
-from nsqadmin.figures.present import failure
+from nsqadmin.stats.policies import RuleChange
+from nsqadmin.stats.present import failure
 
 # To empty so many messages the name must be typed.
 MANY_MESSAGES: Final = 10_000
 
 Fields = Mapping[str, str]
-Do = Callable[["Scene", "Target", Fields], Awaitable[Done]]
+Do = Callable[["Scene", "Target", Fields], Awaitable[ActionResult]]
 Explain = Callable[["Scene", "Form"], Awaitable["Question"]]
 
 
@@ -62,7 +62,7 @@ class Question:
     """
 
     effects: list[str] = field(default_factory=list)
-    shown: str = ""
+    display: str = ""
     warnings: list[str] = field(default_factory=list)
     groups: list["ChangeGroup"] = field(default_factory=list)
     problem: str = ""
@@ -112,7 +112,7 @@ class Action:
     everywhere: bool = False
     before: Callable[[Scene, Fields], Awaitable[tuple[dict[str, Any], dict[str, Any]]]] | None = None
 
-    def words(self, target: Target) -> list[str]:
+    def audit_names(self, target: Target) -> list[str]:
         """Return the names in the audit: creating a channel also creates its topic."""
         if self.name == "create" and target.channel:
             return ["create_topic", "create_channel"]

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from nsqadmin.access.roles import Role
 from nsqadmin.changes.action import Action, Fields, Scene, Target
-from nsqadmin.changes.alerts import place_of
+from nsqadmin.changes.alerts import subject_of
 from nsqadmin.changes.message_actions import explain_seek, on_messages, publish, publishing, seek
 from nsqadmin.changes.policy_actions import on_policies
 from nsqadmin.changes.queue_actions import (
@@ -86,7 +86,7 @@ def targets_of(action: Action, fields: Fields, picked: Sequence[str], scene: Sce
         return [Target(node=fields.get("node", "") if action.needs == "node" else "")]
     if action.family == "problem":
         # What the problem is about decides who may mute it, whatever the form says beside it.
-        return [Target(*place_of(fields.get("key", "")))]
+        return [Target(*subject_of(fields.get("key", "")))]
     if not picked:
         return [Target(*(fields.get(key, "").strip() for key in ("topic", "channel", "node")))]
     if action.needs == "node":

@@ -1,22 +1,22 @@
-"""Tells an endpoint of troubles that last, and when they end, except those that are muted."""
+"""Tells an endpoint of problems that last, and when they end, except those that are muted."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from nsqadmin.collecting.views import Round
-from nsqadmin.figures.attention import ALERT_S, Concern, ConcernKey, Level
-from nsqadmin.figures.instant import Instant
+from nsqadmin.stats.attention import ALERT_S, Concern, ConcernKey, Level
+from nsqadmin.stats.instant import Instant
 
 MUTE_S: Final = 3600.0
 
 
 def key_text(key: ConcernKey) -> str:
-    """Name a trouble for use in an address; no part of the name contains a blank."""
+    """Name a problem for use in an address; no part of the name contains a blank."""
     return " ".join(part.replace(" ", "-") or "-" for part in key)
 
 
-def place_of(text: str) -> tuple[str, str, str]:
-    """Return topic, channel and node of the trouble that :func:`key_text` named, empty where it has none."""
+def subject_of(text: str) -> tuple[str, str, str]:
+    """Return topic, channel and node of the problem that :func:`key_text` named, empty where it has none."""
     words = ["" if word == "-" else word for word in text.split(" ")]
     _, topic, channel, node, *_ = (*words, "", "", "", "")
     return topic, channel, node
@@ -26,36 +26,36 @@ class Alerts:
     """Follows the cluster; *tell* passes on a word for the log and an object."""
 
     def __init__(self, tell: Callable[[str, dict[str, Any]], None], form: str) -> None:
-        self._tell = tell
+        self._notify = tell
         self._form = form
-        self._told: dict[ConcernKey, Concern] = {}
+        self._notified: dict[ConcernKey, Concern] = {}
         # Until when each is muted.
         self._muted: dict[str, Instant] = {}
-        # The troubles of now, for /metrics.
+        # The problems of now, for /metrics.
         self.now: tuple[Concern, ...] = ()
 
-    def restore(self, troubles: Iterable[Concern], now: Instant) -> None:
-        """Go on with the *troubles* of an earlier run: those that were serious were told of."""
-        for one in troubles:
-            if one.level is Level.TROUBLE and one.began is not None and now.since(one.began) >= ALERT_S:
-                self._told[one.key] = one
+    def restore(self, problems: Iterable[Concern], now: Instant) -> None:
+        """Go on with the *problems* of an earlier run: those that were serious were told of."""
+        for one in problems:
+            if one.level is Level.PROBLEM and one.began is not None and now.since(one.began) >= ALERT_S:
+                self._notified[one.key] = one
 
     async def follow(self, this: Round) -> None:
-        self.now = tuple(one for one in this.troubles if one.level is Level.TROUBLE)
+        self.now = tuple(one for one in this.problems if one.level is Level.PROBLEM)
         self._muted = {
             key: this.now.reading(until) for key, until in self._muted.items() if until.at_ns > this.now.at_ns
         }
         serious = {one.key: one for one in self.now}
         for key, concern in serious.items():
             lasts = concern.began is None or this.now.since(concern.began) >= ALERT_S
-            if lasts and key not in self._told and not self.muted_until(concern):
-                self._told[key] = concern
-                self._tell("trouble", self._news("firing", concern))
-        for key in [key for key in self._told if key not in serious]:
-            self._tell("trouble", self._news("resolved", self._told.pop(key)))
+            if lasts and key not in self._notified and not self.muted_until(concern):
+                self._notified[key] = concern
+                self._notify("problem", self._news("firing", concern))
+        for key in [key for key in self._notified if key not in serious]:
+            self._notify("problem", self._news("resolved", self._notified.pop(key)))
 
     def mute(self, key: str, now: Instant) -> None:
-        """Report nothing about the trouble *key* for an hour."""
+        """Report nothing about the problem *key* for an hour."""
         self._muted[key] = now.after(MUTE_S)
 
     def unmute(self, key: str) -> None:
@@ -63,13 +63,13 @@ class Alerts:
 
     def muted_until(self, concern: Concern) -> float:
         """Return the time of day until which *concern* is muted; zero if it is not."""
-        # A trouble is muted alone, or with all of its cause.
+        # A problem is muted alone, or with all of its cause.
         keys = key_text(concern.key), key_text((concern.mark, "", "", ""))
         return max((self._muted[key].at_s for key in keys if key in self._muted), default=0.0)
 
     def _news(self, status: str, concern: Concern) -> dict[str, Any]:
         place = "/".join(filter(None, (concern.topic, concern.channel))) or concern.node
         if self._form == "slack":
-            word = "Over" if status == "resolved" else "Trouble"
+            word = "Over" if status == "resolved" else "Problem"
             return {"text": f"{word}: {place} {concern.mark}. {concern.sentence}"}
         return {"status": status, **concern.to_json(), "messages": concern.messages}

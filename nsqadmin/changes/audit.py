@@ -1,4 +1,4 @@
-"""The audit: one JSON object per line in a file of bounded size, and the latest deeds in memory."""
+"""The audit: one JSON object per line in a file of bounded size, and the latest entries in memory."""
 
 import json
 import os
@@ -14,11 +14,11 @@ from nsqcore.cluster.models import TopicStats
 from nsqcore.process.logs import Log
 
 # At this size the file is renamed to FILE.1, which replaces the previous FILE.1.
-MOST_BYTES: Final = 16 * 1024 * 1024
-# Only the latest so many deeds are shown.
-MOST_SHOWN: Final = 2000
+MAX_BYTES: Final = 16 * 1024 * 1024
+# Only the latest so many entries are shown.
+MAX_SHOWN: Final = 2000
 
-# The outcome on a node, in a deed's results: one of these words, alone or with a colon and details.
+# The outcome on a node, in a entry's results: one of these words, alone or with a colon and details.
 DONE: Final = "done"
 UNKNOWN: Final = "unknown"
 
@@ -29,7 +29,7 @@ def is_done(word: str) -> bool:
 
 
 def outcome(error: NodeError) -> str:
-    """Describe in a deed's results why a node did not confirm a change."""
+    """Describe in a entry's results why a node did not confirm a change."""
     if error.may_happen:
         return f"{UNKNOWN}: {error.reason}, it may still happen"
     return error.reason if error.unreachable else error.code or error.reason
@@ -40,7 +40,7 @@ def unknown_in(results: Mapping[str, str]) -> list[str]:
     return sorted(node for node, word in results.items() if word.startswith(f"{UNKNOWN}: "))
 
 
-class Deed(msgspec.Struct, frozen=True, rename={"at_s": "at", "origin": "from"}):
+class AuditEntry(msgspec.Struct, frozen=True, rename={"at_s": "at", "origin": "from"}):
     """One change: who asked for it, from where, what it was, and the outcome on each node."""
 
     at_s: float
@@ -60,7 +60,7 @@ class Deed(msgspec.Struct, frozen=True, rename={"at_s": "at", "origin": "from"})
 
     @property
     def key(self) -> tuple[float, str, str, str, str, str]:
-        """Two records with the same key are about one deed; the later one completes it."""
+        """Two records with the same key are about one entry; the later one completes it."""
         return round(self.at_s, 3), self.user, self.action, self.topic, self.channel, self.node
 
     @property
@@ -74,7 +74,7 @@ class Deed(msgspec.Struct, frozen=True, rename={"at_s": "at", "origin": "from"})
         return f"{place} on {self.node}" if place and self.node else place or self.node or policy
 
     @property
-    def words(self) -> str:
+    def action_text(self) -> str:
         """The action in plain words."""
         return self.action.replace("_", " ").capitalize()
 
@@ -99,11 +99,11 @@ class Deed(msgspec.Struct, frozen=True, rename={"at_s": "at", "origin": "from"})
         return {**msgspec.to_builtins(self), "unknown": self.unknown}
 
 
-def later_outcome(deed: Deed, topic: TopicStats | None) -> str:
-    """Tell from a node's present statistics of *topic*, None if it has none, whether *deed* was done."""
+def later_outcome(entry: AuditEntry, topic: TopicStats | None) -> str:
+    """Tell from a node's present statistics of *topic*, None if it has none, whether *entry* was done."""
     channels = {one.channel_name: one for one in topic.channels} if topic is not None else {}
-    target = channels.get(deed.channel) if deed.channel else topic
-    action = deed.action.rpartition(" and ")[2].partition("_")[0]
+    target = channels.get(entry.channel) if entry.channel else topic
+    action = entry.action.rpartition(" and ")[2].partition("_")[0]
     seen: bool | None = None
     if action in {"pause", "unpause"}:
         seen = target is not None and target.paused is (action == "pause")
@@ -122,14 +122,14 @@ def later_outcome(deed: Deed, topic: TopicStats | None) -> str:
 
 
 class Audit:
-    """Appends deeds to the file and returns the latest."""
+    """Appends entries to the file and returns the latest."""
 
-    def __init__(self, path: str, log: Log, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, path: str, log: Log, most_bytes: int = MAX_BYTES) -> None:
         """Open the file. Raises OSError if it cannot be written."""
         self._path = Path(path) if path else None
         self._log = log
         self._most_bytes = most_bytes
-        self._deeds: deque[Deed] = deque(maxlen=MOST_SHOWN)
+        self._deeds: deque[AuditEntry] = deque(maxlen=MAX_SHOWN)
         # Lines that are not in the file yet.
         self._unwritten: list[bytes] = []
         # Why, in words; empty if there are none.
@@ -139,16 +139,16 @@ class Audit:
                 pass
             self._read()
 
-    def note(self, deed: Deed) -> None:
-        """Append *deed*, or complete the one with the same key.
+    def note(self, entry: AuditEntry) -> None:
+        """Append *entry*, or complete the one with the same key.
 
         A line that cannot be written is logged, and written by a later :meth:`write`.
         """
-        self._remember(deed)
+        self._remember(entry)
         if self._path is None:
             return
         # JSON escapes line ends, so any name fits into one line.
-        line = json.dumps(deed.to_json(), separators=(",", ":")).encode()
+        line = json.dumps(entry.to_json(), separators=(",", ":")).encode()
         self._unwritten.append(line + b"\n")
         if not self.write():
             self._log.error(
@@ -173,27 +173,27 @@ class Audit:
         self._unwritten.clear()
         return True
 
-    def _remember(self, deed: Deed) -> None:
+    def _remember(self, entry: AuditEntry) -> None:
         for place, known in enumerate(self._deeds):
-            if known.unknown and known.key == deed.key:
-                self._deeds[place] = deed
+            if known.unknown and known.key == entry.key:
+                self._deeds[place] = entry
                 return
-        self._deeds.append(deed)
+        self._deeds.append(entry)
 
-    def unknown(self) -> list[Deed]:
-        """Return the deeds whose outcome on a node is unknown."""
-        return [deed for deed in self._deeds if deed.unknown]
+    def unknown(self) -> list[AuditEntry]:
+        """Return the entries whose outcome on a node is unknown."""
+        return [entry for entry in self._deeds if entry.unknown]
 
-    def paused_by(self, topic: str, channel: str) -> Deed | None:
+    def paused_by(self, topic: str, channel: str) -> AuditEntry | None:
         """Return the last change that paused a topic, or its *channel*."""
         action = "pause_channel" if channel else "pause_topic"
-        for deed in reversed(self._deeds):
-            if (deed.action, deed.topic, deed.channel) == (action, topic, channel) and deed.ok:
-                return deed
+        for entry in reversed(self._deeds):
+            if (entry.action, entry.topic, entry.channel) == (action, topic, channel) and entry.ok:
+                return entry
         return None
 
-    def latest(self) -> list[Deed]:
-        """Return the last deeds, the newest first."""
+    def latest(self) -> list[AuditEntry]:
+        """Return the last entries, the newest first."""
         return list(reversed(self._deeds))
 
     def _read(self) -> None:
@@ -206,7 +206,7 @@ class Audit:
             with path.open("rb") as file:
                 for line in file:
                     try:
-                        self._remember(msgspec.convert(json.loads(line), Deed))
+                        self._remember(msgspec.convert(json.loads(line), AuditEntry))
                     except (msgspec.MsgspecError, ValueError):
                         self._log.warning("audit: a line of %s cannot be read", path)
 

@@ -14,7 +14,7 @@ from nsqadmin.collecting.answers import NODE_NOT_FOUND, UnknownError, UpstreamEr
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.messages import MessageReader, MessageSearch
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
-from nsqcore.cluster.fanout import ask_all
+from nsqcore.cluster.fanout import call_all
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.nsqd_api import NsqdApi
 from nsqcore.cluster.nsqd_messages import NsqdMessages
@@ -32,7 +32,7 @@ _LETTERS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ActionResult:
     """What an action achieved: how many nsqds and nsqlookupds did it, and who failed, stage by stage.
 
     ``silent`` are nsqds that hold the topic or channel and did not get the request. ``results`` gives the
@@ -126,7 +126,7 @@ class Commands:
         self._unsettled = set(unsettled)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    def settled(self, node: str) -> None:
+    def resume(self, node: str) -> None:
         """Send changes to *node* again: the outcome of its last one is established."""
         self._unsettled.discard(node)
 
@@ -145,7 +145,7 @@ class Commands:
 
     # -- topics and channels ------------------------------------------------------------
 
-    async def create(self, topic: str, channel: str = "") -> Done:
+    async def create(self, topic: str, channel: str = "") -> ActionResult:
         """Create a topic, and *channel* if named, on the nsqlookupds and on all producers of the topic."""
         steps, cluster = _Steps(self.send), self.cluster
         if not cluster.membership.uses_lookupd:
@@ -164,13 +164,13 @@ class Commands:
             await steps.each(holders.value, lambda nsqd: nsqd.create_channel(topic, channel))
         return steps.done("nsqlookupd")
 
-    async def on_holders(self, topic: str, tell: Callable[[NsqdApi], Awaitable[None]]) -> Done:
+    async def on_holders(self, topic: str, tell: Callable[[NsqdApi], Awaitable[None]]) -> ActionResult:
         """Send a change of *topic* to the nsqds that hold it."""
         steps, nsqds = await self._begin(topic)
         await steps.each(nsqds, tell)
         return steps.done("nsqd")
 
-    async def delete(self, topic: str, channel: str = "") -> Done:
+    async def delete(self, topic: str, channel: str = "") -> ActionResult:
         """Delete *topic*, or its *channel*, on every nsqlookupd and nsqd."""
         # The holders are looked up first: after the deletion no nsqlookupd knows them.
         steps, nsqds = await self._begin(topic)
@@ -180,9 +180,9 @@ class Commands:
 
         await steps.each(self.cluster.lookupds(), tell)
         await steps.each(nsqds, tell)
-        return steps.done(self.cluster.membership.discovery.asks)
+        return steps.done(self.cluster.membership.discovery.kind)
 
-    async def tombstone(self, topic: str, node: str) -> Done:
+    async def tombstone(self, topic: str, node: str) -> ActionResult:
         """Hide *topic* on the nsqd at *node* from consumers and delete it there, including its messages."""
         producers = await self.cluster.producers()
         # Only listed nodes are contacted: this request must not become a way to POST to any address.
@@ -204,7 +204,7 @@ class Commands:
 
     # -- nodes ----------------------------------------------------------------------------
 
-    async def drain(self, node: str, *, cancel: bool) -> Done:
+    async def drain(self, node: str, *, cancel: bool) -> ActionResult:
         """Make the nsqd at *node* refuse publishes after the grace time, or accept them again (*cancel*)."""
         self._check_node(node)
         steps = _Steps(self.send)
@@ -213,9 +213,11 @@ class Commands:
         )
         return steps.done("nsqd")
 
-    async def change_policies(self, change: PolicyChange, nodes: Sequence[OnNode], *, apply: bool) -> Done:
+    async def change_policies(
+        self, change: PolicyChange, nodes: Sequence[OnNode], *, apply: bool
+    ) -> ActionResult:
         """Make the change on all nodes; *nodes* is what they have now. *apply* lets it delete messages."""
-        content, name = json.dumps(change.said).encode(), change.name
+        content, name = json.dumps(change.definition).encode(), change.name
         if change.kind == "copy":
             source = next((one for one in nodes if one.node == change.node), None)
             if source is None:
@@ -239,7 +241,7 @@ class Commands:
 
     # -- messages ---------------------------------------------------------------------------
 
-    async def handle(self, action: str, which: Selection, *, dry: bool) -> Done:
+    async def handle(self, action: str, which: Selection, *, dry: bool) -> ActionResult:
         """Finish, requeue, send or cancel the messages."""
 
         async def ask(node: NsqdMessages, share: _Share, place: str) -> str | None:
@@ -254,7 +256,7 @@ class Commands:
 
         return await self._everywhere(which.search, _in_rounds(ask), dry=dry)
 
-    async def send_back(self, which: Selection, *, dry: bool) -> Done:
+    async def send_back(self, which: Selection, *, dry: bool) -> ActionResult:
         """Send dead letters back to the channels they came from."""
 
         async def ask(node: NsqdMessages, share: _Share, place: str) -> str | None:
@@ -272,7 +274,7 @@ class Commands:
 
         return await self._everywhere(which.search, _in_rounds(ask), dry=dry)
 
-    async def seek(self, topic: str, channel: str, to: str, node: str) -> Done:
+    async def seek(self, topic: str, channel: str, to: str, node: str) -> ActionResult:
         """Make the channel deliver everything from the place *to* on."""
 
         async def on(one: NsqdMessages) -> _Share:
@@ -282,7 +284,7 @@ class Commands:
 
     async def publish(
         self, topic: str, node: str, content: bytes, headers: Mapping[str, str], defer_ms: int
-    ) -> Done:
+    ) -> ActionResult:
         """Publish one message on *node*, which need not have the topic yet."""
         self._check_node(node)
         try:
@@ -292,18 +294,18 @@ class Commands:
             )
         except NodeError as error:
             raise UpstreamError("nsqd", [error]) from error
-        return Done(1, results=((node, DONE),))
+        return ActionResult(1, results=((node, DONE),))
 
     async def _everywhere(
         self, search: MessageSearch, on: Callable[[NsqdMessages], Awaitable[_Share]], *, dry: bool = False
-    ) -> Done:
+    ) -> ActionResult:
         """Work on the messages of all nsqds that hold the topic, or of the named one."""
         holders = (await self.reader.holders(search.topic)).value
         if search.node and search.node not in holders:
             raise UnknownError(NODE_NOT_FOUND)
         silent = [] if search.node else self.cluster.queues.silent_holders(search.topic)
         nodes = [self.cluster.messages(node) for node in ([search.node] if search.node else holders)]
-        told = await ask_all(nodes, on if dry else lambda node: self.send(node, on))
+        told = await call_all(nodes, on if dry else lambda node: self.send(node, on))
         if told.failed:
             if all(error.code in _ABSENT for error in told.errors):
                 raise UnknownError(told.errors[0].code)
@@ -321,7 +323,7 @@ class Commands:
             left.update(share.left)
         results = {node: f"{DONE}: {share.count}" for node, share in shares.items()}
         results |= {error.address: outcome(error) for error in errors}
-        return Done(
+        return ActionResult(
             len(shares),
             stages=(tuple(errors),),
             silent=tuple(silent),
@@ -344,16 +346,16 @@ class _Steps:
         self._silent = set(silent)
         self._refused: list[NodeError] = []
         self._refusing: set[str] = set()
-        self._told: dict[str, str] = {}
+        self._accepted: dict[str, str] = {}
         self._nsqds: set[str] = set()
         self._lookupds: set[str] = set()
-        self._asked = 0
+        self._requests = 0
 
     async def each(self, targets: Sequence[Node], tell: Callable[[Node], Awaitable[None]]) -> None:
-        told = await ask_all(targets, lambda target: self._send(target, tell))
+        told = await call_all(targets, lambda target: self._send(target, tell))
         self.stages.append(told.errors)
         self._refused.extend(told.errors)
-        self._asked += told.asked
+        self._requests += told.targets
         nsqds = {one.address for one in targets if isinstance(one, NsqdApi)}
         unreachable = {error.address for error in told.errors if error.unreachable}
         self._silent |= nsqds & unreachable
@@ -362,12 +364,12 @@ class _Steps:
         )
         for target, _ in told.value:
             (self._nsqds if isinstance(target, NsqdApi) else self._lookupds).add(target.address)
-            self._told.setdefault(target.address, DONE)
+            self._accepted.setdefault(target.address, DONE)
         for error in told.errors:
-            self._told[error.address] = outcome(error)
+            self._accepted[error.address] = outcome(error)
 
-    def done(self, kind: str) -> Done:
-        if self._asked and len(self._refused) == self._asked:
+    def done(self, kind: str) -> ActionResult:
+        if self._requests and len(self._refused) == self._requests:
             for code in _ABSENT:
                 if any(error.code == code for error in self._refused) and not any(
                     error.unreachable for error in self._refused
@@ -375,12 +377,12 @@ class _Steps:
                     raise UnknownError(code)
             raise UpstreamError(kind, self._refused)
         refused = {error.address for error in self._refused}
-        return Done(
+        return ActionResult(
             len(self._nsqds - refused),
             len(self._lookupds - refused),
             tuple(self.stages),
-            tuple(sorted(self._silent - self._nsqds - set(unknown_in(self._told)))),
-            tuple(self._told.items()),
+            tuple(sorted(self._silent - self._nsqds - set(unknown_in(self._accepted)))),
+            tuple(self._accepted.items()),
             tuple(sorted(self._refusing)),
         )
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from nsqadmin.changes.audit import is_done
-from nsqadmin.changes.commands import Done
+from nsqadmin.changes.commands import ActionResult
 from nsqadmin.collecting.messages import SeekPreview
-from nsqadmin.figures.present import MOST_NAMES, named, plural
-from nsqadmin.figures.sums import ChannelSum, TopicSum
+from nsqadmin.stats.present import MAX_NAMES, named, plural
+from nsqadmin.stats.sums import ChannelSum, TopicSum
 
 _MESSAGES: Final = {
     "finish": "{They} will not be delivered again on this channel. Other channels keep {them}.",
@@ -138,7 +138,7 @@ def disconnected(consumers: int) -> str:
     )
 
 
-def message_effects(action: str, done: str, dry: Done, *, one: bool) -> list[str]:
+def message_effects(action: str, done: str, dry: ActionResult, *, one: bool) -> list[str]:
     """Describe the result of a dry run; *done* is the participle of the action."""
     found = []
     if not one:
@@ -159,15 +159,15 @@ def seek_effects(
     then: Counter[str] = Counter()
     first: dict[str, str] = {}
     for one in previews:
-        then[one.node] += one.owed
+        then[one.node] += one.unfinished
         if one.first:
             first[one.node] = min(first.get(one.node, one.first), one.first)
     found = [f"Backlog {sum(owed.get(node, 0) for node in then):,} → {then.total():,}."]
-    for node in sorted(then)[:MOST_NAMES]:
+    for node in sorted(then)[:MAX_NAMES]:
         since = f", the first of them published at {_moment(first[node])}" if node in first else ""
         found.append(f"{node}: {owed.get(node, 0):,} now, {then[node]:,} afterwards{since}.")
-    if len(then) > MOST_NAMES:
-        found.append(f"And {len(then) - MOST_NAMES} more nodes.")
+    if len(then) > MAX_NAMES:
+        found.append(f"And {len(then) - MAX_NAMES} more nodes.")
     return [
         *found,
         "Earlier messages are skipped; later ones are delivered again.",
@@ -175,7 +175,7 @@ def seek_effects(
     ]
 
 
-def message_result(name: str, done_word: str, place: str, done: Done) -> tuple[str, list[str]]:
+def message_result(name: str, done_word: str, place: str, done: ActionResult) -> tuple[str, list[str]]:
     """Describe what was done to messages, and return warnings about what was not."""
     if name == "seek":
         owes = f"it owes {plural(done.total, 'message')} from there on"
@@ -190,7 +190,7 @@ def message_result(name: str, done_word: str, place: str, done: Done) -> tuple[s
     return text, warnings
 
 
-def summary(done: Sequence[Done], kind: str) -> tuple[list[str], list[str]]:
+def summary(done: Sequence[ActionResult], kind: str) -> tuple[list[str], list[str]]:
     """Return the results by node: details of what was done, and warnings about what was not."""
     good: Counter[str] = Counter()
     failed: Counter[str] = Counter()
@@ -208,13 +208,13 @@ def summary(done: Sequence[Done], kind: str) -> tuple[list[str], list[str]]:
         by_number.setdefault(number, []).append(node)
     details = [
         f"{plural(number, kind)} on"
-        f" {', '.join(nodes) if len(nodes) <= MOST_NAMES else f'each of {len(nodes)} nodes'}"
+        f" {', '.join(nodes) if len(nodes) <= MAX_NAMES else f'each of {len(nodes)} nodes'}"
         for number, nodes in sorted(by_number.items(), reverse=True)
     ]
-    warnings = [f"{text} ({plural(number, kind)})" for text, number in failed.most_common(MOST_NAMES)]
+    warnings = [f"{text} ({plural(number, kind)})" for text, number in failed.most_common(MAX_NAMES)]
     warnings += [
         f"{node} was not reached: {plural(number, kind)} did not change there"
-        for node, number in silent.most_common(MOST_NAMES)
+        for node, number in silent.most_common(MAX_NAMES)
     ]
     return details, warnings
 

@@ -17,15 +17,15 @@ from nsqadmin.changes.action import (
     Target,
     unexplained,
 )
-from nsqadmin.changes.commands import Done, Selection
+from nsqadmin.changes.commands import ActionResult, Selection
 from nsqadmin.collecting.answers import UnknownError, UpstreamError
 from nsqadmin.collecting.messages import BadSearchError, MessageSearch, SeekPreview
-from nsqadmin.figures.present import failure
+from nsqadmin.stats.present import failure
 from nsqclient.wire.durations import MILLISECOND, parse_duration
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND
 
 # How many subjects of a selection are worked on at a time.
-_AT_ONCE: Final = 4
+_CONCURRENCY: Final = 4
 
 
 # -- messages -------------------------------------------------------------------------------
@@ -34,13 +34,13 @@ _AT_ONCE: Final = 4
 def _selection(target: Target, fields: Fields, *, delayed: bool = False) -> Selection:
     """Read which messages are meant. Raises BadSearchError if they are a list that nodes cannot pick."""
     search = MessageSearch.of({**fields, "topic": target.topic, "channel": target.channel})
-    if not (fields.get("id") or search.can_be_done_to_all):
+    if not (fields.get("id") or search.can_select_all):
         way_out = "leave From empty" if search.by_due_time else "list the oldest first, or leave From empty"
         raise BadSearchError(f"a list with From cannot be taken whole: {way_out}")
     return Selection(search, fields.get("id", ""), _milliseconds(fields) if delayed else 0)
 
 
-async def _handled(scene: Scene, name: str, target: Target, fields: Fields, *, dry: bool) -> Done:
+async def _handled(scene: Scene, name: str, target: Target, fields: Fields, *, dry: bool) -> ActionResult:
     which = _selection(target, fields, delayed=name == "requeue")
     if name == "send_back":
         return await scene.commands.send_back(which, dry=dry)
@@ -50,7 +50,7 @@ async def _handled(scene: Scene, name: str, target: Target, fields: Fields, *, d
 
 
 def on_messages(name: str, verb: str, done: str, **more: Any) -> Action:
-    async def do(scene: Scene, target: Target, fields: Fields) -> Done:
+    async def do(scene: Scene, target: Target, fields: Fields) -> ActionResult:
         return await _handled(scene, name, target, fields, dry=False)
 
     async def explain(scene: Scene, form: Form) -> Question:
@@ -64,7 +64,7 @@ def on_messages(name: str, verb: str, done: str, **more: Any) -> Action:
     return Action(name=name, verb=verb, done=done, do=do, effects=explain, **more)
 
 
-async def seek(scene: Scene, target: Target, fields: Fields) -> Done:
+async def seek(scene: Scene, target: Target, fields: Fields) -> ActionResult:
     to, node = fields.get("to", ""), fields.get("node", "")
     if not target.channel:
         raise UnknownError(CHANNEL_NOT_FOUND)
@@ -78,7 +78,7 @@ async def explain_seek(scene: Scene, form: Form) -> Question:
     to, node = form.fields.get("to", ""), form.fields.get("node", "")
     if not to:
         return Question()
-    gate = asyncio.Semaphore(_AT_ONCE)
+    gate = asyncio.Semaphore(_CONCURRENCY)
     previews: list[SeekPreview] = []
     owed: Counter[str] = Counter()
     failed: list[str] = []
@@ -101,15 +101,17 @@ async def explain_seek(scene: Scene, form: Form) -> Question:
         previews.extend(found.value)
         failed.extend(failure(one, "nsqd") for one in found.errors)
         for address, share in view.shares.items():
-            owed[address] += sum(one.owed for one in share[0].channels if one.channel_name == target.channel)
+            owed[address] += sum(
+                one.unfinished for one in share[0].channels if one.channel_name == target.channel
+            )
 
     await asyncio.gather(*map(look, form.targets))
     silent = {node for one in form.targets for node in scene.cluster.queues.silent_holders(one.topic)}
     about = effects.seek_effects(previews, owed, failed)
-    return Question([*about, *effects.silent_effects(sorted(silent))], shown=to)
+    return Question([*about, *effects.silent_effects(sorted(silent))], display=to)
 
 
-async def publish(scene: Scene, target: Target, fields: Fields) -> Done:
+async def publish(scene: Scene, target: Target, fields: Fields) -> ActionResult:
     content = body_of(fields)
     if not content:
         raise BadSearchError("a message needs a body")

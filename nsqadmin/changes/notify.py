@@ -50,7 +50,7 @@ class Notifier:
         self._timeout = aiohttp.ClientTimeout(total=request_timeout, sock_connect=connect_timeout)
         self._queue: asyncio.Queue[News] = asyncio.Queue(QUEUE_LIMIT)
 
-    def tell(self, word: str, payload: dict[str, Any]) -> None:
+    def notify(self, word: str, payload: dict[str, Any]) -> None:
         if not self._endpoint:
             return
         try:

@@ -10,9 +10,9 @@ from typing import Any, Self
 
 from nsqadmin.collecting.answers import Answer
 from nsqadmin.collecting.cluster import Cluster
-from nsqadmin.figures.policies import PolicyRule, PolicyRules
+from nsqadmin.stats.policies import PolicyRule, PolicyRules
 from nsqclient.wire.node_error import NodeError
-from nsqcore.cluster.fanout import ask_all
+from nsqcore.cluster.fanout import call_all
 from nsqcore.cluster.models import NodePolicies
 
 
@@ -46,7 +46,7 @@ class PolicyChange:
 
     kind: str
     name: str = ""
-    said: Mapping[str, Any] | None = None
+    definition: Mapping[str, Any] | None = None
     node: str = ""
 
     @classmethod
@@ -75,14 +75,14 @@ class PolicyChange:
             return rules.copied_from(source) if source is not None else rules
         if self.kind == "delete":
             return rules.without(self.name)
-        return rules.with_rule(PolicyRule.of(self.said or {}, self.name))
+        return rules.with_rule(PolicyRule.of(self.definition or {}, self.name))
 
     def concerned(self, rules: PolicyRules) -> dict[str, Any]:
         """Return what the audit says of *rules*: the fields of the policy, or the names of all policies."""
         if self.kind == "copy":
             return {"policies": ", ".join(sorted(rule.name for rule in rules))}
         rule = rules.named(self.name)
-        return {"policy": self.name, **(rule.says() if rule is not None else {})}
+        return {"policy": self.name, **(rule.fields() if rule is not None else {})}
 
 
 def usual(nodes: Sequence[OnNode]) -> PolicyRules:
@@ -90,7 +90,7 @@ def usual(nodes: Sequence[OnNode]) -> PolicyRules:
     return next((one.rules for one in nodes if not one.differs), PolicyRules(()))
 
 
-def seen(nodes: Sequence[OnNode]) -> str:
+def digest_of(nodes: Sequence[OnNode]) -> str:
     """Return a digest that changes when the policies of any node change."""
     told = sorted((one.node, one.policies.digest) for one in nodes)
     return sha256(json.dumps(told).encode()).hexdigest()[:16]
@@ -105,7 +105,7 @@ class ClusterPolicies:
     async def on_nodes(self, topic: str = "", channel: str = "") -> Answer[list[OnNode]]:
         """Return the policies of each node, and which are in force there for a topic or channel."""
         nsqds = await self._cluster.answering_nsqds()
-        told = await ask_all(nsqds.value, lambda nsqd: nsqd.policies(topic=topic, channel=channel))
+        told = await call_all(nsqds.value, lambda nsqd: nsqd.policies(topic=topic, channel=channel))
         digests = Counter(policies.digest for _, policies in told.value)
         most = digests.most_common(1)[0][0] if digests else ""
         found = [OnNode(nsqd.address, policies, policies.digest != most) for nsqd, policies in told.value]
@@ -113,7 +113,7 @@ class ClusterPolicies:
 
     async def check(self, change: PolicyChange) -> tuple[NodeError, ...]:
         """Return the refusals of the nodes, if the policy in *change* were set."""
-        content = json.dumps(change.said).encode()
+        content = json.dumps(change.definition).encode()
         nsqds = await self._cluster.answering_nsqds()
-        told = await ask_all(nsqds.value, lambda one: one.put_policies(content, name=change.name, dry=True))
+        told = await call_all(nsqds.value, lambda one: one.put_policies(content, name=change.name, dry=True))
         return tuple(error for error in told.errors if not error.unreachable)

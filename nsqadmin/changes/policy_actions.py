@@ -8,57 +8,57 @@ from typing import Any, Final
 
 from nsqadmin.access.roles import Role
 from nsqadmin.changes.action import Action, ChangeGroup, Fields, Form, Question, Scene, Target
-from nsqadmin.changes.commands import Done
-from nsqadmin.changes.policies import OnNode, PolicyChange, seen, usual
+from nsqadmin.changes.commands import ActionResult
+from nsqadmin.changes.policies import OnNode, PolicyChange, digest_of, usual
 from nsqadmin.collecting.answers import NODE_NOT_FOUND, UnknownError
-from nsqadmin.figures.policies import place_changes, rule_changes
-from nsqadmin.figures.present import plural
+from nsqadmin.stats.policies import rule_changes, subject_changes
+from nsqadmin.stats.present import plural
 from nsqclient.wire.node_error import NodeError
 
 POLICY_NOT_FOUND: Final = "POLICY_NOT_FOUND"
 # At most so many places are named for which a policy change has an effect.
-_MOST_PLACES: Final = 20
+_MAX_PLACES: Final = 20
 
 
 # -- policies -------------------------------------------------------------------------------
 
 
 def on_policies(kind: str, verb: str, audit: str, **more: Any) -> Action:
-    async def do(scene: Scene, _: Target, fields: Fields) -> Done:
-        change, nodes = await _known_change(scene, fields, kind)
+    async def do(scene: Scene, _: Target, fields: Fields) -> ActionResult:
+        change, nodes = await _read_change(scene, fields, kind)
         return await scene.commands.change_policies(change, nodes, apply=fields.get("apply") == "true")
 
     async def explain(scene: Scene, form: Form) -> Question:
         """Show the policies of each node before and after, and the places where the rule in force changes."""
         if kind == "set" and not form.fields.get("name"):
             return Question()
-        change, nodes = await _known_change(scene, form.fields, kind)
+        change, nodes = await _read_change(scene, form.fields, kind)
         refused = await scene.policies.check(change) if kind == "set" else ()
         invalid = [_refusal(one) for one in refused if one.status == HTTPStatus.BAD_REQUEST]
         if invalid:
             return Question(problem=f"{'; '.join(invalid)}.")
-        before, places = usual(nodes), scene.cluster.places()
+        before, places = usual(nodes), scene.cluster.topics_and_channels()
         after = change.applied(before, _source(change, nodes))
-        moved = await scene.cluster.collector.work.for_reader(lambda: place_changes(before, after, places))
+        moved = await scene.cluster.collector.work.for_reader(lambda: subject_changes(before, after, places))
         topics = sum(not one.channel for one in moved)
         found = [
-            f"{one.place}: {one.before or 'none'} → {one.after or 'none'}"
+            f"{one.subject}: {one.before or 'none'} → {one.after or 'none'}"
             f"{', changed' if one.before == one.after else ''}"
-            for one in moved[:_MOST_PLACES]
+            for one in moved[:_MAX_PLACES]
         ]
-        if len(moved) > _MOST_PLACES:
-            found.append(f"and {len(moved) - _MOST_PLACES} more")
+        if len(moved) > _MAX_PLACES:
+            found.append(f"and {len(moved) - _MAX_PLACES} more")
         return Question(
             [f"Another policy applies to {counted(topics, len(moved) - topics)}:", *found]
             if moved
             else ["No existing topic or channel is affected."],
-            sha256(f"{seen(nodes)}{json.dumps(change.said)}".encode()).hexdigest()[:16],
+            sha256(f"{digest_of(nodes)}{json.dumps(change.definition)}".encode()).hexdigest()[:16],
             [_refusal(one) for one in refused],
             _groups(change, nodes),
         )
 
     async def before(scene: Scene, fields: Fields) -> tuple[dict[str, Any], dict[str, Any]]:
-        change, nodes = await _known_change(scene, fields, kind)
+        change, nodes = await _read_change(scene, fields, kind)
         after = change.applied(usual(nodes), _source(change, nodes))
         return change.concerned(usual(nodes)), change.concerned(after)
 
@@ -67,7 +67,7 @@ def on_policies(kind: str, verb: str, audit: str, **more: Any) -> Action:
     return Action(name=name, verb=verb, audit=audit, do=do, effects=explain, **more)
 
 
-async def _known_change(scene: Scene, fields: Fields, kind: str) -> tuple[PolicyChange, list[OnNode]]:
+async def _read_change(scene: Scene, fields: Fields, kind: str) -> tuple[PolicyChange, list[OnNode]]:
     """Read a change, and the policies that the nodes have. Raises UnknownError or ValueError."""
     change = PolicyChange.of(fields, kind)
     nodes = (await scene.policies.on_nodes()).value

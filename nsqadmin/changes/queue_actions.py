@@ -5,11 +5,11 @@ from typing import Any, Final
 from nsqadmin.access.roles import Role
 from nsqadmin.changes import effects
 from nsqadmin.changes.action import Action, Do, Explain, Fields, Form, Question, Scene, Target, unexplained
-from nsqadmin.changes.commands import DRAIN_GRACE_MS, Done
+from nsqadmin.changes.commands import DRAIN_GRACE_MS, ActionResult
 from nsqadmin.collecting.answers import NODE_NOT_FOUND, UnknownError, UpstreamError
 from nsqadmin.collecting.clock import instant
-from nsqadmin.figures.present import named, plural
-from nsqadmin.figures.sums import TopicSum, add_up
+from nsqadmin.stats.present import named, plural
+from nsqadmin.stats.sums import TopicSum, add_up
 from nsqclient.wire.names import is_valid_name
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND
 
@@ -26,7 +26,7 @@ async def _affected(scene: Scene, form: Form) -> list[TopicSum]:
     return [found for name in names if (found := scene.cluster.sum.topics.get(name)) is not None]
 
 
-async def create(scene: Scene, target: Target, _: Fields) -> Done:
+async def create(scene: Scene, target: Target, _: Fields) -> ActionResult:
     for name, kind in ((target.topic, "topic"), (target.channel, "channel")):
         if not is_valid_name(name) and (name or kind == "topic"):
             raise ValueError(f"{name or 'an empty name'} is not a valid {kind} name")
@@ -36,7 +36,7 @@ async def create(scene: Scene, target: Target, _: Fields) -> Done:
 def queue_command(name: str) -> Do:
     """Return what sends pause, unpause or empty to the nodes that hold a topic."""
 
-    async def do(scene: Scene, target: Target, _: Fields) -> Done:
+    async def do(scene: Scene, target: Target, _: Fields) -> ActionResult:
         names = (target.topic, target.channel) if target.channel else (target.topic,)
         return await scene.commands.on_holders(
             target.topic, lambda nsqd: getattr(nsqd, f"{name}_{target.kind}")(*names)
@@ -45,11 +45,11 @@ def queue_command(name: str) -> Do:
     return do
 
 
-async def delete(scene: Scene, target: Target, _: Fields) -> Done:
+async def delete(scene: Scene, target: Target, _: Fields) -> ActionResult:
     return await scene.commands.delete(target.topic, target.channel)
 
 
-async def tombstone(scene: Scene, target: Target, _: Fields) -> Done:
+async def tombstone(scene: Scene, target: Target, _: Fields) -> ActionResult:
     return await scene.commands.tombstone(target.topic, target.node)
 
 
@@ -103,17 +103,17 @@ async def nothing(_: Scene, __: Form) -> Question:
 # -- nodes and problems ---------------------------------------------------------------------
 
 
-async def drain(scene: Scene, target: Target, _: Fields) -> Done:
+async def drain(scene: Scene, target: Target, _: Fields) -> ActionResult:
     return await scene.commands.drain(target.node, cancel=False)
 
 
-async def undrain(scene: Scene, target: Target, _: Fields) -> Done:
+async def undrain(scene: Scene, target: Target, _: Fields) -> ActionResult:
     return await scene.commands.drain(target.node, cancel=True)
 
 
 async def explain_drain(scene: Scene, form: Form) -> Question:
     """Describe what the node holds, and which channels have no consumers there."""
-    look = (await scene.cluster.node_view(form.one.node)).value.look
+    look = (await scene.cluster.node_view(form.one.node)).value.snapshot
     found = [
         f"The node accepts publishes for {DRAIN_GRACE_MS // 1000} s while producers move to other nodes.",
         "Then the node refuses publishes, and consumers empty it.",
@@ -125,30 +125,32 @@ async def explain_drain(scene: Scene, form: Form) -> Question:
         (topic.topic_name, channel)
         for topic in look.topics.values()
         for channel in topic.channels
-        if channel.owed and not channel.client_count
+        if channel.unfinished and not channel.client_count
     ]
-    found.append(f"It owes {plural(look.load.owed, 'message')} to {plural(look.load.consumers, 'consumer')}.")
+    found.append(
+        f"It owes {plural(look.load.unfinished, 'message')} to {plural(look.load.consumers, 'consumer')}."
+    )
     if unread:
         names = named(f"{topic}/{channel.channel_name}" for topic, channel in unread)
-        owed = sum(channel.owed for _, channel in unread)
+        owed = sum(channel.unfinished for _, channel in unread)
         found.append(f"No consumers there for {names}: {plural(owed, 'message')} stay.")
     return Question(found)
 
 
-async def dismiss(scene: Scene, target: Target, _: Fields) -> Done:
+async def dismiss(scene: Scene, target: Target, _: Fields) -> ActionResult:
     if not scene.cluster.collector.dismiss(target.node):
         raise UnknownError(NODE_NOT_FOUND)
-    return Done()
+    return ActionResult()
 
 
-async def mute(scene: Scene, _: Target, fields: Fields) -> Done:
+async def mute(scene: Scene, _: Target, fields: Fields) -> ActionResult:
     scene.alerts.mute(fields["key"], instant())
-    return Done()
+    return ActionResult()
 
 
-async def unmute(scene: Scene, _: Target, fields: Fields) -> Done:
+async def unmute(scene: Scene, _: Target, fields: Fields) -> ActionResult:
     scene.alerts.unmute(fields["key"])
-    return Done()
+    return ActionResult()
 
 
 def always(*sentences: str) -> Explain:

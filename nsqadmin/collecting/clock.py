@@ -2,7 +2,7 @@
 
 import time
 
-from nsqadmin.figures.instant import Instant
+from nsqadmin.stats.instant import Instant
 
 
 def instant() -> Instant:

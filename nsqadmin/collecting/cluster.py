@@ -8,7 +8,6 @@ from nsqadmin.collecting.answers import NODE_NOT_FOUND, Answer, UnknownError, Up
 from nsqadmin.collecting.clock import instant
 from nsqadmin.collecting.collector import Collector
 from nsqadmin.collecting.consumers import API_PATIENCE_S, Consumers
-from nsqadmin.collecting.look import Look
 from nsqadmin.collecting.members import (
     Member,
     errors_of,
@@ -17,15 +16,16 @@ from nsqadmin.collecting.members import (
     register_errors,
     require_one,
 )
+from nsqadmin.collecting.node_snapshot import NodeSnapshot
 from nsqadmin.collecting.queues import Queues
 from nsqadmin.collecting.registrations import Registrations
 from nsqadmin.collecting.replication import NodeReplications
 from nsqadmin.collecting.views import Lacking, Overview
-from nsqadmin.figures.attention import Concern
-from nsqadmin.figures.cluster_sum import ClusterSum, Order
-from nsqadmin.figures.sums import TopicSum
-from nsqadmin.figures.versions import out_of_date, sort_producers
 from nsqadmin.options import OptionsNow
+from nsqadmin.stats.attention import Concern
+from nsqadmin.stats.cluster_sum import ClusterSum, Order
+from nsqadmin.stats.sums import TopicSum
+from nsqadmin.stats.versions import out_of_date, sort_producers
 from nsqclient.wire.node_error import TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
@@ -77,7 +77,7 @@ class Cluster:
     async def producers(self) -> Answer[list[NodeInfo]]:
         """Return all nsqds that are listed at this moment. Raises UpstreamError if no node answers."""
         found = await self.membership.discovery.producers()
-        producers = require(found, self.membership.discovery.asks)
+        producers = require(found, self.membership.discovery.kind)
         return Answer(sort_producers(filter(is_reachable, producers)), (found.errors,))
 
     async def nsqds_now(self) -> Answer[list[NsqdApi]]:
@@ -88,7 +88,9 @@ class Cluster:
         try:
             producers = await self.producers()
         except UpstreamError as error:
-            answering = [member.asked_at for member in self.membership.sorted_members if member.answers]
+            answering = [
+                member.request_address for member in self.membership.sorted_members if member.answers
+            ]
             if not answering:
                 raise
             return Answer([self.nsqd(address) for address in answering], (error.errors,))
@@ -103,7 +105,7 @@ class Cluster:
         members = self.membership.sorted_members
         registers = self.membership.register_lists if members else self.membership.require_register()
         require_one(members)
-        nsqds = [self.nsqd(member.asked_at) for member in members if member.error is None]
+        nsqds = [self.nsqd(member.request_address) for member in members if member.error is None]
         return Answer(nsqds, (register_errors(registers, "/nodes"), errors_of(members)))
 
     async def holders_of(self, topic: str) -> Answer[list[NsqdApi]]:
@@ -114,7 +116,7 @@ class Cluster:
         knows the topic.
         """
         found = await self.membership.discovery.producers_of(topic)
-        producers = require(found, self.membership.discovery.asks)
+        producers = require(found, self.membership.discovery.kind)
         holders = [producer.http_address for producer in producers or () if is_reachable(producer)]
         if self.membership.uses_lookupd:
             holders += await self.queues.holders_besides(holders, topic)
@@ -127,13 +129,13 @@ class Cluster:
         """The sums of the last round."""
         return self.collector.adder.sum
 
-    def troubles_of(
+    def problems_of(
         self, *, topic: str = "", channel: str = "", nodes: Collection[str] = ()
     ) -> list[Concern]:
-        """Return the troubles of a topic or channel, and those of *nodes*."""
+        """Return the problems of a topic or channel, and those of *nodes*."""
         return [
             one
-            for one in self.collector.adder.troubles
+            for one in self.collector.adder.problems
             if (topic and one.topic == topic and channel in {"", one.channel}) or one.node in nodes
         ]
 
@@ -150,7 +152,7 @@ class Cluster:
             if one.channel_name == channel
         )
 
-    def places(self) -> list[tuple[str, str]]:
+    def topics_and_channels(self) -> list[tuple[str, str]]:
         """Return every topic (with an empty channel name) and every channel."""
         topics = self.sum.topics
         return [
@@ -166,9 +168,9 @@ class Cluster:
         await self.collector.changed(topic)
 
     @property
-    def figures_at_s(self) -> float:
+    def stats_time_s(self) -> float:
         """The time of the oldest figures that pages show as current, in seconds."""
-        looks = [member.look for member in self.membership.sorted_members if member.answers]
+        looks = [member.snapshot for member in self.membership.sorted_members if member.answers]
         return min((look.at_s for look in looks if look is not None), default=time.time())
 
     # -- nodes --------------------------------------------------------------------
@@ -217,7 +219,7 @@ class Cluster:
             raise UnknownError(NODE_NOT_FOUND)
         if member.error is not None:
             raise UpstreamError("nsqd", [member.error])
-        nsqd, params = self.nsqd(member.asked_at), stats_params()
+        nsqd, params = self.nsqd(member.request_address), stats_params()
         try:
             async with nsqd.stats_body(params) as body:
                 pass
@@ -248,25 +250,27 @@ class Cluster:
             require_one(membership.sorted_members)
         shown = Overview(
             adder.sum,
-            adder.troubles,
+            adder.problems,
             tuple(views),
             tuple(one for one in membership.missed(instant()) if one.address not in answering),
             lookupds,
             tuple(
                 Lacking(one.address, "unreachable" if one.listed else "down", depth)
                 for one in membership.everyone()
-                if one.look is not None and one.is_unreached and (depth := one.look.load.depth)
+                if one.snapshot is not None and one.is_unreached and (depth := one.snapshot.load.depth)
             ),
         )
         return Answer(shown, (membership.silent_registers, errors_of(membership.members.values())))
 
-    async def figures(self) -> Answer[list[tuple[str, Look]]]:
+    async def stats_of_nodes(self) -> Answer[list[tuple[str, NodeSnapshot]]]:
         """Return the figures of every nsqd that answers, with its address."""
         await self.collector.ready()
         members = self.membership.sorted_members
         stage = register_errors(self.membership.require_register(), "/nodes")
         require_one(members)
-        looks = [(member.address, member.look) for member in members if member.answers and member.look]
+        looks = [
+            (member.address, member.snapshot) for member in members if member.answers and member.snapshot
+        ]
         return Answer(looks, (stage, errors_of(members)))
 
     async def ordered(

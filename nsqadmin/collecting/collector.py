@@ -5,10 +5,10 @@ import random
 import time
 from typing import Final, Self
 
-from nsqadmin.collecting.adding import Adder
-from nsqadmin.collecting.asking import FigureAsker
 from nsqadmin.collecting.members import Member
 from nsqadmin.collecting.membership import Membership
+from nsqadmin.collecting.polling import StatsPoller
+from nsqadmin.collecting.summing import Adder
 from nsqadmin.collecting.work import PATIENCE_S, Work
 from nsqadmin.options import NsqadminOptions, OptionsNow
 from nsqclient.wire.durations import SECOND
@@ -34,17 +34,17 @@ class Collector:
         """*http_of_left* is for nodes that no nsqlookupd lists any more."""
         self._options = options
         self.work = Work()
-        self.membership = Membership(http, options, log, self.work, self._keep_asking_of)
-        self.asker = FigureAsker(http, http_of_left, log, self.work, self.membership)
+        self.membership = Membership(http, options, log, self.work, self._poll_loop)
+        self.asker = StatsPoller(http, http_of_left, log, self.work, self.membership)
         self.adder = Adder(options, self.work, self.membership)
         self._added_up = asyncio.Event()
-        self._somebody_looks = asyncio.Event()
-        self._looked_at = time.monotonic()
+        self._has_readers = asyncio.Event()
+        self._last_read = time.monotonic()
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     async def __aenter__(self) -> Self:
-        self.work.start(self._keep_discovering(), "discovery")
-        self.work.start(self._keep_adding_up(), "sums")
+        self.work.start(self._discover_loop(), "discovery")
+        self.work.start(self._sum_loop(), "sums")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -54,8 +54,8 @@ class Collector:
 
     async def ready(self) -> None:
         """Note that somebody is watching, and wait a moment if there is nothing to show yet."""
-        self._looked_at = time.monotonic()
-        self._somebody_looks.set()
+        self._last_read = time.monotonic()
+        self._has_readers.set()
         if self.membership.addresses_changed:
             await self.work.within(self.membership.discover(), self._patience_s)
         if not self._added_up.is_set():
@@ -76,7 +76,7 @@ class Collector:
         """Wait until the list of nodes is from a question sent at most *age_s* ago."""
         await self.ready()
         if not self.membership.uses_lookupd:
-            await self.fresh_figures(age_s)
+            await self.refresh_stats(age_s)
         else:
             await self.work.within(self.membership.discovered_since(_ago_ns(age_s)), self._patience_s)
 
@@ -84,7 +84,7 @@ class Collector:
         """Wait until the names of topics are from a question sent at most *age_s* ago."""
         await self.ready()
         if not self.membership.uses_lookupd:
-            await self.fresh_figures(age_s)
+            await self.refresh_stats(age_s)
         else:
             await self.work.within(self.membership.named_since(_ago_ns(age_s)), self._patience_s)
 
@@ -95,7 +95,7 @@ class Collector:
         """
         await self.asker.holders(topic, age_s, self._patience_s, everyone=everyone)
 
-    async def fresh_figures(self, age_s: float = FRESH_S) -> None:
+    async def refresh_stats(self, age_s: float = FRESH_S) -> None:
         """Wait until the figures of all nodes that answer are from questions sent at most *age_s* ago."""
         await self.ready()
         since_ns = _ago_ns(age_s)
@@ -135,38 +135,40 @@ class Collector:
         """The length of a round: as configured, or longer if that would cost too much."""
         options: NsqadminOptions = self._options()
         chosen = options.collect_interval / SECOND
-        if time.monotonic() - self._looked_at > WATCHED_S:
+        if time.monotonic() - self._last_read > WATCHED_S:
             rare = UNWATCHED_FACTOR * chosen
             # The history has a place for each five seconds.
             chosen = max(chosen, min(rare, HISTORY_S)) if options.history else rare
         cost_s = self.adder.cost_s + sum(member.cost_s for member in self.membership.members.values())
         return max(chosen, cost_s / SHARE)
 
-    async def _rest(self, least_s: float = 0.0) -> None:
+    async def _pause(self, least_s: float = 0.0) -> None:
         """Wait for the next round; the time varies a little, so that nodes are not all asked at once."""
-        watched = time.monotonic() - self._looked_at <= WATCHED_S
+        watched = time.monotonic() - self._last_read <= WATCHED_S
         if watched:
             await asyncio.sleep(max(least_s, self.interval_s) * random.uniform(0.9, 1.1))
             return
-        self._somebody_looks.clear()
+        self._has_readers.clear()
         try:
             async with asyncio.timeout(max(least_s, self.interval_s)):
-                await self._somebody_looks.wait()
+                await self._has_readers.wait()
         except TimeoutError:
             return
 
-    async def _keep_discovering(self) -> None:
+    async def _discover_loop(self) -> None:
         while True:
             await self.membership.discover()
-            await self._rest(self.membership.rest_s)
+            await self._pause(self.membership.pause_s)
 
-    def _keep_asking_of(self, member: Member) -> None:
-        task = self._asking.get(member.asked_at)
+    def _poll_loop(self, member: Member) -> None:
+        task = self._asking.get(member.request_address)
         if task is None or task.done():
-            task = self.work.start(self._keep_asking(member.asked_at), f"nsqd {member.asked_at}")
-            self._asking[member.asked_at] = task
+            task = self.work.start(
+                self._lookupd_loop(member.request_address), f"nsqd {member.request_address}"
+            )
+            self._asking[member.request_address] = task
 
-    async def _keep_asking(self, address: str) -> None:
+    async def _lookupd_loop(self, address: str) -> None:
         turn = random.randrange(DRAIN_EVERY)
         known, unlisted = self.membership.members, self.membership.unlisted
         while (member := known.get(address) or unlisted.get(address)) is not None:
@@ -174,19 +176,20 @@ class Collector:
             if member.answers and (turn % DRAIN_EVERY == 0 or member.remaining is not None):
                 await self.asker.draining(member)
             turn += 1
-            await self._rest()
+            await self._pause()
 
-    async def _keep_adding_up(self) -> None:
+    async def _sum_loop(self) -> None:
         await self.membership.discovered.wait()
         first = [
-            self.work.start(member.asked.wait(), "first look") for member in self.membership.members.values()
+            self.work.start(member.first_answer.wait(), "first look")
+            for member in self.membership.members.values()
         ]
         if first:
             await asyncio.wait(first, timeout=PATIENCE_S)
         while True:
             await self.adder.add_up()
             self._added_up.set()
-            await self._rest()
+            await self._pause()
 
 
 def _ago_ns(age_s: float) -> int:

@@ -6,7 +6,7 @@ from typing import Final
 from nsqadmin.collecting.collector import Collector
 from nsqadmin.collecting.members import Member
 from nsqadmin.collecting.shared import Shared
-from nsqadmin.figures.activity import consumers_in
+from nsqadmin.stats.activity import consumers_in
 from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.models import NodeStats
 from nsqcore.cluster.nsqd_api import stats_params
@@ -20,7 +20,7 @@ PAGE_PATIENCE_S: Final = 0.5
 LARGE_PATIENCE_S: Final = 0.2
 API_PATIENCE_S: Final = 30.0
 # All consumers of a node are several megabytes, and somebody may open the pages of all nodes in turn.
-MOST_NODES: Final = 2
+MAX_NODES: Final = 2
 
 # The address at which a node is asked, topic and channel; the last two are empty for the whole node.
 Key = tuple[str, str, str]
@@ -38,23 +38,26 @@ class Consumers:
     ) -> NodeStats | NodeError | None:
         """Return *channel* with its consumers; None if they have not arrived in *patience_s*."""
         return await self._shared.get(
-            (member.asked_at, topic, channel),
-            lambda: self._ask(member, topic, channel),
+            (member.request_address, topic, channel),
+            lambda: self._request(member, topic, channel),
             age_s=age_s,
             patience_s=patience_s,
         )
 
     async def of_node(self, member: Member, patience_s: float) -> NodeStats | NodeError | None:
         found = await self._shared.get(
-            (member.asked_at, "", ""), lambda: self._ask(member), age_s=NODE_AGE_S, patience_s=patience_s
+            (member.request_address, "", ""),
+            lambda: self._request(member),
+            age_s=NODE_AGE_S,
+            patience_s=patience_s,
         )
         wanted = self._shared.wanted()
         whole = sorted((key for key in wanted if not key[1]), key=lambda key: wanted[key])
-        spare = set(whole[:-MOST_NODES])
+        spare = set(whole[:-MAX_NODES])
         self._shared.drop(lambda key, _: key in spare)
         return found
 
-    async def _ask(self, member: Member, topic: str = "", channel: str = "") -> NodeStats:
+    async def _request(self, member: Member, topic: str = "", channel: str = "") -> NodeStats:
         params = stats_params(topic=topic, channel=channel)
         nsqd = self._collector.asker.nsqd(member)
         async with nsqd.stats_body(params) as body:

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 
 from nsqadmin.collecting.answers import UpstreamError
-from nsqadmin.collecting.look import Look, Newer
-from nsqadmin.figures import attention
-from nsqadmin.figures.attention import Concern, DiskState
-from nsqadmin.figures.filling import Filling
-from nsqadmin.figures.instant import Instant
-from nsqadmin.figures.trend import NodePace
+from nsqadmin.collecting.node_snapshot import Newer, NodeSnapshot
+from nsqadmin.stats import attention
+from nsqadmin.stats.attention import Concern, DiskState
+from nsqadmin.stats.filling import Filling
+from nsqadmin.stats.instant import Instant
+from nsqadmin.stats.trend import NodePace
 from nsqclient.wire.durations import SECOND
 from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.discovery import merge_nodes
@@ -25,7 +25,7 @@ class Member:
     ``asked_at`` is the address we ask; if nsqds are listed by hand, the node may announce another one.
     """
 
-    asked_at: str
+    request_address: str
     producer: NodeInfo
     # Whether it, or an nsqlookupd, has said what it is.
     is_described: bool = True
@@ -36,9 +36,9 @@ class Member:
     # Nodes that deliver its messages from promoted copies, and how many are pending there.
     owners: Sequence[tuple[str, int]] = ()
     pace: NodePace = field(default_factory=NodePace)
-    look: Look | None = None
+    snapshot: NodeSnapshot | None = None
     # The figures in the present sums: a page that shows a sum must not show newer figures beside it.
-    added: Look | None = None
+    added: NodeSnapshot | None = None
     error: NodeError | None = None
     silent_since: Instant | None = None
     # When it answered for the first time after it did not, or after its start.
@@ -48,14 +48,14 @@ class Member:
     # The number of messages that it owed when its drain was first seen.
     draining_from: int = 0
     # Set when the first question has ended, with an answer or an error.
-    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    first_answer: asyncio.Event = field(default_factory=asyncio.Event)
     # Topics asked for separately after the question for all figures that is out now.
     newer: dict[str, Newer] = field(default_factory=dict)
     # The question for all figures that is out now or was last, and when it was sent.
     poll: "asyncio.Task[None] | None" = None
     poll_ns: int = 0
     # When the figures of ``look`` were asked for.
-    look_asked_ns: int = 0
+    snapshot_requested_ns: int = 0
     cost_s: float = 0.0
     # When it was last asked for its consumers too.
     consumers_ns: int = 0
@@ -69,7 +69,7 @@ class Member:
 
     @property
     def answers(self) -> bool:
-        return self.look is not None and self.error is None
+        return self.snapshot is not None and self.error is None
 
     @property
     def is_unreached(self) -> bool:
@@ -84,13 +84,13 @@ class Member:
     @property
     def concerns(self) -> list[Concern]:
         """The problems of this node, judged by its last answers."""
-        look, error = self.look, self.error
+        look, error = self.snapshot, self.error
         disk = look.disk if look is not None else None
         found = attention.of_node(
             self.address,
             silent=error.reason if error is not None else "",
             refuses=error is not None and not error.unreachable,
-            held=look.load.owed if look is not None else 0,
+            held=look.load.unfinished if look is not None else 0,
             health=look.health if look is not None else "",
             remaining=self.remaining,
             listed=self.listed,
@@ -103,12 +103,12 @@ class Member:
 
     def holds(self, topic: str, channel: str = "") -> bool:
         """Whether *topic* or *channel* had messages here, or was paused, at the last answer."""
-        stats = self.look.topics.get(topic) if self.look is not None else None
+        stats = self.snapshot.topics.get(topic) if self.snapshot is not None else None
         if stats is None:
             return False
         if not channel:
             return bool(stats.depth or stats.paused)
-        return any(one.owed or one.paused for one in stats.channels if one.channel_name == channel)
+        return any(one.unfinished or one.paused for one in stats.channels if one.channel_name == channel)
 
     def drains(self, remaining: int | None) -> None:
         if remaining is not None:
@@ -122,24 +122,30 @@ class Member:
         error.__cause__ = error.__context__ = None
         self.error = error.with_traceback(None)
 
-    def answered(self, look: Look, asked_ns: int) -> None:
+    def answered(self, look: NodeSnapshot, asked_ns: int) -> None:
         """Store *look*, which was asked for at *asked_ns*; newer figures of single topics stay."""
         for name in [name for name, (at_ns, _) in self.newer.items() if at_ns <= asked_ns]:
             del self.newer[name]
-        if self.look is not None and (self.error is not None or look.start_time != self.look.start_time):
+        if self.snapshot is not None and (
+            self.error is not None or look.start_time != self.snapshot.start_time
+        ):
             self.returned = look.at
-        self.look = look.with_topics(self.newer)
-        self.look_asked_ns = asked_ns
+        self.snapshot = look.with_topics(self.newer)
+        self.snapshot_requested_ns = asked_ns
         self.full_in_s = self.filling.note(look.at_ns / SECOND, look.disk.free_bytes) if look.disk else None
         self.error = None
 
-    def told(self, topic: str, asked_ns: int, found: tuple[TopicStats, ...]) -> None:
+    def update_topic(self, topic: str, asked_ns: int, found: tuple[TopicStats, ...]) -> None:
         """Store the figures of one topic, which were asked for at *asked_ns*."""
         known = self.newer.get(topic)
-        if self.look is None or asked_ns < self.look_asked_ns or (known is not None and asked_ns < known[0]):
+        if (
+            self.snapshot is None
+            or asked_ns < self.snapshot_requested_ns
+            or (known is not None and asked_ns < known[0])
+        ):
             return
         self.newer[topic] = asked_ns, found
-        self.look = self.look.with_topics({topic: self.newer[topic]})
+        self.snapshot = self.snapshot.with_topics({topic: self.newer[topic]})
 
 
 @dataclass(slots=True)

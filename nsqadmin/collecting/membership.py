@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from nsqadmin.collecting.answers import UpstreamError
 from nsqadmin.collecting.clock import instant
-from nsqadmin.collecting.look import Look
 from nsqadmin.collecting.members import Member, MemberList, listed, nameless, unasked
+from nsqadmin.collecting.node_snapshot import NodeSnapshot
 from nsqadmin.collecting.work import Work
-from nsqadmin.figures.instant import Instant
-from nsqadmin.figures.missing import Missing, MissingBook
-from nsqadmin.figures.versions import out_of_date
 from nsqadmin.options import OptionsNow
+from nsqadmin.stats.instant import Instant
+from nsqadmin.stats.missing import MissingNode, MissingNodes
+from nsqadmin.stats.versions import out_of_date
 from nsqclient.wire.node_error import NodeError
 from nsqcore import fields
 from nsqcore.cluster.discovery import Discovery, LookupdDiscovery, StaticDiscovery
@@ -29,7 +29,7 @@ from nsqcore.process.logs import Log
 # nsqlookupd's time.
 LIST_SHARE: Final = 0.03
 # A new nsqd is seen after at most this time, however large the list is.
-MOST_REST_S: Final = 15.0
+MAX_REST_S: Final = 15.0
 
 
 class Membership:
@@ -48,7 +48,7 @@ class Membership:
         self.members: dict[str, Member] = {}
         # Nodes that no nsqlookupd lists any more; they are still asked, so that their return is noticed.
         self.unlisted: dict[str, Member] = {}
-        self.missing = MissingBook()
+        self.missing = MissingNodes()
         self.discovered = asyncio.Event()
         self._discovery: asyncio.Task[None] | None = None
         self._discovery_of: tuple[str, ...] = ()
@@ -77,7 +77,9 @@ class Membership:
         if self.uses_lookupd:
             answering = [one.address for one in self.register_lists if one.error is None]
             return LookupdDiscovery(self._http, answering)
-        return StaticDiscovery(self._http, [one.asked_at for one in self.sorted_members if one.error is None])
+        return StaticDiscovery(
+            self._http, [one.request_address for one in self.sorted_members if one.error is None]
+        )
 
     @property
     def sorted_members(self) -> list[Member]:
@@ -111,10 +113,10 @@ class Membership:
         return self.uses_lookupd and set(self.registers) != set(self._options().nsqlookupd_http_addresses)
 
     @property
-    def rest_s(self) -> float:
+    def pause_s(self) -> float:
         """The least rest between two questions to nsqlookupds, in seconds; tiny for a small list."""
         took_s = max((register.took_s for register in self.registers.values()), default=0.0)
-        return min(MOST_REST_S, took_s / LIST_SHARE)
+        return min(MAX_REST_S, took_s / LIST_SHARE)
 
     @property
     def registered_topics(self) -> set[str]:
@@ -128,8 +130,8 @@ class Membership:
         """
         found: dict[str, list[tuple[str, int]]] = {}
         for member in self.members.values():
-            if member.answers and member.look is not None and member.look.promoted:
-                for identity, pending in member.look.promoted_pending.items():
+            if member.answers and member.snapshot is not None and member.snapshot.promoted:
+                for identity, pending in member.snapshot.promoted_pending.items():
                     if pending and identity:
                         found.setdefault(identity, []).append((member.address, pending))
         return found
@@ -146,7 +148,7 @@ class Membership:
             one.out_of_date = one.producer.tcp_address in old
         return members
 
-    def missed(self, now: Instant) -> list[Missing]:
+    def missed(self, now: Instant) -> list[MissingNode]:
         """Return the nodes that left, each with the nodes that deliver its messages."""
         owners = self.owners
         return [
@@ -158,13 +160,13 @@ class Membership:
             for one in self._missing_at(now)
         ]
 
-    def _missing_at(self, now: Instant) -> list[Missing]:
+    def _missing_at(self, now: Instant) -> list[MissingNode]:
         return self.missing.at(now, {one.address for one in self.unlisted.values() if one.answers})
 
-    def looked(self, member: Member, look: Look) -> None:
+    def note_snapshot(self, member: Member, look: NodeSnapshot) -> None:
         """Note the promoted copies on an nsqd at a *look* at it, and its messages if it is not listed."""
         self.missing.promoted(member.address, look.start_time, look.promoted_pending, look.at)
-        self.missing.seen(member.address, look.at, look.load.owed, len(look.topics))
+        self.missing.update(member.address, look.at, look.load.unfinished, len(look.topics))
 
     def discover(self) -> asyncio.Future[Any]:
         """Start a discovery, or return the one that is under way."""
@@ -232,7 +234,7 @@ class Membership:
             return
         addresses = options.nsqlookupd_http_addresses
         registers = {address: self.registers.get(address) or MemberList(address) for address in addresses}
-        answers = await asyncio.gather(*(self._ask_register(one) for one in registers.values()))
+        answers = await asyncio.gather(*(self._request_list(one) for one in registers.values()))
         if self._options().nsqlookupd_http_addresses != addresses or asked_ns < self._discovered_ns:
             # The answers come from other nsqlookupds, or are older than the known ones.
             return
@@ -241,7 +243,7 @@ class Membership:
         self._follow({producer.http_address: producer for producer in listed(answers)})
         self.discovered.set()
 
-    async def _ask_register(self, known: MemberList) -> MemberList:
+    async def _request_list(self, known: MemberList) -> MemberList:
         lookupd = LookupdApi(self._http, known.address)
         try:
             began = time.monotonic()
@@ -287,19 +289,19 @@ class Membership:
     def _lose(self, member: Member, now: Instant) -> None:
         if not self.uses_lookupd:
             return
-        look = member.look
-        gone = Missing(
+        look = member.snapshot
+        gone = MissingNode(
             address=member.address,
             hostname=member.producer.hostname,
             left=now,
             seen=look.at if look is not None else None,
-            messages=look.load.owed if look is not None else 0,
+            messages=look.load.unfinished if look is not None else 0,
             topics=len(look.topics) if look is not None else 0,
             identity=member.producer.identity,
             replicated=look is not None and look.is_replicated,
         )
         self._log.warning("nsqd %s left with %d messages", gone.address, gone.messages)
-        self.missing.left(gone)
+        self.missing.add(gone)
         member.listed = False
         self.unlisted[member.address] = member
 

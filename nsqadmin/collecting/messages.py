@@ -9,10 +9,10 @@ from typing import Final, Self
 from nsqadmin.collecting.answers import NODE_NOT_FOUND, Answer, UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.collector import FRESH_S
-from nsqadmin.figures.messages import FoundMessage
+from nsqadmin.stats.messages import FoundMessage
 from nsqclient.wire.names import is_valid_name
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
-from nsqcore.cluster.fanout import ask_all
+from nsqcore.cluster.fanout import call_all
 from nsqcore.cluster.listed_messages import ListedMessages
 
 # A list shows at most so many messages, and at most so many bytes of each.
@@ -21,7 +21,7 @@ LISTED_BODY: Final = 2048
 STATES: Final = ("waiting", "in_flight", "deferred", "dead_lettering", "finished")
 MESSAGE_NOT_FOUND: Final = "MESSAGE_NOT_FOUND"
 # In the order of due times each node continues where it stopped, so all that it returns is shown.
-_LEAST_OF_NODE: Final = 5
+_MIN_OF_NODE: Final = 5
 _ABSENT: Final = frozenset({TOPIC_NOT_FOUND, CHANNEL_NOT_FOUND})
 
 
@@ -41,7 +41,7 @@ class MessageSearch:
     contains: str = ""
     json: str = ""
     node: str = ""
-    places: Mapping[str, str] = field(default_factory=dict)
+    positions: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Self:
@@ -68,15 +68,15 @@ class MessageSearch:
         return self.state == "deferred"
 
     @property
-    def looks_into_bodies(self) -> bool:
+    def reads_bodies(self) -> bool:
         return bool(self.contains or self.json)
 
     @property
-    def can_be_done_to_all(self) -> bool:
+    def can_select_all(self) -> bool:
         """Whether a node can pick all that is listed: it goes forward, from a time of publishing on."""
         return not self.start or not (self.newest or self.by_due_time)
 
-    def asked(self, node: str, limit: int) -> dict[str, str]:
+    def arguments(self, node: str, limit: int) -> dict[str, str]:
         """The arguments of the request to one node."""
         back = self.newest and not self.by_due_time
         return {
@@ -84,7 +84,7 @@ class MessageSearch:
             "channel": self.channel,
             "state": self.state,
             "direction": "back" if back else "forward",
-            "from": self.places.get(node) or self.start,
+            "from": self.positions.get(node) or self.start,
             "contains": self.contains,
             "json": self.json,
             "limit": str(limit),
@@ -108,7 +108,7 @@ class SeekPreview:
     """How many messages of one node a channel would owe after a seek, and when the first was published."""
 
     node: str
-    owed: int
+    unfinished: int
     first: str
 
 
@@ -127,10 +127,12 @@ class MessageReader:
         """Return one page. Raises BadSearchError if no node understands the search."""
         holders = await self.holders(search.topic)
         nodes = await self._meant(holders.value, search.node)
-        if search.places:
-            nodes = [node for node in nodes if node in search.places]
-        limit = max(_LEAST_OF_NODE, PAGE // max(1, len(nodes))) if search.by_due_time else PAGE
-        told = await ask_all(nodes, lambda node: self._cluster.messages(node).look(search.asked(node, limit)))
+        if search.positions:
+            nodes = [node for node in nodes if node in search.positions]
+        limit = max(_MIN_OF_NODE, PAGE // max(1, len(nodes))) if search.by_due_time else PAGE
+        told = await call_all(
+            nodes, lambda node: self._cluster.messages(node).browse(search.arguments(node, limit))
+        )
         errors = tuple(error for error in told.errors if error.code not in _ABSENT)
         if not told.value and errors:
             raise _refusal(errors)
@@ -154,7 +156,7 @@ class MessageReader:
             "exact": "true" if exact else "",
         }
         try:
-            found = await self._cluster.messages(node).look(wanted)
+            found = await self._cluster.messages(node).browse(wanted)
         except NodeError as error:
             if error.code.startswith("INVALID_ARG"):
                 raise UnknownError(MESSAGE_NOT_FOUND) from error
@@ -184,7 +186,7 @@ class MessageReader:
                 "max_body": "1",
             }
             try:
-                answer = await self._cluster.messages(found.node).look(wanted)
+                answer = await self._cluster.messages(found.node).browse(wanted)
             except NodeError:
                 return ""
             return next((one.id for one in answer.messages if one.id != found.listed.id), "")
@@ -202,13 +204,13 @@ class MessageReader:
 
         async def ask(node: str) -> SeekPreview:
             messages = self._cluster.messages(node)
-            answer = await messages.look(wanted)
+            answer = await messages.browse(wanted)
             first = answer.messages[0] if answer.messages else None
             position = first.sequence if first is not None else answer.end
             owed = await messages.count_from(topic, channel, position)
             return SeekPreview(node, owed, first.time if first is not None else "")
 
-        told = await ask_all(nodes, ask)
+        told = await call_all(nodes, ask)
         if not told.value and told.errors:
             raise _refusal(told.errors)
         return Answer([preview for _, preview in told.value], (*holders.stages, told.errors))

@@ -10,7 +10,7 @@ from nsqadmin.collecting.collector import FRESH_S, Collector
 from nsqadmin.collecting.consumers import API_PATIENCE_S, CHANNEL_AGE_S, Consumers
 from nsqadmin.collecting.members import Member, errors_of
 from nsqadmin.collecting.views import StaleTopic, TopicView
-from nsqadmin.figures.sums import ChannelSum, Share, TopicSum, on_node, over_nodes
+from nsqadmin.stats.sums import ChannelSum, Share, TopicSum, on_node, over_nodes
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 
 # The page of an unknown topic reloads itself; the cluster is asked for the topic at most this often.
@@ -54,14 +54,15 @@ class Queues:
         lookup_stage = self._topic_lookups(topic)
         holders = self._holders(topic)
         silent = errors_of(holders)
-        left = self._left_with(topic)
+        left = self._departed_with(topic)
         if not self._is_known(topic) and not silent and not left:
             # If no nsqlookupd answers, this raises UpstreamError: the topic may exist.
             _ = self._membership.require_register()
             raise UnknownError(TOPIC_NOT_FOUND)
         # Without *age_s* the figures are those of the sums, so that a page has one number for one thing.
         looks = {
-            one.address: one.look if age_s is not None or one.added is None else one.added for one in holders
+            one.address: one.snapshot if age_s is not None or one.added is None else one.added
+            for one in holders
         }
         shares = {
             address: look.share(topic, address)
@@ -81,13 +82,13 @@ class Queues:
                 StaleTopic(
                     one.address,
                     one.producer.hostname,
-                    one.look.topics[topic],
-                    one.look.at_s,
+                    one.snapshot.topics[topic],
+                    one.snapshot.at_s,
                     not one.listed,
                     tuple(address for address, _ in one.owners),
                 )
                 for one in absent
-                if one.look is not None and topic in one.look.topics
+                if one.snapshot is not None and topic in one.snapshot.topics
             ),
         )
         return Answer(view, (lookup_stage, silent))
@@ -176,7 +177,8 @@ class Queues:
         if any(topic in one.topics for one in membership.registers.values()):
             return True
         return any(
-            member.look is not None and topic in member.look.topics for member in membership.members.values()
+            member.snapshot is not None and topic in member.snapshot.topics
+            for member in membership.members.values()
         )
 
     def _topic_lookups(self, topic: str) -> tuple[NodeError, ...]:
@@ -199,7 +201,7 @@ class Queues:
             for member in self._membership.sorted_members
             if topic not in member.tombstoned
             and (
-                (member.look is not None and topic in member.look.topics)
+                (member.snapshot is not None and topic in member.snapshot.topics)
                 or (member.error is not None and self._may_hold(member, topic))
             )
         ]
@@ -208,11 +210,11 @@ class Queues:
         return [
             member
             for member in self._holders(topic)
-            if member.answers and member.look and topic in member.look.topics
+            if member.answers and member.snapshot and topic in member.snapshot.topics
         ]
 
     def _holds(self, member: Member, topic: str, channel: str) -> bool:
-        look = member.look
+        look = member.snapshot
         return look is not None and any(one.channel_name == channel for one in look.topics[topic].channels)
 
     def _may_hold(self, member: Member, topic: str) -> bool:
@@ -223,11 +225,11 @@ class Queues:
     def _part(self, member: Member, share: Share) -> TopicSum:
         return on_node(member.producer, share, time.time())
 
-    def _left_with(self, topic: str) -> list[Member]:
+    def _departed_with(self, topic: str) -> list[Member]:
         """Return the nsqds that held *topic* when they left."""
         return [member for member in self._apart_with(topic) if not member.answers]
 
     def _apart_with(self, topic: str) -> list[Member]:
         """Return the nsqds that hold *topic* as far as known, and that no nsqlookupd lists."""
         apart = self._membership.unlisted.values()
-        return [member for member in apart if member.look is not None and topic in member.look.topics]
+        return [member for member in apart if member.snapshot is not None and topic in member.snapshot.topics]

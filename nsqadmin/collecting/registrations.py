@@ -11,7 +11,7 @@ from nsqadmin.collecting.members import errors_of, listed_now, register_errors, 
 from nsqclient.wire.node_error import NodeError
 
 # The channels of idle topics are requested topic by topic, at most so many at a time.
-_AT_ONCE: Final = 16
+_CONCURRENCY: Final = 16
 
 
 class Registrations:
@@ -33,7 +33,10 @@ class Registrations:
             members = self._membership.sorted_members
             require_one(members)
             names = {
-                name for member in members if member.answers and member.look for name in member.look.topics
+                name
+                for member in members
+                if member.answers and member.snapshot
+                for name in member.snapshot.topics
             }
             return Answer(sorted(names), (errors_of(members),))
         registers = self._membership.require_register()
@@ -47,7 +50,7 @@ class Registrations:
 
         Nodes that are known to be silent are not asked, and are no error of this answer.
         """
-        gate = asyncio.Semaphore(_AT_ONCE)
+        gate = asyncio.Semaphore(_CONCURRENCY)
         now = time.monotonic()
         known = {key: value for key, value in self._channels.items() if now - value[0] < age_s}
         discovery = self._membership.prompt_discovery
@@ -58,7 +61,7 @@ class Registrations:
             async with gate:
                 found = await discovery.channels(topic)
             # What others say is kept too, or each page would wait for a node that falls silent.
-            if found.asked and not found.failed:
+            if found.targets and not found.failed:
                 known[topic] = now, found.value
             return topic, found.value, found.errors
 

@@ -41,7 +41,7 @@ class NodeReplications:
         member = self._membership.member(address)
         if member is None:
             return ReplicationView()
-        nsqd = NsqdApi(self._http, member.asked_at)
+        nsqd = NsqdApi(self._http, member.request_address)
         found: NodeReplication | NodeError | None = member.error
         if member.answers:
             found = await self._shared.get(address, nsqd.replication, age_s=_AGE_S, patience_s=_PATIENCE_S)

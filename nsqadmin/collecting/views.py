@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from nsqadmin.collecting.members import Member, MemberList
-from nsqadmin.figures.attention import Concern
-from nsqadmin.figures.cluster_sum import ClusterSum
-from nsqadmin.figures.instant import Instant
-from nsqadmin.figures.missing import Missing
-from nsqadmin.figures.sums import Share, TopicSum
+from nsqadmin.stats.attention import Concern
+from nsqadmin.stats.cluster_sum import ClusterSum
+from nsqadmin.stats.instant import Instant
+from nsqadmin.stats.missing import MissingNode
+from nsqadmin.stats.sums import Share, TopicSum
 from nsqcore.cluster.models import ChannelStats, TopicStats
 
 
@@ -23,12 +23,12 @@ class Lacking(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The whole cluster: every topic, every node, and the troubles that need attention, the worst first."""
+    """The whole cluster: every topic, every node, and the problems that need attention, the worst first."""
 
     sum: ClusterSum
-    troubles: tuple[Concern, ...]
+    problems: tuple[Concern, ...]
     nodes: tuple[Member, ...]
-    missing: tuple[Missing, ...]
+    missing: tuple[MissingNode, ...]
     lookupds: tuple[MemberList, ...]
     # Nodes that do not answer and whose messages no other node delivers: address, state and last known depth.
     lacking: tuple[Lacking, ...] = ()
@@ -36,14 +36,14 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The result of one round: the sums, every node, all troubles, those that came and those that went."""
+    """The result of one round: the sums, every node, all problems, those that came and those that went."""
 
     now: Instant
     sum: ClusterSum
     nodes: tuple[Member, ...]
-    troubles: tuple[Concern, ...]
-    came: tuple[Concern, ...]
-    went: tuple[Concern, ...]
+    problems: tuple[Concern, ...]
+    new: tuple[Concern, ...]
+    resolved: tuple[Concern, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ class StaleTopic:
         return next((one for one in self.stats.channels if one.channel_name == name), None)
 
     @property
-    def owed(self) -> int:
-        return self.stats.depth + sum(channel.owed for channel in self.stats.channels)
+    def unfinished(self) -> int:
+        return self.stats.depth + sum(channel.unfinished for channel in self.stats.channels)
 
 
 def lacking(stale: Iterable[StaleTopic], value: Callable[[StaleTopic], int]) -> str:

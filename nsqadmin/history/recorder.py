@@ -11,21 +11,21 @@ from typing import Final
 
 from nsqadmin.collecting.members import Member
 from nsqadmin.collecting.views import Round
-from nsqadmin.figures.attention import ALERT_S, MILD, Concern, Level, When
-from nsqadmin.figures.cluster_sum import ClusterSum
-from nsqadmin.figures.instant import Instant
-from nsqadmin.figures.points import Point
-from nsqadmin.history.ring import DAY, HOUR, PLACES, TOTALS, HistoryEvent, HistoryFile, Name, Ring
+from nsqadmin.history.ring import DAY, HOUR, SLOTS, TOTALS, HistoryEvent, HistoryFile, Name, Ring
+from nsqadmin.stats.attention import ALERT_S, MILD, Concern, Level, When
+from nsqadmin.stats.cluster_sum import ClusterSum
+from nsqadmin.stats.instant import Instant
+from nsqadmin.stats.points import Point
 
 # Places for nodes; the others are for topics and channels.
-_MOST_NODES: Final = 255
+_MAX_NODES: Final = 255
 # How often the busiest are chosen, and how much busier a newcomer must be to replace another.
 _REVIEW_S: Final = 60.0
 _BUSIER: Final = 2.0
-# After a longer pause nobody knows whether a trouble lasted.
+# After a longer pause nobody knows whether a problem lasted.
 _PAUSE_S: Final = 900.0
 
-# Kinds of events that are not the beginning of a trouble; OVER stands before the mark of the trouble.
+# Kinds of events that are not the beginning of a problem; OVER stands before the mark of the problem.
 OVER: Final = "no longer "
 CHANGE: Final = "change"
 STARTED: Final = "started"
@@ -63,15 +63,15 @@ class Recorder:
 
     def follow(self, this: Round) -> None:
         """Write what came and went in a round, the nodes that were started, and the figures."""
-        events = [(*event_of(one), one.since_s) for one in this.came]
-        events += [(f"{OVER}{mark}", text, name, 0.0) for mark, text, name in map(event_of, this.went)]
+        events = [(*event_of(one), one.since_s) for one in this.new]
+        events += [(f"{OVER}{mark}", text, name, 0.0) for mark, text, name in map(event_of, this.resolved)]
         for view in this.nodes:
-            if view.look is None:
+            if view.snapshot is None:
                 continue
             before = self._started.get(view.address)
-            self._started[view.address] = view.look.start_time
-            if before is not None and before != view.look.start_time:
-                text = f"nsqd {view.address} was started, version {view.look.version}"
+            self._started[view.address] = view.snapshot.start_time
+            if before is not None and before != view.snapshot.start_time:
+                text = f"nsqd {view.address} was started, version {view.snapshot.version}"
                 events.append((STARTED, text, node(view.address), 0.0))
         for event in events:
             self.note(*event)
@@ -82,8 +82,8 @@ class Recorder:
         self._unreached = _unreached(nodes)
         points = {TOTALS: self.with_unreached(TOTALS, _totals(total, nodes, now_s))}
         for view in nodes:
-            if len(points) <= _MOST_NODES and view.look is not None and view.answers and view.listed:
-                load = view.look.load
+            if len(points) <= _MAX_NODES and view.snapshot is not None and view.answers and view.listed:
+                load = view.snapshot.load
                 age_s = age_of(load.oldest_ns, now_s)
                 points[node(view.address)] = Point(load.depth, load.rate, None, age_s, load.in_flight)
         with self._lock:
@@ -109,7 +109,7 @@ class Recorder:
     def _review(self, total: ClusterSum, fixed: Mapping[Name, Point], now_s: float) -> None:
         """Give places to the topics and channels that are the busiest now."""
         have = self._file.names
-        self._file.give(fixed, now_s)
+        self._file.allocate(fixed, now_s)
         scores: dict[Name, float] = {}
 
         def newcomers() -> Iterator[tuple[Name, float]]:
@@ -120,23 +120,23 @@ class Recorder:
                     yield name, score
 
         # At most as many of a hundred thousand as there are places.
-        rivals = dict(heapq.nlargest(PLACES, newcomers(), key=itemgetter(1)))
+        rivals = dict(heapq.nlargest(SLOTS, newcomers(), key=itemgetter(1)))
         new = list(rivals)
         lost = [name for name in have if name not in scores and name not in fixed]
         # Places of names that are gone are taken first, and only as many as are needed: a node that is away
         # for a moment keeps its history.
-        room = PLACES - _MOST_NODES - sum(1 for name in have if name[0] in {"topic", "channel"})
+        room = SLOTS - _MAX_NODES - sum(1 for name in have if name[0] in {"topic", "channel"})
         for name in lost[: max(0, len(new) - room)]:
-            self._file.take(name)
+            self._file.release(name)
             room += 1
         if len(new) > room:
             weakest = sorted((name for name in have if name in scores), key=lambda name: scores[name])
             for name, rival in zip(weakest, new[max(0, room) :], strict=False):
                 if rivals[rival] <= _BUSIER * scores[name]:
                     break
-                self._file.take(name)
+                self._file.release(name)
                 room += 1
-        self._file.give(new[: max(0, room)], now_s)
+        self._file.allocate(new[: max(0, room)], now_s)
 
     # -- reading --------------------------------------------------------------------
 
@@ -150,8 +150,8 @@ class Recorder:
             now_s = time.time()
             return self._file.events(now_s - ring.every_s * ring.rows, now_s)
 
-    def lasting(self) -> list[HistoryEvent]:
-        """Return the troubles that an earlier run saw begin and not end, if it ended a few minutes ago."""
+    def unresolved(self) -> list[HistoryEvent]:
+        """Return the problems that an earlier run saw begin and not end, if it ended a few minutes ago."""
         open_events: dict[tuple[str, Name], HistoryEvent] = {}
         with self._lock:
             now_s = time.time()
@@ -198,9 +198,9 @@ def _unreached(nodes: Sequence[Member]) -> dict[Name, int]:
     """Add up what nodes that do not answer had; messages that another node delivers are counted there."""
     found: Counter[Name] = Counter()
     for one in nodes:
-        if one.look is None or not one.is_unreached:
+        if one.snapshot is None or not one.is_unreached:
             continue
-        for stats in one.look.topics.values():
+        for stats in one.snapshot.topics.values():
             depth = stats.depth
             for each in stats.channels:
                 depth += each.depth
@@ -233,17 +233,17 @@ def point_of(total: ClusterSum, name: Name, now_s: float) -> Point | None:
     return None
 
 
-def trouble_of(event: HistoryEvent, now: Instant) -> Concern:
-    """Return the trouble whose beginning *event* is."""
+def problem_of(event: HistoryEvent, now: Instant) -> Concern:
+    """Return the problem whose beginning *event* is."""
     kind, *rest = event.name or ("",)
     return Concern(
-        Level.WATCH if event.kind in MILD else Level.TROUBLE,
+        Level.WARNING if event.kind in MILD else Level.PROBLEM,
         event.kind,
         event.text,
         rest[0] if kind in {"topic", "channel"} else "",
         rest[1] if kind == "channel" else "",
         rest[0] if kind == "node" else "",
-        when=When(trouble_s=ALERT_S),
+        when=When(alert_s=ALERT_S),
         began=now.after(event.at_s - now.at_s),
     )
 

@@ -17,25 +17,25 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final, Self
 
-from nsqadmin.figures.points import SIZE, UNKNOWN, Point, average
+from nsqadmin.stats.points import SIZE, UNKNOWN, Point, average
 
 FILE_SIZE: Final = 64 * 1024 * 1024
 _MAGIC: Final = b"NSQADMIN HISTORY 1\n"
 _PAGE: Final = 4096
 
-PLACES: Final = 2256
+SLOTS: Final = 2256
 # Room for a topic and a channel with the longest names, including ``#ephemeral``.
 _NAME: Final = struct.Struct("<QH166s")
 EVENTS: Final = 1024
 _EVENT: Final = struct.Struct("<dH246s")
 _NUMBER: Final = struct.Struct("<Q")
-_ROW: Final = _NUMBER.size + PLACES * SIZE
+_ROW: Final = _NUMBER.size + SLOTS * SIZE
 
 # A row in which nothing is known of any place.
 _BLANK: Final = b"\xff" * _ROW
 
 _NAMES_AT: Final = _PAGE
-_EVENTS_AT: Final = _NAMES_AT + PLACES * _NAME.size
+_EVENTS_AT: Final = _NAMES_AT + SLOTS * _NAME.size
 _ROWS_AT: Final = _EVENTS_AT + EVENTS * _EVENT.size
 
 # A kind, and the names of the object.
@@ -51,7 +51,7 @@ class Ring:
     rows: int
     at: int
 
-    def place(self, number: int) -> int:
+    def slot_offset(self, number: int) -> int:
         return self.at + number % self.rows * _ROW
 
 
@@ -86,13 +86,13 @@ class HistoryFile:
         with suppress(ValueError, OSError, AttributeError):
             self._map.madvise(mmap.MADV_RANDOM)
         # The places of names, and since which row each place belongs to its name.
-        self._places: dict[Name, int] = {}
-        self._since: list[int] = [0] * PLACES
-        for place in range(PLACES):
+        self._slots: dict[Name, int] = {}
+        self._since: list[int] = [0] * SLOTS
+        for place in range(SLOTS):
             since, length, text = _NAME.unpack_from(self._map, _NAMES_AT + place * _NAME.size)
             self._since[place] = since
             if 0 < length <= len(text):
-                self._places[tuple(text[:length].decode("utf-8", "replace").split("\0"))] = place
+                self._slots[tuple(text[:length].decode("utf-8", "replace").split("\0"))] = place
         numbers = [_NUMBER.unpack_from(self._map, HOUR.at + row * _ROW)[0] for row in range(HOUR.rows)]
         # The row that was written last, and the newest one: they differ after the clock was set back.
         self._last = self._newest = max(numbers)
@@ -119,31 +119,31 @@ class HistoryFile:
     @property
     def names(self) -> Mapping[Name, int]:
         """The names that have a place."""
-        return self._places
+        return self._slots
 
-    def give(self, names: Iterable[Name], now_s: float) -> None:
+    def allocate(self, names: Iterable[Name], now_s: float) -> None:
         """Give free places to *names* as long as there are any; earlier rows of a place belong to others."""
-        taken = set(self._places.values())
-        free = iter([number for number in range(PLACES) if number not in taken])
+        taken = set(self._slots.values())
+        free = iter([number for number in range(SLOTS) if number not in taken])
         since = int(now_s // HOUR.every_s)
         # The row of this moment may be there already.
         since += since == self._last
         given: dict[int, float] = {}
         for name in names:
             text = "\0".join(name).encode()
-            if name in self._places or len(text) > 166:
+            if name in self._slots or len(text) > 166:
                 continue
             place = next(free, None)
             if place is None:
                 break
             _NAME.pack_into(self._map, _NAMES_AT + place * _NAME.size, since, len(text), text)
-            self._places[name] = place
+            self._slots[name] = place
             given[place] = inf
         self._begin(given, since)
 
-    def take(self, name: Name) -> None:
+    def release(self, name: Name) -> None:
         """Take the place of *name* away."""
-        place = self._places.pop(name, None)
+        place = self._slots.pop(name, None)
         if place is not None:
             _NAME.pack_into(self._map, _NAMES_AT + place * _NAME.size, 0, 0, b"")
 
@@ -160,12 +160,12 @@ class HistoryFile:
             self._begin_by(number)
         row = bytearray(_BLANK)
         for name, point in points.items():
-            place = self._places.get(name)
+            place = self._slots.get(name)
             if place is not None:
                 at = _NUMBER.size + place * SIZE
                 row[at : at + SIZE] = point.pack()
         _NUMBER.pack_into(row, 0, number)
-        at = HOUR.place(number)
+        at = HOUR.slot_offset(number)
         self._map[at : at + _ROW] = row
         minute = self._last // _PER_DAY_ROW
         if self._last and number // _PER_DAY_ROW > minute:
@@ -181,17 +181,17 @@ class HistoryFile:
         row = bytearray(_BLANK)
         _NUMBER.pack_into(row, 0, minute)
         numbers = range(minute * _PER_DAY_ROW, (minute + 1) * _PER_DAY_ROW)
-        for place in self._places.values():
+        for place in self._slots.values():
             points = [point for _, point in self._of(place, HOUR, numbers)]
             if points:
                 at = _NUMBER.size + place * SIZE
                 row[at : at + SIZE] = average(points).pack()
-        at = DAY.place(minute)
+        at = DAY.slot_offset(minute)
         self._map[at : at + _ROW] = row
 
     def _begin_by(self, number: int) -> None:
         """Let names that got their place when the clock was ahead have it from row *number* on."""
-        late = [place for place in self._places.values() if self._since[place] > number]
+        late = [place for place in self._slots.values() if self._since[place] > number]
         self._begin({place: self._since[place] for place in late}, number)
 
     def _begin(self, places: Mapping[int, float], number: int) -> None:
@@ -233,7 +233,7 @@ class HistoryFile:
 
     def read(self, name: Name, ring: Ring, now_s: float) -> list[tuple[float, Point]]:
         """Return the known moments of *name*, oldest first, each with its time."""
-        place = self._places.get(name)
+        place = self._slots.get(name)
         if place is None:
             return []
         newest = int(now_s // ring.every_s)
@@ -248,7 +248,7 @@ class HistoryFile:
         since = self._since[place] * HOUR.every_s / ring.every_s
         within = _NUMBER.size + place * SIZE
         for number in numbers:
-            at = ring.place(number)
+            at = ring.slot_offset(number)
             if number < since or _NUMBER.unpack_from(self._map, at)[0] != number:
                 continue
             body = self._map[at + within : at + within + SIZE]

@@ -1,6 +1,6 @@
 """The page of changes: who changed what."""
 
-from nsqadmin.changes.audit import Deed
+from nsqadmin.changes.audit import AuditEntry
 from nsqadmin.collecting.answers import Answer
 from nsqadmin.pages import columns
 from nsqadmin.pages.paging import window
@@ -17,20 +17,20 @@ class AuditPage(Pages):
         return self.routes_of([("/audit", self.show)])
 
     async def show(self, request: Request) -> Response:
-        self._desk.check(request, "audit")
-        deeds = self._desk.audit.latest()
+        self._runner.check(request, "audit")
+        entries = self._runner.audit.latest()
         table = Table(
-            columns.DEEDS, request.query, lambda deed: [deed.user, deed.subject, deed.action], sort=""
+            columns.DEEDS, request.query, lambda entry: [entry.user, entry.subject, entry.action], sort=""
         )
-        found = table.apply(deeds)
+        found = table.apply(entries)
         rows = window(found, request.query.get("page", ""))
         return self.page(
             request,
             "audit.html",
             Answer(None),
-            shown=lambda: rows_json("changes", rows, Deed.to_json),
+            shown=lambda: rows_json("changes", rows, AuditEntry.to_json),
             lists={"": (table, found)},
             rows=rows,
             table=table,
-            deed_count=len(deeds),
+            deed_count=len(entries),
         )

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from nsqadmin.figures.points import Point
-from nsqadmin.figures.present import per_second
+from nsqadmin.stats.points import Point
+from nsqadmin.stats.present import per_second
 
 Series = Sequence[tuple[float, Point]]
 
@@ -17,7 +17,7 @@ _GAP_STEPS: Final = 3
 # A chart shows at least this span, even if the history is shorter.
 _SHORTEST_S: Final = 300.0
 # A line has at most so many corners; more would be finer than a pixel.
-_MOST_CORNERS: Final = 300
+_MAX_CORNERS: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Chart:
     title: str
     lines: tuple[Line, ...]
     highest: float
-    begins: str
+    start: str
     ends: str
 
     @property
@@ -47,7 +47,7 @@ class Chart:
         now = ", ".join(
             f"{line.name} {per_second(line.last)}" for line in self.lines if line.last is not None
         )
-        span = f"from {self.begins} to {self.ends} UTC"
+        span = f"from {self.start} to {self.ends} UTC"
         return f"{self.title} {span}, at most {per_second(self.highest)}; now {now}"
 
 
@@ -103,7 +103,7 @@ def _paths(
     step_s: float,
     width: int,
     height: int,
-    corners: int = _MOST_CORNERS,
+    corners: int = _MAX_CORNERS,
 ) -> tuple[str, str]:
     """Return the path of a line, and that of its partial points; between two corners it shows the highest."""
     scale = (height - 2) / highest if highest > 0 else 0.0

@@ -4,15 +4,15 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from nsqadmin.changes.audit import Deed
-from nsqadmin.figures.present import moment
-from nsqadmin.figures.sums import ChannelSum, TopicSum
-from nsqadmin.figures.trend import Trend
+from nsqadmin.changes.audit import AuditEntry
 from nsqadmin.pages.rows import ConsumerRow, NodeRow
 from nsqadmin.pages.tables import Column
+from nsqadmin.stats.present import moment
+from nsqadmin.stats.sums import ChannelSum, TopicSum
+from nsqadmin.stats.trend import Trend
 
 _IN: Final = "messages into the channel each second"
-_OUT: Final = "messages finished each second"
+_FINISHED: Final = "messages finished each second"
 _MEMORY: Final = "where the waiting messages are: in memory + on disk; sorts by disk"
 _OLDEST: Final = "how long ago the oldest message was published that is owed"
 _WORST: Final = "most urgent first"
@@ -27,7 +27,7 @@ def _age(oldest_ns: int) -> float | None:
     return max(0.0, time.time() - oldest_ns / 1e9) if oldest_ns > 0 else None
 
 
-def _out(trend: Trend | None) -> float | None:
+def _finished(trend: Trend | None) -> float | None:
     return None if trend is None else trend.finished
 
 
@@ -54,7 +54,7 @@ CHANNELS: Final[Sequence[Column[ChannelSum]]] = (
     Column("name", "Channel", lambda row: row.name, "text"),
     Column("state", "State", lambda row: row.states, "text", keep=True),
     Column("in", "In / s", lambda row: _rate(row.trend), "rate", _IN),
-    Column("out", "Out / s", lambda row: _out(row.trend), "rate", _OUT),
+    Column("out", "Out / s", lambda row: _finished(row.trend), "rate", _FINISHED),
     Column("depth", "Depth", lambda row: row.depth, keep=True),
     Column("oldest", "Oldest", lambda row: _age(row.oldest_ns), "seconds", _OLDEST),
     Column(
@@ -139,18 +139,18 @@ CONSUMERS: Final[Sequence[Column[ConsumerRow]]] = (
     Column("connected", "Connected", lambda row: row.client.connected_ns / 1e9, "seconds"),
 )
 
-DEEDS: Final[Sequence[Column[Deed]]] = (
-    Column("name", "When, UTC", lambda deed: moment(deed.at_s), "text"),
-    Column("user", "User", lambda deed: deed.user, "text"),
-    Column("action", "Action", lambda deed: deed.words, "text", keep=True),
-    Column("subject", "Target", lambda deed: deed.subject, "text", keep=True),
-    Column("result", "Result", lambda deed: deed.result, "text"),
-    Column("changed", "Changed", lambda deed: _changed_text(deed.before, deed.after), "text"),
-    Column("before", "Before", lambda deed: _state_text(deed.before), "text", usual=False),
-    Column("after", "After", lambda deed: _state_text(deed.after), "text", usual=False),
-    Column("from", "From", lambda deed: deed.origin, "text"),
-    Column("via", "Signed in via", lambda deed: deed.via or "nothing", "text", usual=False),
-    Column("ok", "Success", lambda deed: "yes" if deed.ok else "no", "text", usual=False),
+DEEDS: Final[Sequence[Column[AuditEntry]]] = (
+    Column("name", "When, UTC", lambda entry: moment(entry.at_s), "text"),
+    Column("user", "User", lambda entry: entry.user, "text"),
+    Column("action", "Action", lambda entry: entry.action_text, "text", keep=True),
+    Column("subject", "Target", lambda entry: entry.subject, "text", keep=True),
+    Column("result", "Result", lambda entry: entry.result, "text"),
+    Column("changed", "Changed", lambda entry: _changed_text(entry.before, entry.after), "text"),
+    Column("before", "Before", lambda entry: _state_text(entry.before), "text", usual=False),
+    Column("after", "After", lambda entry: _state_text(entry.after), "text", usual=False),
+    Column("from", "From", lambda entry: entry.origin, "text"),
+    Column("via", "Signed in via", lambda entry: entry.via or "nothing", "text", usual=False),
+    Column("ok", "Success", lambda entry: "yes" if entry.ok else "no", "text", usual=False),
 )
 
 

@@ -11,23 +11,23 @@ from urllib.parse import parse_qs
 from nsqadmin.access.guard import is_browser
 from nsqadmin.changes.action import Action, Form, Question, Target
 from nsqadmin.changes.actions import ACTIONS, targets_of
-from nsqadmin.changes.commands import Done
+from nsqadmin.changes.commands import ActionResult
 from nsqadmin.changes.effects import message_result, summary
 from nsqadmin.changes.message_actions import body_of
 from nsqadmin.collecting.answers import UnknownError, UpstreamError
 from nsqadmin.collecting.messages import BadSearchError
-from nsqadmin.figures.present import plural
 from nsqadmin.pages.render import PageNote
 from nsqadmin.pages.replies import Pages, refuse_embedding
+from nsqadmin.stats.present import plural
 from nsqcore.http.api import ApiError, Request, Response
 from nsqcore.http.router import Route
 
 # Enough for a test message and for a policy; larger messages are published by programs.
 _FORM_LIMIT: Final = 1 << 20
 # As many as a list shows; and how many are worked on at a time.
-MOST_PICKED: Final = 50
-_AT_ONCE: Final = 4
-_MOST_WARNINGS: Final = 8
+MAX_PICKED: Final = 50
+_CONCURRENCY: Final = 4
+_MAX_WARNINGS: Final = 8
 # The arguments of a list of messages.
 _LIST: Final = ("topic", "channel", "state", "order", "start", "contains", "json", "node")
 
@@ -37,11 +37,11 @@ class Forms(Pages):
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", "/action", self.explaining(self.ask), logged=False),
+            Route("GET", "/action", self.explaining(self.confirm), logged=False),
             Route("POST", "/action", self.explaining(self.act)),
         ]
 
-    async def ask(self, request: Request) -> Response:
+    async def confirm(self, request: Request) -> Response:
         refuse_embedding(request)
         return await self._answer(request, {key: [value] for key, value in request.query.items()})
 
@@ -58,17 +58,17 @@ class Forms(Pages):
             raise UnknownError("ACTION_NOT_FOUND")
         if lacks:
             return self._nothing_picked(request)
-        form = Form(targets_of(action, fields, picked, self._desk.scene), fields)
+        form = Form(targets_of(action, fields, picked, self._runner.scene), fields)
         for topic in {one.topic for one in form.targets} or {""}:
             if request.method == "POST":
-                self._desk.check(request, action.name, topic)
-            elif not self._desk.may(request, action.name, topic):
+                self._runner.check(request, action.name, topic)
+            elif not self._runner.may(request, action.name, topic):
                 raise ApiError(HTTPStatus.FORBIDDEN, "FORBIDDEN")
-        if not 0 < len(form.targets) <= MOST_PICKED:
+        if not 0 < len(form.targets) <= MAX_PICKED:
             return self._nothing_picked(request)
         if request.method != "POST" or not next(iter(given.get("confirmed", ())), ""):
             return await self._question(request, action, form)
-        typed = action.typed(self._desk.scene, form)
+        typed = action.typed(self._runner.scene, form)
         if typed and fields.get("typed", "").strip() != typed:
             return await self._question(request, action, form, f"Type {typed} to confirm.", 422)
         if action.is_previewed and (fields.get("shown") or action.name == "seek"):
@@ -76,7 +76,7 @@ class Forms(Pages):
             if question.problem:
                 problem = f"Nothing was done: {question.problem}"
                 return await self._question(request, action, form, problem, 422)
-            if question.shown != fields.get("shown"):
+            if question.display != fields.get("shown"):
                 problem = "Nothing was done: this is what it would do now."
                 return await self._question(request, action, form, problem, 409)
         return await self._do(request, action, form)
@@ -84,13 +84,13 @@ class Forms(Pages):
     def _nothing_picked(self, request: Request) -> Response:
         if not is_browser(request):
             raise ApiError(400, "INVALID_SELECTION")
-        return self.problem(request, f"Select at least one row and at most {MOST_PICKED}.", 400)
+        return self.problem(request, f"Select at least one row and at most {MAX_PICKED}.", 400)
 
     # -- asking -------------------------------------------------------------------------
 
     async def _explained(self, action: Action, form: Form) -> Question:
         try:
-            return await action.effects(self._desk.scene, form)
+            return await action.effects(self._runner.scene, form)
         except (BadSearchError, ValueError) as error:
             return Question(problem=f"{str(error).removesuffix('.')}.")
 
@@ -114,7 +114,7 @@ class Forms(Pages):
             question=question,
             problem=problem,
             warnings=question.warnings,
-            typed=action.typed(self._desk.scene, form),
+            typed=action.typed(self._runner.scene, form),
             nodes=await self._nodes(form.one.topic) if "node" in action.inputs else (),
             back=self._origin(action, form),
         )
@@ -122,7 +122,7 @@ class Forms(Pages):
     async def _nodes(self, topic: str) -> list[str]:
         """Return the nodes on which a message can be published: holders of the topic first."""
         try:
-            holders = (await self._desk.scene.commands.reader.holders(topic)).value
+            holders = (await self._runner.scene.commands.reader.holders(topic)).value
         except UnknownError:
             holders = []
         views = (await self._cluster.overview()).value.nodes
@@ -135,7 +135,7 @@ class Forms(Pages):
         if "pick" in form.fields:
             return await self._do_all(request, action, form)
         try:
-            done = await self._desk.do(request, action, form.one, dict(form.fields))
+            done = await self._runner.do(request, action, form.one, dict(form.fields))
         except (BadSearchError, ValueError) as error:
             problem = f"Nothing was done: {str(error).removesuffix('.')}."
             return await self._question(request, action, form, problem, 422)
@@ -149,12 +149,12 @@ class Forms(Pages):
         return self._render.redirect(self._result_page(action, form), self._note(action, form, done))
 
     async def _do_all(self, request: Request, action: Action, form: Form) -> Response:
-        gate = asyncio.Semaphore(_AT_ONCE)
+        gate = asyncio.Semaphore(_CONCURRENCY)
 
-        async def do(target: Target) -> Done | str:
+        async def do(target: Target) -> ActionResult | str:
             async with gate:
                 try:
-                    return await self._desk.do(request, action, target, dict(form.fields))
+                    return await self._runner.do(request, action, target, dict(form.fields))
                 except UnknownError:
                     return f"{target.name} is not there any more"
                 except (UpstreamError, BadSearchError) as error:
@@ -165,7 +165,7 @@ class Forms(Pages):
         done = [result for result in results if not isinstance(result, str)]
         kind = form.one.kind
         details, by_node = summary(done, kind)
-        warnings = [result for result in results if isinstance(result, str)][:_MOST_WARNINGS] + by_node
+        warnings = [result for result in results if isinstance(result, str)][:_MAX_WARNINGS] + by_node
         # Where every nsqd refused, nothing was done, though nsqlookupd may have done its part.
         count = sum(one.is_done for one in done)
         were = "was" if count == 1 else "were"
@@ -205,7 +205,7 @@ class Forms(Pages):
             return self._origin(action, form)
         return urls.topic(one.topic) if one.channel else urls.index
 
-    def _note(self, action: Action, form: Form, done: Done) -> PageNote:
+    def _note(self, action: Action, form: Form, done: ActionResult) -> PageNote:
         one, fields = form.one, form.fields
         nsqds = plural(done.nsqds, "nsqd")
         warnings = self.sentences(done.errors)

@@ -6,24 +6,24 @@ from datetime import UTC, datetime
 from heapq import nlargest
 from typing import Final
 
-from nsqadmin.figures.activity import LastConsumers
-from nsqadmin.figures.attention import Concern, Level
-from nsqadmin.figures.cluster_sum import ClusterSum
-from nsqadmin.figures.incidents import incidents
-from nsqadmin.figures.missing import Missing
-from nsqadmin.figures.present import clock, duration, per_second, plural
-from nsqadmin.figures.sums import ChannelSum
 from nsqadmin.pages.rows import NodeRow
+from nsqadmin.stats.activity import LastConsumers
+from nsqadmin.stats.attention import Concern, Level
+from nsqadmin.stats.cluster_sum import ClusterSum
+from nsqadmin.stats.incidents import incidents
+from nsqadmin.stats.missing import MissingNode
+from nsqadmin.stats.present import clock, duration, per_second, plural
+from nsqadmin.stats.sums import ChannelSum
 
-_MOST: Final = 5
+_MAX_CARDS: Final = 5
 # A card as text names at most so many channels.
-_MOST_PARTS: Final = 20
+_MAX_PARTS: Final = 20
 _DAY_S: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The line that says how the cluster is: *level* 0 is well, 1 is things to look at, 2 is trouble."""
+    """The line that says how the cluster is: *level* 0 is well, 1 is things to look at, 2 is problem."""
 
     level: int
     text: str
@@ -56,8 +56,8 @@ def verdict(
     *away* messages wait on nodes that do not answer.
     """
     cards = incidents(concerns)
-    serious = [one for one in cards if one.level is Level.TROUBLE]
-    mild = [one for one in cards if one.level is not Level.TROUBLE]
+    serious = [one for one in cards if one.level is Level.PROBLEM]
+    mild = [one for one in cards if one.level is not Level.PROBLEM]
     messages = f"{plural(waiting, 'message')} waiting" if waiting or away else "No backlog"
     if waiting and oldest_ns > 0:
         messages += f", the oldest for {duration(max(0.0, now_s * 1e9 - oldest_ns), whole=True)}"
@@ -73,7 +73,7 @@ def verdict(
 def incident(
     concerns: Sequence[Concern], waiting: int, now_s: float, oldest_ns: int = 0, away: int = 0
 ) -> str:
-    """Write the troubles as text that can be pasted into a message."""
+    """Write the problems as text that can be pasted into a message."""
     at = datetime.fromtimestamp(now_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     lines = [f"{verdict(concerns, waiting, now_s, oldest_ns, away).text} (as of {at})"]
     for card in incidents(concerns):
@@ -84,10 +84,10 @@ def incident(
         parts = card.parts if card.only is None else []
         lines += [
             f"  - {part.name}: {plural(part.messages, 'message')}{_left(part.consumers)}"
-            for part in parts[:_MOST_PARTS]
+            for part in parts[:_MAX_PARTS]
         ]
-        if len(parts) > _MOST_PARTS:
-            lines.append(f"  - and {len(parts) - _MOST_PARTS} more")
+        if len(parts) > _MAX_PARTS:
+            lines.append(f"  - and {len(parts) - _MAX_PARTS} more")
     return "\n".join(lines) + "\n"
 
 
@@ -103,9 +103,9 @@ def _since(at_s: float, now_s: float) -> str:
 def tops(total: ClusterSum) -> list[Top]:
     """Return the deepest channels and those that grow fastest; the cost grows with all channels."""
     channels = [one for topic in total.topics.values() for one in topic.channels if one.depth]
-    deepest = nlargest(_MOST, channels, key=lambda one: one.depth)
+    deepest = nlargest(_MAX_CARDS, channels, key=lambda one: one.depth)
     growing = nlargest(
-        _MOST,
+        _MAX_CARDS,
         (one for one in channels if one.trend is not None and one.trend.depth > 1.0),
         key=lambda one: one.trend.depth if one.trend is not None else 0.0,
     )
@@ -119,7 +119,7 @@ def tops(total: ClusterSum) -> list[Top]:
     return [top for top in found if top.rows]
 
 
-def by_zone(rows: Sequence[NodeRow], missing: Sequence[Missing]) -> list[tuple[str, list[NodeTile]]]:
+def by_zone(rows: Sequence[NodeRow], missing: Sequence[MissingNode]) -> list[tuple[str, list[NodeTile]]]:
     """Return the nodes of each zone, the worst first; the zone of those that are down is not known."""
     zones: dict[str, list[NodeTile]] = {}
     if missing:

@@ -15,19 +15,19 @@ from aiohttp import web
 
 from nsqadmin.collecting.answers import UnknownError
 from nsqadmin.collecting.messages import BadSearchError, MessageList, MessageReader, MessageSearch
-from nsqadmin.figures.messages import FoundMessage, hex_lines
 from nsqadmin.pages.replies import Pages, refuse_embedding
+from nsqadmin.stats.messages import FoundMessage, hex_lines
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, NodeError
 from nsqcore.http.api import ApiError, Request, Response, error_reply, json_bytes, json_bytes_reply, json_text
 from nsqcore.http.router import Route
 
 _DEAD: Final = "dead"
-_PLACE: Final = re.compile(r"[0-9]{1,19}(\.[0-9]{1,18})?")
+_POSITION: Final = re.compile(r"[0-9]{1,19}(\.[0-9]{1,18})?")
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 # The page of a message shows at most so many lines of bytes, and so many characters.
-_MOST_LINES: Final = 4096
-_MOST_TEXT: Final = 1 << 18
-_MOST_PLACES: Final = 1 << 16
+_MAX_LINES: Final = 4096
+_MAX_TEXT: Final = 1 << 18
+_MAX_POSITIONS: Final = 1 << 16
 _ARGUMENTS: Final = ("topic", "channel", "state", "order", "start", "contains", "json", "node")
 
 
@@ -36,7 +36,7 @@ class MessagePages(Pages):
 
     @property
     def _reader(self) -> MessageReader:
-        return self._desk.scene.commands.reader
+        return self._runner.scene.commands.reader
 
     def routes(self) -> list[Route]:
         return [
@@ -53,8 +53,8 @@ class MessagePages(Pages):
         if query.get("state") == _DEAD:
             return await self._to_dead_letters(request)
         search = search_of(query)
-        may_read = self._desk.may(request, "read", search.topic)
-        if search.looks_into_bodies and not may_read:
+        may_read = self._runner.may(request, "read", search.topic)
+        if search.reads_bodies and not may_read:
             raise ApiError(403, "FORBIDDEN")
         problem, found = "", MessageList((), {})
         errors: tuple[NodeError, ...] = ()
@@ -75,7 +75,7 @@ class MessagePages(Pages):
         problem: str = "",
     ) -> Response:
         query = request.query
-        may_read = self._desk.may(request, "read", search.topic)
+        may_read = self._runner.may(request, "read", search.topic)
         messages = [FoundMessage(one.node, one.listed, may_read) for one in found.messages]
         warnings = self.sentences(errors)
         if query.get("format") == "json":
@@ -84,7 +84,7 @@ class MessagePages(Pages):
             shown = [one.to_json() for one in messages]
             # Bodies are written as they came; only json_text may get what a node says in an error.
             said = msgspec.Raw(json_text(warnings).encode("utf-8", "replace"))
-            told = {"messages": shown, "onward": write_places(found.onward), "warnings": said}
+            told = {"messages": shown, "onward": encode_positions(found.onward), "warnings": said}
             return json_bytes_reply(json_bytes(told))
         view = (await self._cluster.queues.topic_view(search.topic)).value
         counts = {one.channel_name: one for one in view.total.channels}
@@ -99,7 +99,7 @@ class MessagePages(Pages):
             problem=problem,
             messages=messages,
             found=found,
-            onward=write_places(found.onward),
+            onward=encode_positions(found.onward),
             channels=sorted(counts),
             record=counts.get(search.channel),
             nodes=sorted(view.shares),
@@ -107,7 +107,7 @@ class MessagePages(Pages):
             # A topic whose name does not end in .dead may also hold dead letters: their headers tell.
             dead=search.topic.endswith(".dead") or any(one.origin for one in messages),
             given=_given(query),
-            tails=bool(query.get("tail")) and not search.places,
+            tails=bool(query.get("tail")) and not search.positions,
             trace=self._trace,
         )
 
@@ -146,7 +146,7 @@ class MessagePages(Pages):
 
     async def show_one(self, request: Request) -> Response:
         topic = request.query.get("topic", "")
-        may_read = self._desk.may(request, "read", topic)
+        may_read = self._runner.may(request, "read", topic)
         shown_as = request.query.get("as", "")
         search, found = await self._one(request, exact=shown_as == "hex" and may_read)
         message = FoundMessage(found.node, found.listed, may_read)
@@ -158,7 +158,7 @@ class MessagePages(Pages):
         lines: list[str] = []
         if shown_as == "hex":
             every = hex_lines(message.content)
-            lines = [line for line, _ in zip(every, range(_MOST_LINES), strict=False)]
+            lines = [line for line, _ in zip(every, range(_MAX_LINES), strict=False)]
         return self._render.page(
             request,
             "message.html",
@@ -167,8 +167,8 @@ class MessagePages(Pages):
             message=message,
             shown_as=shown_as,
             lines=lines,
-            text=(message.text or "")[:_MOST_TEXT],
-            cut=len(message.content) > (_MOST_LINES * 16 if shown_as == "hex" else _MOST_TEXT),
+            text=(message.text or "")[:_MAX_TEXT],
+            cut=len(message.content) > (_MAX_LINES * 16 if shown_as == "hex" else _MAX_TEXT),
             trace=self._trace(message),
             header_lines="\n".join(f"{name}: {value}" for name, value in message.headers.items()),
             may_read=may_read,
@@ -178,7 +178,7 @@ class MessagePages(Pages):
 
     async def download(self, request: Request) -> Response:
         """Reply with the body exactly as published, as a file to download and never as a page."""
-        if not self._desk.may(request, "read", request.query.get("topic", "")):
+        if not self._runner.may(request, "read", request.query.get("topic", "")):
             raise ApiError(403, "FORBIDDEN")
         _, found = await self._one(request, exact=True)
         return web.Response(
@@ -196,29 +196,29 @@ class MessagePages(Pages):
 
 def search_of(query: Mapping[str, str]) -> MessageSearch:
     """Read a search and the places where its lists continue. Raises UnknownError for an invalid name."""
-    return replace(MessageSearch.of(query), places=read_places(query.get("go", "")))
+    return replace(MessageSearch.of(query), positions=decode_positions(query.get("go", "")))
 
 
-def write_places(places: Mapping[str, str]) -> str:
+def encode_positions(places: Mapping[str, str]) -> str:
     """Encode the places where the nodes' lists continue as one word for an address."""
     if not places:
         return ""
     return base64.urlsafe_b64encode(zlib.compress(json.dumps(places).encode(), 9)).decode()
 
 
-def read_places(word: str) -> dict[str, str]:
-    """Decode a word of :func:`write_places`; an invalid one gives no places."""
+def decode_positions(word: str) -> dict[str, str]:
+    """Decode a word of :func:`encode_positions`; an invalid one gives no places."""
     if not word:
         return {}
     try:
-        text = zlib.decompressobj().decompress(base64.urlsafe_b64decode(word), _MOST_PLACES)
+        text = zlib.decompressobj().decompress(base64.urlsafe_b64decode(word), _MAX_POSITIONS)
         places = json.loads(text)
     except (ValueError, binascii.Error, zlib.error, RecursionError):
         return {}
     if not isinstance(places, dict):
         return {}
     return {
-        node: place for node, place in places.items() if isinstance(place, str) and _PLACE.fullmatch(place)
+        node: place for node, place in places.items() if isinstance(place, str) and _POSITION.fullmatch(place)
     }
 
 

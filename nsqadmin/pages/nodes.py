@@ -10,17 +10,17 @@ from msgspec import to_builtins
 from nsqadmin.collecting.clock import instant
 from nsqadmin.collecting.consumers import LARGE_PATIENCE_S, PAGE_PATIENCE_S
 from nsqadmin.collecting.members import Member
-from nsqadmin.figures import attention
-from nsqadmin.figures.activity import UNKNOWN
-from nsqadmin.figures.incidents import incidents
-from nsqadmin.figures.records import ClientRecord
-from nsqadmin.figures.sums import on_node
 from nsqadmin.history.recorder import node as node_course
 from nsqadmin.pages import columns
 from nsqadmin.pages.paging import PageWindow, window
 from nsqadmin.pages.replies import Pages, rows_json, topic_json
 from nsqadmin.pages.rows import ConsumerRow, NodeRow
 from nsqadmin.pages.tables import Table
+from nsqadmin.stats import attention
+from nsqadmin.stats.activity import UNKNOWN
+from nsqadmin.stats.incidents import incidents
+from nsqadmin.stats.records import ClientRecord
+from nsqadmin.stats.sums import on_node
 from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.models import ChannelStats, ClientStats
 from nsqcore.http.api import Request, Response
@@ -29,9 +29,9 @@ from nsqcore.http.router import Route
 # More consumers than this are megabytes.
 _MANY_CONSUMERS: Final = 1000
 # For a draining node so many channels are named that are not empty.
-_MOST_LEFT: Final = 20
+_MAX_REMAINING: Final = 20
 # At most so many nodes are shown whose topics differ from their registrations.
-_MOST_DIFFERING: Final = 10
+_MAX_DIFFERING: Final = 10
 
 
 class NodePages(Pages):
@@ -68,7 +68,7 @@ class NodePages(Pages):
             silent=[node.address for node in seen.nodes if node.error is not None],
             missing=[(one, attention.of_missing(one, instant())) for one in seen.missing],
             lookupds=seen.lookupds,
-            differing=[row for row in found if row.differences][:_MOST_DIFFERING],
+            differing=[row for row in found if row.differences][:_MAX_DIFFERING],
             known=[node.error for node in seen.nodes if node.error],
         )
 
@@ -100,7 +100,7 @@ class NodePages(Pages):
 
         found: Sequence[ConsumerRow] = ()
         page = window(connections, request.query.get("consumers", ""))
-        if consumer_table.wanted or consumer_table.sort != "none" or request.query.get("format") == "csv":
+        if consumer_table.filter or consumer_table.sort != "none" or request.query.get("format") == "csv":
             found = consumer_table.apply([consumer(one) for one in connections])
             consumers = window(found, request.query.get("consumers", ""))
         else:
@@ -118,7 +118,7 @@ class NodePages(Pages):
             },
             lists={"consumers-": (consumer_table, found)},
             row=row,
-            cards=incidents(self._cluster.troubles_of(nodes={address})),
+            cards=incidents(self._cluster.problems_of(nodes={address})),
             topics=topics,
             names=names,
             consumers=consumers,
@@ -128,7 +128,7 @@ class NodePages(Pages):
             replication=replication.status,
             replication_unknown=replication.unknown,
             address_of=self._cluster.replication.address_of,
-            left=_left(row) if row.drained is not None else (),
+            left=_remaining(row) if row.drained is not None else (),
             charts=self._courses.charts(node_course(address), request.query.get("span", "hour")),
             span=request.query.get("span", "hour"),
             timeline=self._courses.timeline(node_course(address), request.query.get("span", "hour")),
@@ -137,7 +137,7 @@ class NodePages(Pages):
 
     async def _connections(self, view: Member) -> tuple[list[tuple[str, str, ClientStats]], str]:
         """Return a node's consumers, each with topic and channel; and the reason if they are not known."""
-        many = view.look is not None and view.look.load.consumers > _MANY_CONSUMERS
+        many = view.snapshot is not None and view.snapshot.load.consumers > _MANY_CONSUMERS
         patience_s = LARGE_PATIENCE_S if many else PAGE_PATIENCE_S
         stats = await self._cluster.node_consumers(view.address, patience_s)
         if stats is None:
@@ -156,8 +156,8 @@ class NodePages(Pages):
 _NODES_CONSUMERS: Final = "channel,address,agent,attributes,in_flight,ready,finished,requeued,connected"
 
 
-def _left(row: NodeRow) -> list[tuple[str, ChannelStats]]:
+def _remaining(row: NodeRow) -> list[tuple[str, ChannelStats]]:
     """Return the channels that are not empty on a draining node, those that owe most first."""
     topics = row.look.topics.values() if row.look is not None else ()
-    found = [(topic.topic_name, one) for topic in topics for one in topic.channels if one.owed]
-    return nlargest(_MOST_LEFT, found, key=lambda one: one[1].owed)
+    found = [(topic.topic_name, one) for topic in topics for one in topic.channels if one.unfinished]
+    return nlargest(_MAX_REMAINING, found, key=lambda one: one[1].unfinished)

@@ -7,21 +7,21 @@ from typing import Any
 
 from nsqadmin.collecting.answers import Answer
 from nsqadmin.collecting.views import Lacking, lacks
-from nsqadmin.figures.attention import Concern
-from nsqadmin.figures.cluster_sum import ClusterSum
-from nsqadmin.figures.incidents import incidents
-from nsqadmin.figures.sums import TopicSum
 from nsqadmin.history.recorder import age_of
 from nsqadmin.history.recorder import topic as topic_course
 from nsqadmin.pages import columns
-from nsqadmin.pages.courses import name_of
 from nsqadmin.pages.glance import NodeTile, by_zone, incident, tops, verdict
-from nsqadmin.pages.kept import KeptFigures
+from nsqadmin.pages.history_charts import name_of
 from nsqadmin.pages.paging import window
 from nsqadmin.pages.replies import Pages, rows_json, wants_json
 from nsqadmin.pages.rows import NodeRow, unregistered
+from nsqadmin.pages.snapshot_cache import SnapshotCache
 from nsqadmin.pages.tables import Table
 from nsqadmin.pages.topics import IDLE_AGE_S
+from nsqadmin.stats.attention import Concern
+from nsqadmin.stats.cluster_sum import ClusterSum
+from nsqadmin.stats.incidents import incidents
+from nsqadmin.stats.sums import TopicSum
 from nsqcore.http.api import Request, Response, json_reply, plain_reply
 from nsqcore.http.router import Route
 
@@ -31,7 +31,7 @@ class OverviewPages(Pages):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self._kept: KeptFigures[_Index] = KeptFigures()
+        self._kept: SnapshotCache[_Index] = SnapshotCache()
 
     def routes(self) -> list[Route]:
         table = [
@@ -86,7 +86,7 @@ class OverviewPages(Pages):
         }
 
     async def _topics(self, request: Request, template: str) -> Response:
-        index, figures = await self._figures(request.query.get("held", ""))
+        index, figures = await self._snapshot(request.query.get("held", ""))
         total, concerns = index.sum, index.concerns
         overview = template == "overview.html"
         if request.query.get("format") == "text":
@@ -119,7 +119,7 @@ class OverviewPages(Pages):
             sum=total.totals,
             cards=incidents(concerns),
             verdict=verdict(
-                [one for one in concerns if not self._desk.scene.alerts.muted_until(one)],
+                [one for one in concerns if not self._runner.scene.alerts.muted_until(one)],
                 total.totals.depth,
                 time.time(),
                 total.totals.oldest_ns,
@@ -141,29 +141,29 @@ class OverviewPages(Pages):
             **({} if overview else await self._registrations(request, total)),
         )
 
-    async def _figures(self, held: str) -> tuple["_Index", str]:
+    async def _snapshot(self, held: str) -> tuple["_Index", str]:
         """Return the current figures, or those that a reader holds, and their number."""
         now_s = time.monotonic()
-        if held and (kept := self._kept.held(held, now_s)) is not None:
+        if held and (kept := self._kept.pin(held, now_s)) is not None:
             return kept, held
         overview = await self._cluster.overview()
         seen = overview.value
-        # Nodes that do not answer are among the troubles, so they need no further warning.
+        # Nodes that do not answer are among the problems, so they need no further warning.
         index = _Index(
             seen.sum,
-            seen.troubles,
+            seen.problems,
             len(seen.nodes) + len(seen.missing),
             sum(node.answers for node in seen.nodes),
-            self._cluster.figures_at_s,
+            self._cluster.stats_time_s,
             by_zone([NodeRow(node) for node in seen.nodes], seen.missing),
             seen.lacking,
         )
-        return index, self._kept.keep(index, seen.sum, now_s)
+        return index, self._kept.add(index, seen.sum, now_s)
 
     async def history(self, request: Request) -> Response:
         """Reply with the history of a topic, channel, node or the totals, for the script that draws it."""
         span = request.query.get("span", "hour")
-        return json_reply(self._courses.figures(name_of(request.query), span))
+        return json_reply(self._courses.columns(name_of(request.query), span))
 
     async def counter(self, request: Request) -> Response:
         overview = await self._cluster.overview()

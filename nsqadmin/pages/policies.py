@@ -6,8 +6,8 @@ from typing import Any
 
 from nsqadmin.changes.policies import OnNode, usual
 from nsqadmin.changes.policy_actions import counted
-from nsqadmin.figures.policies import governed
 from nsqadmin.pages.replies import Pages
+from nsqadmin.stats.policies import governed
 from nsqcore.http.api import Request, Response, json_reply
 from nsqcore.http.router import Route
 
@@ -21,11 +21,11 @@ class PoliciesPage(Pages):
     async def show(self, request: Request) -> Response:
         topic, channel = request.query.get("topic", ""), request.query.get("channel", "")
         channel = channel if topic else ""
-        found = await self._desk.scene.policies.on_nodes(topic, channel)
+        found = await self._runner.scene.policies.on_nodes(topic, channel)
         if request.query.get("format") == "json":
             nodes = [one.to_json() for one in found.value]
             return json_reply({"nodes": nodes, "message": found.message})
-        rules, places = usual(found.value), self._cluster.places()
+        rules, places = usual(found.value), self._cluster.topics_and_channels()
         counts = await self._cluster.collector.work.for_reader(lambda: governed(rules, places))
         topics = {name: sum(not channel for _, channel in held) for name, held in counts.items()}
         return self._render.page(

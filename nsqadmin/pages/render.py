@@ -17,12 +17,12 @@ from markupsafe import Markup
 from nsqadmin.access.rights import is_open
 from nsqadmin.access.roles import Role
 from nsqadmin.changes.alerts import Alerts, key_text
-from nsqadmin.changes.desk import Desk
-from nsqadmin.figures import present
-from nsqadmin.figures.messages import WrittenNumber
+from nsqadmin.changes.runner import ActionRunner
 from nsqadmin.options import LiveOptions
 from nsqadmin.pages import graphs
 from nsqadmin.pages.static_files import StaticFiles
+from nsqadmin.stats import present
+from nsqadmin.stats.messages import WrittenNumber
 from nsqclient.wire.version import NSQ_VERSION
 from nsqcore.http.api import Request
 from nsqcore.version import VERSION
@@ -132,11 +132,13 @@ class Here:
 class Renderer:
     """Renders pages from templates."""
 
-    def __init__(self, options: LiveOptions, desk: Desk, static: StaticFiles, alerts: Alerts) -> None:
+    def __init__(
+        self, options: LiveOptions, runner: ActionRunner, static: StaticFiles, alerts: Alerts
+    ) -> None:
         prefix = options.current.prefix
         self.urls = Urls(prefix)
         self._options = options
-        self._desk = desk
+        self._runner = runner
         self._alerts = alerts
         self._cookie_path = prefix or "/"
         # Only pictures of Graphite may come from another origin.
@@ -162,8 +164,8 @@ class Renderer:
             size=present.size,
             clock=present.clock,
             moment=lambda at_s: _time(at_s, present.moment(at_s)),
-            at=lambda at_s: _time(at_s, present.at(at_s, time.time())),
-            at_text=lambda at_s: present.at(at_s, time.time()),
+            at=lambda at_s: _time(at_s, present.time_text(at_s, time.time())),
+            at_text=lambda at_s: present.time_text(at_s, time.time()),
             stamp=present.stamp,
         )
         self._environment.globals.update(
@@ -200,16 +202,16 @@ class Renderer:
             warnings=list(dict.fromkeys(warnings)),
             note=note,
             figures_at=time.time() if at_s is None else at_s,
-            may=lambda action, topic="": self._desk.may(request, action, topic),
-            may_any=lambda action, topics: any(self._desk.may(request, action, one) for one in topics),
-            may_change=self._desk.rights.may_somewhere(request, Role.OPERATOR),
-            user=self._desk.rights.person(request).name if not is_open(options) else "",
-            role=self._desk.rights.role(request),
-            signs_in=self._desk.rights.signs_in,
-            paused_by=self._desk.audit.paused_by,
-            audit_problem=self._desk.audit.problem,
+            may=lambda action, topic="": self._runner.may(request, action, topic),
+            may_any=lambda action, topics: any(self._runner.may(request, action, one) for one in topics),
+            may_change=self._runner.rights.may_somewhere(request, Role.OPERATOR),
+            user=self._runner.rights.person(request).name if not is_open(options) else "",
+            role=self._runner.rights.role(request),
+            signs_in=self._runner.rights.signs_in,
+            paused_by=self._runner.audit.paused_by,
+            audit_problem=self._runner.audit.problem,
             muted=self._alerts.muted_until,
-            trouble_key=lambda card: key_text(card.key),
+            problem_key=lambda card: key_text(card.key),
             lookupd_mode=bool(options.nsqlookupd_http_addresses),
         )
         reply = web.Response(body=text.encode("utf-8", "replace"), status=status, headers=self._headers)

@@ -9,18 +9,18 @@ from typing import Any
 from aiohttp import web
 
 from nsqadmin.access.guard import is_browser
-from nsqadmin.changes.desk import AUDIT_UNWRITABLE, Desk
+from nsqadmin.changes.runner import AUDIT_UNWRITABLE, ActionRunner
 from nsqadmin.collecting.answers import NODE_NOT_FOUND, Answer, UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import Cluster
-from nsqadmin.figures.present import failure
-from nsqadmin.figures.sums import ChannelSum, TopicSum
-from nsqadmin.figures.topic_records import JsonObject, channel_record, topic_record
-from nsqadmin.figures.trend import Trend
 from nsqadmin.options import OptionsNow
-from nsqadmin.pages.courses import Courses
+from nsqadmin.pages.history_charts import HistoryCharts
 from nsqadmin.pages.paging import PageWindow
 from nsqadmin.pages.render import Renderer, plain_segment
 from nsqadmin.pages.tables import Table
+from nsqadmin.stats.present import failure
+from nsqadmin.stats.sums import ChannelSum, TopicSum
+from nsqadmin.stats.topic_records import JsonObject, channel_record, topic_record
+from nsqadmin.stats.trend import Trend
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.http.api import ApiError, Request, Response, error_reply, json_reply
 from nsqcore.http.router import Route
@@ -33,11 +33,17 @@ class Pages:
     """The base of all pages: what they work with, and how they reply."""
 
     def __init__(
-        self, options: OptionsNow, cluster: Cluster, desk: Desk, courses: Courses, render: Renderer, log: Log
+        self,
+        options: OptionsNow,
+        cluster: Cluster,
+        runner: ActionRunner,
+        courses: HistoryCharts,
+        render: Renderer,
+        log: Log,
     ) -> None:
         self._options = options
         self._cluster = cluster
-        self._desk = desk
+        self._runner = runner
         self._courses = courses
         self._render = render
         self._urls = render.urls
@@ -98,7 +104,7 @@ class Pages:
             warnings=warnings,
             retries=status == HTTPStatus.BAD_GATEWAY
             or (status == HTTPStatus.NOT_FOUND and bool(request.params or request.query.get("topic"))),
-            **_place(request),
+            **_breadcrumb(request),
         )
 
     def sentences(self, errors: Iterable[NodeError]) -> list[str]:
@@ -123,7 +129,7 @@ class Pages:
         **context: Any,
     ) -> Response:
         """Reply with the page, with its figures as JSON, or with one of its *lists* as CSV."""
-        at_s = self._cluster.figures_at_s if at_s is None else at_s
+        at_s = self._cluster.stats_time_s if at_s is None else at_s
         warnings = self._warnings(answer, known)
         if wants_json(request):
             return json_reply({"figures_at": round(at_s, 3), "warnings": warnings, **shown()})
@@ -220,7 +226,7 @@ def _unknown(code: str, request: Request) -> str:
     return "There is nothing here."
 
 
-def _place(request: Request) -> dict[str, Any]:
+def _breadcrumb(request: Request) -> dict[str, Any]:
     """Return the reader's place, for the breadcrumb."""
     params = request.params
     return {

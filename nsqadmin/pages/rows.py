@@ -1,14 +1,14 @@
-"""Rows of the lists of consumers and nodes: figures and troubles."""
+"""Rows of the lists of consumers and nodes: figures and problems."""
 
 from collections.abc import Iterable
 from typing import Any
 
 from nsqadmin.collecting.members import Member
-from nsqadmin.figures import attention
-from nsqadmin.figures.activity import Activity
-from nsqadmin.figures.attention import Level
-from nsqadmin.figures.records import ClientRecord
-from nsqadmin.figures.slow import SILENT_S, ConsumerState
+from nsqadmin.stats import attention
+from nsqadmin.stats.activity import Activity
+from nsqadmin.stats.attention import Level
+from nsqadmin.stats.records import ClientRecord
+from nsqadmin.stats.slow import SILENT_S, ConsumerState
 
 
 class ConsumerRow:
@@ -87,8 +87,8 @@ class NodeRow:
         self.out_of_date = view.out_of_date
         self.answers = view.answers
         self.error = view.error
-        self.look = view.look
-        self.load = view.look.load if view.look is not None else None
+        self.look = view.snapshot
+        self.load = view.snapshot.load if view.snapshot is not None else None
         self.tombstoned = view.tombstoned
         self.concerns = view.concerns
 
@@ -129,7 +129,7 @@ class NodeRow:
 
     @property
     def urgency(self) -> float:
-        """The order of nodes: those with troubles first, then those with wrong registrations."""
+        """The order of nodes: those with problems first, then those with wrong registrations."""
         return (self.level or 0) + (0.5 if self.differences else 0.0)
 
     @property
@@ -187,7 +187,7 @@ def unregistered(nodes: Iterable[Member]) -> list[tuple[str, list[str]]]:
     """Return the topics that nodes hold but that no nsqlookupd lists for them, each with these nodes."""
     found: dict[str, list[str]] = {}
     for node in nodes:
-        if node.answers and node.look is not None and node.listed:
-            for name in node.look.topics.keys() - {entry.topic for entry in node.producer.topics}:
+        if node.answers and node.snapshot is not None and node.listed:
+            for name in node.snapshot.topics.keys() - {entry.topic for entry in node.producer.topics}:
                 found.setdefault(name, []).append(node.address)
     return sorted(found.items())

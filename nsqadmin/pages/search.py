@@ -8,11 +8,11 @@ from nsqcore.http.api import Request, Response
 from nsqcore.http.router import Route
 
 # At most so many of a kind are looked up and shown.
-_MOST: Final = 200
+_MAX_RESULTS: Final = 200
 # Actions on a topic or channel that is found, by the words in a search.
 _ACTIONS: Final = ("pause", "unpause", "empty", "delete", "publish")
 
-Found = list[tuple[str, str]]
+Results = list[tuple[str, str]]
 
 
 class SearchPage(Pages):
@@ -25,14 +25,16 @@ class SearchPage(Pages):
         """All words must be part of a name. The name of an action may stand before them: "pause orders"."""
         wanted = request.query.get("q", "").strip()
         words = wanted.lower().split()
-        groups: list[tuple[str, Found]] = []
+        groups: list[tuple[str, Results]] = []
         if words:
             nodes = (await self._cluster.overview()).value.nodes
             names = [(one.address, one.producer.hostname) for one in nodes]
             verbs = [name for name in _ACTIONS if name.startswith(words[0])]
-            places = [place for place in self._cluster.places() if _fits(words, " / ".join(place))]
-            topics = [topic for topic, channel in places if not channel][:_MOST]
-            channels = [place for place in places if place[1]][:_MOST]
+            places = [
+                place for place in self._cluster.topics_and_channels() if _fits(words, " / ".join(place))
+            ]
+            topics = [topic for topic, channel in places if not channel][:_MAX_RESULTS]
+            channels = [place for place in places if place[1]][:_MAX_RESULTS]
             groups = [
                 ("Topics", [(name, self._urls.topic(name)) for name in topics]),
                 ("Channels", [(" / ".join(place), self._urls.channel(*place)) for place in channels]),
@@ -54,7 +56,7 @@ class SearchPage(Pages):
             groups=[(kind, found) for kind, found in groups if found],
         )
 
-    def _actions(self, request: Request, verbs: list[str], words: list[str]) -> Found:
+    def _actions(self, request: Request, verbs: list[str], words: list[str]) -> Results:
         """Return the actions *verbs* on what *words* name, as far as the person may do them."""
         if not verbs or not words:
             return []
@@ -64,20 +66,20 @@ class SearchPage(Pages):
                 self._urls.action(verb, topic, channel),
             )
             for verb in verbs
-            for topic, channel in self._cluster.places()
+            for topic, channel in self._cluster.topics_and_channels()
             if _fits(words, f"{topic} / {channel}")
             and not (verb == "publish" and channel)
-            and self._desk.may(request, verb, topic)
-        ][:_MOST]
+            and self._runner.may(request, verb, topic)
+        ][:_MAX_RESULTS]
 
-    def _pages(self, request: Request, words: list[str]) -> Found:
+    def _pages(self, request: Request, words: list[str]) -> Results:
         pages = [
             ("Create a topic", f"{self._urls.page('topics')}#create"),
             ("Policies", self._urls.page("policies")),
         ]
-        if self._desk.may(request, "set_policy"):
+        if self._runner.may(request, "set_policy"):
             pages.append(("Set a policy", self._urls.page("action", action="set_policy", priority="0")))
-        if self._desk.may(request, "audit"):
+        if self._runner.may(request, "audit"):
             pages.append(("Audit", self._urls.page("audit")))
         return [page for page in pages if _fits(words, page[0])]
 

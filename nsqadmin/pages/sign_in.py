@@ -67,7 +67,7 @@ class SignIn:
         # The session gets a new number; a session that this browser had before, its own or a planted one,
         # ends.
         sessions.end(request.raw.cookies.get(SESSION_COOKIE, ""), time.time())
-        cookie = sessions.begin(secrets.token_urlsafe(24), person, time.time())
+        cookie = sessions.create(secrets.token_urlsafe(24), person, time.time())
         reply = web.Response(
             status=303, headers={"Location": local_path(attempt.back, self._render.urls.index)}
         )

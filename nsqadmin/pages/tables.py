@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from nsqadmin.figures.filters import FilterProblem, RowFilter, Value, parse_filter
+from nsqadmin.stats.filters import FilterProblem, RowFilter, Value, parse_filter
 
 Row = TypeVar("Row")
 
@@ -29,7 +29,7 @@ class Column(Generic[Row]):
     usual: bool = True
 
     @property
-    def is_figure(self) -> bool:
+    def is_number(self) -> bool:
         return self.kind != "text"
 
 
@@ -49,7 +49,7 @@ class Table(Generic[Row]):
         """*prefix* distinguishes the arguments of several lists on one page; *sort* is the usual order."""
         self.prefix = prefix
         self.every = every
-        self.wanted = query.get(f"{prefix}q", "").strip()
+        self.filter = query.get(f"{prefix}q", "").strip()
         keys = {column.key: column for column in every}
         asked = query.get(f"{prefix}sort", "")
         self.sort = asked if asked in keys else sort
@@ -62,7 +62,7 @@ class Table(Generic[Row]):
         self.problem = ""
         self._filter: RowFilter[Row] = RowFilter(())
         try:
-            self._filter = parse_filter(self.wanted, {column.key: column.value for column in every}, names)
+            self._filter = parse_filter(self.filter, {column.key: column.value for column in every}, names)
         except FilterProblem as problem:
             self.problem = str(problem)
         self._key = keys.get(self.sort)
@@ -75,18 +75,18 @@ class Table(Generic[Row]):
     @property
     def order(self) -> tuple[str, str, bool]:
         """A key that is equal for readers who get the same rows in the same order."""
-        return self.wanted, self.sort, self.descending
+        return self.filter, self.sort, self.descending
 
     def apply(self, rows: Sequence[Row]) -> list[Row]:
         """Return the wanted rows in the wanted order; rows that compare equal keep their order."""
         if self.problem:
             return []
-        found = [row for row in rows if self._filter.matches(row)] if self.wanted else list(rows)
+        found = [row for row in rows if self._filter.matches(row)] if self.filter else list(rows)
         column = self._key
         if column is None:
             return found
         value = column.value
-        if column.is_figure:
+        if column.is_number:
             # Unknown values come last in both directions.
             worst = float("-inf") if self.descending else float("inf")
             return sorted(

@@ -7,14 +7,6 @@ from typing import Any, Final
 from nsqadmin.collecting.answers import Answer, UnknownError
 from nsqadmin.collecting.consumers import PAGE_PATIENCE_S
 from nsqadmin.collecting.views import lacking
-from nsqadmin.figures.activity import ActivityBook
-from nsqadmin.figures.attention import ShareState
-from nsqadmin.figures.groups import grouped, heats
-from nsqadmin.figures.incidents import incidents
-from nsqadmin.figures.records import ClientRecord
-from nsqadmin.figures.slow import why_slow
-from nsqadmin.figures.sums import ChannelSum
-from nsqadmin.figures.topic_records import channel_record, topic_record
 from nsqadmin.history.recorder import channel as channel_course
 from nsqadmin.history.recorder import topic as topic_course
 from nsqadmin.pages import columns
@@ -22,6 +14,14 @@ from nsqadmin.pages.paging import window
 from nsqadmin.pages.replies import Pages, channel_json, node_names, rows_json, topic_json, trend_json
 from nsqadmin.pages.rows import ConsumerRow
 from nsqadmin.pages.tables import Table
+from nsqadmin.stats.activity import ActivityTracker
+from nsqadmin.stats.attention import ShareState
+from nsqadmin.stats.groups import grouped, heats
+from nsqadmin.stats.incidents import incidents
+from nsqadmin.stats.records import ClientRecord
+from nsqadmin.stats.slow import why_slow
+from nsqadmin.stats.sums import ChannelSum
+from nsqadmin.stats.topic_records import channel_record, topic_record
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND
 from nsqcore.http.api import Request, Response
 from nsqcore.http.router import Route
@@ -35,7 +35,7 @@ class TopicPages(Pages):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self._activity = ActivityBook()
+        self._activity = ActivityTracker()
 
     def routes(self) -> list[Route]:
         return self.routes_of([("/topics/:topic", self.topic), ("/topics/:topic/:channel", self.channel)])
@@ -71,7 +71,7 @@ class TopicPages(Pages):
             lists={"channels-": (channel_table, found), "nodes-": (node_table, found_nodes)},
             row=row,
             cards=incidents(
-                self._cluster.troubles_of(topic=name, nodes={one.address for one in view.value.stale})
+                self._cluster.problems_of(topic=name, nodes={one.address for one in view.value.stale})
             ),
             channels=channels,
             nodes=nodes,
@@ -139,7 +139,7 @@ class TopicPages(Pages):
             lists={"nodes-": (node_table, found_nodes), "consumers-": (consumer_table, found)},
             row=row,
             cards=incidents(
-                self._cluster.troubles_of(
+                self._cluster.problems_of(
                     topic=name, channel=channel, nodes={one.address for one in view.stale}
                 )
             ),

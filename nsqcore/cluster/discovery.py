@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from nsqclient.wire.node_error import TOPIC_NOT_FOUND, NodeError
-from nsqcore.cluster.fanout import Partial, ask_all
+from nsqcore.cluster.fanout import Partial, call_all
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.models import NodeInfo, Registration
@@ -16,7 +16,7 @@ class Discovery(Protocol):
     """One of the two ways to find what the cluster consists of."""
 
     # The kind of node that is asked, for error texts: "nsqlookupd" or "nsqd".
-    asks: str
+    kind: str
 
     async def topics(self) -> Partial[list[str]]:
         """Return the sorted names of all topics, including known topics without a producer."""
@@ -38,48 +38,48 @@ class Discovery(Protocol):
 class LookupdDiscovery:
     """The cluster is everything that any of these nsqlookupds lists."""
 
-    asks = "nsqlookupd"
+    kind = "nsqlookupd"
 
     def __init__(self, http: ClusterHttp, addresses: Sequence[str]) -> None:
         self._lookupds = [LookupdApi(http, address) for address in addresses]
 
     async def topics(self) -> Partial[list[str]]:
-        answers = await ask_all(self._lookupds, LookupdApi.topics)
+        answers = await call_all(self._lookupds, LookupdApi.topics)
         return answers.map(lambda found: _union(names for _, names in found))
 
     async def channels(self, topic: str) -> Partial[list[str]]:
-        answers = await ask_all(self._lookupds, lambda lookupd: lookupd.channels(topic))
+        answers = await call_all(self._lookupds, lambda lookupd: lookupd.channels(topic))
         return answers.map(lambda found: _union(names for _, names in found))
 
     async def producers(self) -> Partial[list[NodeInfo]]:
-        answers = await ask_all(self._lookupds, LookupdApi.nodes)
+        answers = await call_all(self._lookupds, LookupdApi.nodes)
         return answers.map(
             lambda found: merge_nodes((lookupd.address, producers) for lookupd, producers in found)
         )
 
     async def producers_of(self, topic: str) -> Partial[list[NodeInfo] | None]:
-        answers = await ask_all(self._lookupds, lambda lookupd: lookupd.lookup(topic))
+        answers = await call_all(self._lookupds, lambda lookupd: lookupd.lookup(topic))
         if answers.failed and all(_is_unknown_topic(error) for error in answers.errors):
-            return Partial(None, (), answers.asked)
+            return Partial(None, (), answers.targets)
         return answers.map(lambda found: merge_lookups(lookup.producers for _, lookup in found))
 
 
 class StaticDiscovery:
     """The cluster is this fixed list of nsqds."""
 
-    asks = "nsqd"
+    kind = "nsqd"
 
     def __init__(self, http: ClusterHttp, addresses: Sequence[str]) -> None:
         self._nsqds = [NsqdApi(http, address) for address in addresses]
 
     async def topics(self) -> Partial[list[str]]:
-        answers = await ask_all(self._nsqds, lambda nsqd: nsqd.stats(include_clients=False))
+        answers = await call_all(self._nsqds, lambda nsqd: nsqd.stats(include_clients=False))
         return answers.map(
             lambda found: _union((topic.topic_name for topic in stats.topics) for _, stats in found)
         )
 
     async def channels(self, topic: str) -> Partial[list[str]]:
-        answers = await ask_all(self._nsqds, lambda nsqd: nsqd.stats(topic=topic, include_clients=False))
+        answers = await call_all(self._nsqds, lambda nsqd: nsqd.stats(topic=topic, include_clients=False))
         return answers.map(
             lambda found: _union(
                 (channel.channel_name for channel in stats_topic.channels)
@@ -89,15 +89,15 @@ class StaticDiscovery:
         )
 
     async def producers(self) -> Partial[list[NodeInfo]]:
-        answers = await ask_all(self._nsqds, _describe)
+        answers = await call_all(self._nsqds, _describe)
         return answers.map(lambda found: [producer for _, producer in found])
 
     async def producers_of(self, topic: str) -> Partial[list[NodeInfo] | None]:
-        answers = await ask_all(self._nsqds, lambda nsqd: _describe(nsqd, topic))
+        answers = await call_all(self._nsqds, lambda nsqd: _describe(nsqd, topic))
         having = [producer for _, producer in answers.value if producer.topics]
         if not having and not answers.errors:
-            return Partial(None, (), answers.asked)
-        return Partial(having, answers.errors, answers.asked)
+            return Partial(None, (), answers.targets)
+        return Partial(having, answers.errors, answers.targets)
 
 
 async def _describe(nsqd: NsqdApi, topic: str = "") -> NodeInfo:

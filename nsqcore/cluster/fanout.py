@@ -18,18 +18,18 @@ class Partial(Generic[T]):
 
     value: T
     errors: tuple[NodeError, ...] = ()
-    asked: int = 0
+    targets: int = 0
 
     @property
     def failed(self) -> bool:
         """Whether no node answered. If there was no node to ask, it is not a failure."""
-        return self.asked > 0 and len(self.errors) >= self.asked
+        return self.targets > 0 and len(self.errors) >= self.targets
 
     def map(self, change: Callable[[T], U]) -> "Partial[U]":
-        return Partial(change(self.value), self.errors, self.asked)
+        return Partial(change(self.value), self.errors, self.targets)
 
 
-async def ask_all(
+async def call_all(
     targets: Iterable[Target], ask: Callable[[Target], Awaitable[T]], *, at_once: int | None = None
 ) -> Partial[list[tuple[Target, T]]]:
     """Call *ask* for all targets in parallel, or for at most *at_once* of them at any time.

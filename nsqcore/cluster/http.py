@@ -24,7 +24,7 @@ Verb = Literal["GET", "POST", "PUT", "DELETE"]
 Params = Sequence[tuple[str, str]]
 
 # No answer of a node is longer. At the address of a node there may be anything.
-MOST_ANSWER: Final = 256 << 20
+MAX_ANSWER_BYTES: Final = 256 << 20
 
 NOT_SENT: Final = (
     "asks for the AUTH secret, which is not sent without TLS to a node that nsqlookupd named; "
@@ -51,7 +51,7 @@ class ClusterHttp:
         configured: Collection[str] = (),
         allow_cleartext: bool = False,
         bodies_at_once: int = 64,
-        most_answer: int = MOST_ANSWER,
+        most_answer: int = MAX_ANSWER_BYTES,
     ) -> None:
         """*secret* is sent over HTTPS, and without TLS to *configured* addresses that ask for it.
 
@@ -113,7 +113,7 @@ class ClusterHttp:
         finally:
             self._bodies.release()
 
-    async def ask(self, address: str, path: str) -> None:
+    async def probe(self, address: str, path: str) -> None:
         """Ask *address* something that the status alone answers, such as a probe."""
         await self._request("GET", _url(address, path, ()), address)
 

@@ -55,7 +55,7 @@ class LookupdApi:
 
     async def ready(self) -> None:
         """Ask whether its answers can be trusted; raises NodeError if not, with 404 if it is too old."""
-        await self._http.ask(self.address, "/ready")
+        await self._http.probe(self.address, "/ready")
 
     async def fetch(self, path: str) -> bytes:
         """Return an answer unparsed, for callers that compare it with the one before."""

@@ -216,7 +216,7 @@ class ChannelStats(
         return self.listed_latency or NO_LATENCY
 
     @property
-    def owed(self) -> int:
+    def unfinished(self) -> int:
         """The number of messages that consumers have not finished yet, in any state."""
         return self.depth + self.in_flight_count + self.deferred_count
 

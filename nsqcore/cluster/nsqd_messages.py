@@ -11,7 +11,7 @@ from nsqcore.cluster.listed_messages import ListedMessages
 from nsqcore.cluster.numbers import Int64, int64
 
 # The arguments that say which messages are meant: an id, or a filter.
-Which = Mapping[str, str]
+MessageFilter = Mapping[str, str]
 
 _MESSAGES: Final = "/messages"
 
@@ -43,7 +43,7 @@ class NsqdMessages:
         self._http = http
         self.address = address
 
-    async def look(self, wanted: Which) -> ListedMessages:
+    async def browse(self, wanted: MessageFilter) -> ListedMessages:
         """Return an answer of ``/messages``; this changes no state."""
         params = _params(wanted)
         body = await self._http.fetch(self.address, _MESSAGES, params)
@@ -62,7 +62,7 @@ class NsqdMessages:
             ),
         )
 
-    async def handle(self, action: str, wanted: Which) -> HandledMessages:
+    async def handle(self, action: str, wanted: MessageFilter) -> HandledMessages:
         """Finish, requeue, send or cancel messages of a channel, or count them."""
         return await self._http.post_for(
             self.address,
@@ -71,7 +71,7 @@ class NsqdMessages:
             lambda answer: msgspec.convert(answer, HandledMessages),
         )
 
-    async def send_back(self, wanted: Which) -> SentBack:
+    async def send_back(self, wanted: MessageFilter) -> SentBack:
         """Send dead letters back to the channels they came from, or count them."""
         return await self._http.post_for(
             self.address,
@@ -100,5 +100,5 @@ class NsqdMessages:
         await self._http.post(self.address, path, params, content)
 
 
-def _params(wanted: Which) -> Params:
+def _params(wanted: MessageFilter) -> Params:
     return [(name, value) for name, value in wanted.items() if value]

@@ -9,7 +9,7 @@ class SecretFile:
     """The text of a file without surrounding blanks, or no secret when no file is given."""
 
     path: str = ""
-    what: str = "the AUTH secret"
+    label: str = "the AUTH secret"
 
     def read(self) -> str:
         """Return the secret, empty without one; raises OSError or ValueError with a sentence."""
@@ -19,9 +19,9 @@ class SecretFile:
             secret = Path(self.path).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not text"
-            raise OSError(f"cannot read {self.what} - open {self.path}: {reason}") from error
+            raise OSError(f"cannot read {self.label} - open {self.path}: {reason}") from error
         if not secret or any(character < " " for character in secret):
-            raise ValueError(f"cannot use {self.what} in {self.path}: it is empty or has several lines")
+            raise ValueError(f"cannot use {self.label} in {self.path}: it is empty or has several lines")
         return secret
 
     def headers(self) -> dict[str, str]:

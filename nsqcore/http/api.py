@@ -38,7 +38,7 @@ _NSQ_TEXT: Final = {**_NSQ, "Content-Type": TEXT_TYPE}
 BODY_STALL_S: Final = 60.0
 
 # How many items of a long list are written in one turn.
-_ITEMS_AT_ONCE: Final = 50
+_ITEMS_PER_TURN: Final = 50
 
 # Characters that a browser could take for markup, or for the end of a line of a script.
 _ESCAPED: Final = (
@@ -136,7 +136,7 @@ class Request:
                     chunk = await content.readany()
                 else:
                     if not size and self.headers.get("Expect", "").lower() == "100-continue":
-                        await self._say_continue()
+                        await self._send_continue()
                     async with asyncio.timeout(BODY_STALL_S):
                         chunk = await content.readany()
                 size += len(chunk)
@@ -151,7 +151,7 @@ class Request:
             raise ApiError(500, "INTERNAL_ERROR", close=True) from error
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
-    async def _say_continue(self) -> None:
+    async def _send_continue(self) -> None:
         """Send 100 Continue to a client that waits for it before its body; curl does so from 1 MiB on."""
         writer = self.raw.writer
         await writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -209,7 +209,7 @@ def json_reply(value: object, status: int = 200) -> web.Response:
 
 async def paced_json_reply(value: dict[str, Any]) -> web.Response:
     """The same for an object with long lists: other tasks get their turn between the items."""
-    pace = Pace(_ITEMS_AT_ONCE)
+    pace = Pace(_ITEMS_PER_TURN)
     members: list[str] = []
     for key, member in value.items():
         if isinstance(member, list):

@@ -16,7 +16,7 @@ from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 from nsqcore.http.api import Response, error_reply, plain_reply
 
 # The most bytes in one line of the head of a request: the request line, or one header.
-MOST_LINE: Final = 64 << 10
+MAX_LINE_BYTES: Final = 64 << 10
 
 
 class HttpRequest(web.BaseRequest):
@@ -116,7 +116,7 @@ class HttpConnection(web.RequestHandler):
         malformed, too_long = 400, 431
         if isinstance(exc, LineTooLong):
             reply = error_reply(
-                too_long, f"HEADER_TOO_LONG: a header or an address has {MOST_LINE} bytes at most"
+                too_long, f"HEADER_TOO_LONG: a header or an address has {MAX_LINE_BYTES} bytes at most"
             )
         elif status == malformed:
             reply = plain_reply("400 Bad Request", malformed)

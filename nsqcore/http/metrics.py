@@ -17,7 +17,7 @@ from nsqclient.wire.version import NSQ_VERSION
 from nsqcore.version import VERSION, build
 
 # How many samples are written in one turn: this takes a millisecond.
-_SLICE: Final = 1000
+_SAMPLES_PER_TURN: Final = 1000
 BUILD_MEANING: Final = "always 1; the version of nsq-cluster, the NSQ it mirrors, and the build"
 _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
@@ -84,7 +84,7 @@ class Metrics:
         parts = [generate_latest(self._registry)]
         for family in self._paced.families() if self._paced is not None else ():
             lines = family.text()
-            while piece := "".join(islice(lines, _SLICE)):
+            while piece := "".join(islice(lines, _SAMPLES_PER_TURN)):
                 parts.append(piece.encode())
                 await asyncio.sleep(0)
         return _reply(b"".join(parts))

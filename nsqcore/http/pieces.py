@@ -12,7 +12,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import Payload
 
 # How many bytes are sent in one turn: this takes a tenth of a millisecond.
-_AT_ONCE: Final = 64 << 10
+_BYTES_PER_TURN: Final = 64 << 10
 
 
 class InPieces(Payload):
@@ -34,7 +34,7 @@ class InPieces(Payload):
         for piece in self._pieces:
             some.append(piece)
             size += len(piece)
-            if size >= _AT_ONCE:
+            if size >= _BYTES_PER_TURN:
                 await writer.write(b"".join(some))
                 some, size = [], 0
                 await asyncio.sleep(0)

@@ -25,7 +25,7 @@ from nsqcore.http.api import (
     error_reply,
     plain_reply,
 )
-from nsqcore.http.connection import MOST_LINE, HttpConnection, connections
+from nsqcore.http.connection import MAX_LINE_BYTES, HttpConnection, connections
 from nsqcore.http.foreign import is_foreign
 from nsqcore.http.router import NO_PARAMS, Match, NotAllowed, Redirect, Route, Router
 from nsqcore.process.accepting import Acceptor
@@ -112,8 +112,8 @@ class HttpServer:
             auto_decompress=False,  # a body is a message, whose bytes must not change
             keepalive_timeout=IDLE_S,
             lingering_time=LINGER_S,
-            max_line_size=MOST_LINE,
-            max_field_size=MOST_LINE,
+            max_line_size=MAX_LINE_BYTES,
+            max_field_size=MAX_LINE_BYTES,
         )
         self._runner = web.ServerRunner(server, shutdown_timeout=STOP_S)
         await self._runner.setup()

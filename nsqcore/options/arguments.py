@@ -9,7 +9,7 @@ from nsqclient.wire.address import split_address
 from nsqclient.wire.durations import Duration, meant_duration, parse_duration
 from nsqcore.near_misses import meant_address, meant_name
 from nsqcore.options.kinds import dialed
-from nsqcore.process.output import put
+from nsqcore.process.output import write_output
 from nsqcore.version import banner
 
 _UNKNOWN = re.compile(r"unrecognized arguments: (--?[\w-]+)")
@@ -30,7 +30,7 @@ class ArgumentParser(argparse.ArgumentParser):
 
     def _print_message(self, message: str, file: Any = None) -> None:
         if file is sys.stdout:
-            put(message, file)
+            write_output(message, file)
         else:
             super()._print_message(message, file)
 

@@ -21,7 +21,7 @@ from typing import Any, Final, NoReturn, TextIO, TypeVar
 from nsqcore.near_misses import meant_name
 from nsqcore.options.kinds import BOOL, LOG_LEVEL, STR, Kind, RefusedError, go_text, quoted
 from nsqcore.process.logs import LogLevel, timestamp
-from nsqcore.process.output import put, tell
+from nsqcore.process.output import write_message, write_output
 from nsqcore.version import banner
 
 NO_KEY: Final = ""
@@ -164,7 +164,7 @@ def parse(
     reader = _Reader(options_class, program, stdout or sys.stdout, stderr or sys.stderr)
     given = reader.flags(argv)
     if given.get("version"):
-        put(f"{options_class.banner(program)}\n", reader.stdout)
+        write_output(f"{options_class.banner(program)}\n", reader.stdout)
         raise SystemExit(0)
     values = reader.file(given["config"]) if given.get("config") else {}
     values.update(given)
@@ -205,7 +205,7 @@ class _Reader:
             spec = self.by_flag.get(name)
             if spec is None:
                 if name in {"h", "help"}:
-                    tell(usage(self.options_class, self.program).removesuffix("\n"), self.stderr)
+                    write_message(usage(self.options_class, self.program).removesuffix("\n"), self.stderr)
                     raise SystemExit(0)
                 near = meant_name(name, self.by_flag)
                 meant = f"; is -{near} meant?" if near else ""
@@ -225,7 +225,7 @@ class _Reader:
             given[spec.field] = value
         if words:
             code, line = self.options_class.stray(self.program, words)
-            tell(f"{line}", self.stderr)
+            write_message(f"{line}", self.stderr)
             raise SystemExit(code)
         return given
 
@@ -282,15 +282,15 @@ class _Reader:
     def misused(self, sentence: str) -> NoReturn:
         # The original prints the whole usage text after it, which scrolls the sentence off the screen.
         end = "" if sentence.endswith("?") else ";"
-        tell(f"{sentence}{end} {self.program} -help lists all flags", self.stderr)
+        write_message(f"{sentence}{end} {self.program} -help lists all flags", self.stderr)
         raise SystemExit(2)
 
     def plain(self, sentence: str) -> NoReturn:
-        tell(f"{timestamp()[:19]} {sentence}", self.stderr)
+        write_message(f"{timestamp()[:19]} {sentence}", self.stderr)
         raise SystemExit(1)
 
     def refuse(self, sentence: str) -> NoReturn:
-        tell(f"{self.options_class.refusal(self.program, sentence)}", self.stderr)
+        write_message(f"{self.options_class.refusal(self.program, sentence)}", self.stderr)
         raise SystemExit(1)
 
     def fatal(self, sentence: str) -> NoReturn:
@@ -298,7 +298,7 @@ class _Reader:
         raise SystemExit(1)
 
     def line(self, text: str) -> None:
-        tell(f"[{self.program}] {timestamp()} {text}", self.stderr)
+        write_message(f"[{self.program}] {timestamp()} {text}", self.stderr)
 
 
 def _meant(key: str, by_flag: Mapping[str, OptionSpec], by_key: Mapping[str, OptionSpec]) -> str:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from nsqcore.process.tls_layer import Handshake
 
 # How many connections are accepted in one turn; then the event loop serves those it has.
-AT_ONCE: Final = 64
+ACCEPTS_PER_TURN: Final = 64
 # Long enough to cost nothing while accepting fails, short enough that clients hardly wait when it works.
-REST_S: Final = 0.2
+PAUSE_S: Final = 0.2
 
 
 class Acceptor:
@@ -45,20 +45,20 @@ class Acceptor:
         # Connections that are being made.
         self._making: set[asyncio.Task[None]] = set()
         self._handshakes: set[Handshake] = set()
-        self._rest: asyncio.TimerHandle | None = None
+        self._pause_timer: asyncio.TimerHandle | None = None
         # When accepting began to fail, on the loop's clock.
         self._failing_since: float | None = None
 
     def start(self) -> None:
-        self._rest = None
+        self._pause_timer = None
         self._loop.add_reader(self._sock, self._accept)
 
     async def close(self) -> None:
         """Accept no more, and cancel unfinished handshakes."""
         self._loop.remove_reader(self._sock)
-        if self._rest is not None:
-            self._rest.cancel()
-            self._rest = None
+        if self._pause_timer is not None:
+            self._pause_timer.cancel()
+            self._pause_timer = None
         making = list(self._making)
         for task in making:
             task.cancel()
@@ -67,7 +67,7 @@ class Acceptor:
             handshake.abort()
 
     def _accept(self) -> None:
-        for _ in range(AT_ONCE):
+        for _ in range(ACCEPTS_PER_TURN):
             try:
                 connection, _ = self._sock.accept()
             except (BlockingIOError, InterruptedError):
@@ -90,7 +90,7 @@ class Acceptor:
             self._failing_since = self._loop.time()
             self._log.error("%s: accept failed, new clients have to wait - %s", self._kind, error.strerror)
         self._loop.remove_reader(self._sock)
-        self._rest = self._loop.call_later(REST_S, self._try_again)
+        self._pause_timer = self._loop.call_later(PAUSE_S, self._try_again)
 
     def _try_again(self) -> None:
         self.start()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _STOP_SIGNALS: Final = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 
 # The event loop, the ports and the data path take about twenty.
-_LEAST_FILES: Final = 32
+_MIN_FILES: Final = 32
 # Log rotation and monitoring send these to processes that know nothing of them.
 _HARMLESS_SIGNALS: Final = frozenset((signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM))
 
@@ -32,7 +32,7 @@ OUT_OF_MEMORY: Final = 2
 # libuv starts as many threads for the resolution of names.
 RESOLVER_THREADS: Final = 4
 # Threads for short blocking work, such as loading a library.
-FEW_THREADS: Final = 4
+HELPER_THREADS: Final = 4
 
 
 class StartupError(Exception):
@@ -45,7 +45,7 @@ def run(
     log: Log,
     *,
     hang_up_stops: bool = True,
-    threads: int = FEW_THREADS,
+    threads: int = HELPER_THREADS,
 ) -> int:
     """Run ``main(stop)`` until it returns, and return the exit code.
 
@@ -77,7 +77,7 @@ def run_until_stopped(
     log: Log,
     *,
     hang_up_stops: bool = True,
-    threads: int = FEW_THREADS,
+    threads: int = HELPER_THREADS,
 ) -> None:
     """Run ``main(stop)`` on a new event loop; a signal before that ends the process with 0.
 
@@ -88,10 +88,8 @@ def run_until_stopped(
     nohup does with SIGHUP, stays ignored. Raises StartupError when too few files may be open.
     """
     most_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if 0 <= most_files < _LEAST_FILES:
-        raise StartupError(
-            f"at most {most_files} files may be open (ulimit -n), and {_LEAST_FILES} are needed"
-        )
+    if 0 <= most_files < _MIN_FILES:
+        raise StartupError(f"at most {most_files} files may be open (ulimit -n), and {_MIN_FILES} are needed")
     stop_signals = _STOP_SIGNALS if hang_up_stops else _STOP_SIGNALS - {signal.SIGHUP}
     for number in _STOP_SIGNALS:
         _set_handler(number, _end if number in stop_signals else _ignore)

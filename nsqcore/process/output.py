@@ -48,7 +48,7 @@ def write_text(text: str, stream: TextIO | None = None, *, flush: bool = True) -
         raise _unwritable(error) from error
 
 
-def put(text: str, stream: TextIO | None = None) -> None:
+def write_output(text: str, stream: TextIO | None = None) -> None:
     """Write what was asked for, such as the version; if that is impossible, end the command.
 
     It ends with 141 if the reader has ended, and otherwise with 1 and a sentence.
@@ -58,11 +58,11 @@ def put(text: str, stream: TextIO | None = None) -> None:
     except ReaderEnded:
         raise SystemExit(READER_ENDED) from None
     except Unwritable as error:
-        tell(f"ERROR: {error}")
+        write_message(f"ERROR: {error}")
         raise SystemExit(1) from None
 
 
-def tell(line: str, stream: TextIO | None = None) -> None:
+def write_message(line: str, stream: TextIO | None = None) -> None:
     """Write a line for people on stderr, or on *stream*, if that is possible: no outcome depends on it."""
     stream = stream or sys.stderr
     if stream is None:
@@ -77,7 +77,7 @@ def _unwritable(error: OSError) -> Unwritable:
 
 
 @atexit.register
-def _drop_what_cannot_be_written() -> None:
+def _discard_output() -> None:
     """Keep the exit code: Python would try once more to write this, and end with 120 if that fails."""
     for stream in (sys.stdout, sys.stderr):
         if stream is None or stream.closed:

@@ -31,13 +31,13 @@ class Certificates:
         self._make = make
         self._load = load
         self.files = tuple(file for file in files if file)
-        self._stamp = self._look()
+        self._stamp = self._check_files()
         self.context = make()
         load(self.context)
 
     def refresh(self) -> bool:
         """Load the files again if they changed; return whether they had. Raises OSError or ValueError."""
-        stamp = self._look()
+        stamp = self._check_files()
         if stamp == self._stamp:
             return False
         # Loaded into a new context first, so that an error leaves the context in use untouched.
@@ -46,7 +46,7 @@ class Certificates:
         self._stamp = stamp
         return True
 
-    def _look(self) -> Stamp:
+    def _check_files(self) -> Stamp:
         return tuple(_stamp(Path(file)) for file in self.files)
 
 
@@ -193,7 +193,7 @@ def load_certificate(context: ssl.SSLContext, certificate: str, key: str) -> Non
         elif error.reason in {None, "PEM_LIB", "NO_START_LINE"}:
             what = f"{key} contains no private key in PEM"
         else:  # for example a key that is too short
-            what = f"{certificate} and {key}: {_words(error.reason)}"
+            what = f"{certificate} and {key}: {_reason_text(error.reason)}"
         raise ValueError(f"tls: {what}") from error
 
 
@@ -219,11 +219,11 @@ def reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"tls: failed to verify client's certificate: {error.verify_message}"
     if isinstance(error, ssl.SSLError) and error.reason:
-        return f"tls: {_words(error.reason)}"
+        return f"tls: {_reason_text(error.reason)}"
     return str(error) or type(error).__name__
 
 
-def _words(reason: str) -> str:
+def _reason_text(reason: str) -> str:
     return reason.replace("_", " ").lower()
 
 

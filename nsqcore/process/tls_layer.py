@@ -22,9 +22,9 @@ _USE_HTTPS: Final = (
 _HANDSHAKE_RECORD: Final = b"\x16"
 # Decrypted bytes are passed on in one piece, as a read without TLS would bring them: a record has at most
 # 16 KiB, and each piece costs the work that follows a read.
-_READ_AT_ONCE: Final = 256 << 10
+_READ_BYTES: Final = 256 << 10
 # Filled and copied out within one call, so all connections share it.
-_space: Final = memoryview(bytearray(_READ_AT_ONCE))
+_space: Final = memoryview(bytearray(_READ_BYTES))
 
 
 class Tls(Layer):
@@ -97,9 +97,9 @@ class Tls(Layer):
         have = 0
         try:
             # With a buffer, read() returns a number; its type stub says bytes.
-            while count := cast("int", self._tls.read(_READ_AT_ONCE - have, _space[have:])):
+            while count := cast("int", self._tls.read(_READ_BYTES - have, _space[have:])):
                 have += count
-                if have == _READ_AT_ONCE:
+                if have == _READ_BYTES:
                     self._above.data_received(bytes(_space))
                     have = 0
             self._pass_on(have)

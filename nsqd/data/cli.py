@@ -124,6 +124,6 @@ def _time(text: str) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     given = parse_arguments(sys.argv[1:] if argv is None else argv)
     # Imported here, because --help and --version do not need it.
-    from nsqd.data.commands import carry_out
+    from nsqd.data.commands import run_command
 
-    return carry_out(given)
+    return run_command(given)

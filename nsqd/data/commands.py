@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from nsqcore.process.output import ReaderEnded, Unwritable, tell, write_text
+from nsqcore.process.output import ReaderEnded, Unwritable, write_message, write_text
 from nsqd.data import dump, identity, repair, summary, verify
 from nsqd.data.decommission import RescueOptions, rescue
 from nsqd.data.opened import DataPathRefused, OpenedDataPath, is_in_use
@@ -21,14 +21,14 @@ PROGRAM: Final = "nsqd-data"
 WELL, DAMAGED, FAILED = 0, 1, 2
 
 
-def carry_out(given: argparse.Namespace) -> int:
+def run_command(given: argparse.Namespace) -> int:
     """Run the command that the flags name; returns the exit code."""
     try:
         return _run(given)
     except ReaderEnded:
         return FAILED
     except (DataPathRefused, DataPathLocked, Unwritable) as error:
-        _say(str(error))
+        _print_line(str(error))
         return FAILED
 
 
@@ -38,7 +38,7 @@ def _run(given: argparse.Namespace) -> int:
     if given.command in _ON_A_STOPPED_PATH:
         return _ON_A_STOPPED_PATH[given.command](given)
     if is_in_use(given.data_path):
-        _say(f"an nsqd runs on {given.data_path}: what it is writing may look unfinished")
+        _print_line(f"an nsqd runs on {given.data_path}: what it is writing may look unfinished")
     with tempfile.TemporaryDirectory(prefix=f"{PROGRAM}-") as scratch:
         disk = Rehearsal(given.data_path, Path(scratch))
         with closing(OpenedDataPath(given.data_path, disk)) as opened:
@@ -51,7 +51,7 @@ def _read_only(given: argparse.Namespace, opened: OpenedDataPath, disk: Rehearsa
     if given.command == "verify":
         return _print_found(verify.findings(opened, given.topic))
     if given.command == "repair":
-        return _tell_repair(opened, disk, given.topic)
+        return _print_repair(opened, disk, given.topic)
     if given.command == "summary":
         for one in summary.summaries(opened, given.topic):
             _print(json.dumps(one) if given.json else "\n".join(summary.text(one)))
@@ -61,16 +61,16 @@ def _read_only(given: argparse.Namespace, opened: OpenedDataPath, disk: Rehearsa
 
 def _dump(opened: OpenedDataPath, given: argparse.Namespace) -> int:
     start, end = (given.start, given.end) if given.id is None else (given.id, given.id + 1)
-    wanted = dump.Wanted(start, end, given.from_time, given.to_time, given.channel, given.pending)
+    wanted = dump.DumpFilter(start, end, given.from_time, given.to_time, given.channel, given.pending)
     lost: list[str] = []
     for message in dump.messages(opened, given.topic, wanted, lost.append):
         _print(json.dumps(message, ensure_ascii=False))
     for sentence in lost:
-        _say(sentence)
+        _print_line(sentence)
     return DAMAGED if lost else WELL
 
 
-def _tell_repair(opened: OpenedDataPath, disk: Rehearsal, topic: str) -> int:
+def _print_repair(opened: OpenedDataPath, disk: Rehearsal, topic: str) -> int:
     found = _print_found(repair.repair(opened, topic))
     for change in disk.changes:
         write_text(f"would {change}\n")
@@ -84,12 +84,12 @@ def _repair_for_good(given: argparse.Namespace) -> int:
         with tempfile.TemporaryDirectory(prefix=f"{PROGRAM}-") as scratch:
             rehearsal = Rehearsal(given.data_path, Path(scratch))
             with closing(OpenedDataPath(given.data_path, rehearsal)) as opened:
-                found = _tell_repair(opened, rehearsal, given.topic)
+                found = _print_repair(opened, rehearsal, given.topic)
         if rehearsal.changes:
             with closing(OpenedDataPath(given.data_path, Disk())) as opened:
                 for _ in repair.repair(opened, given.topic):
                     pass
-            tell("done", sys.stdout)
+            write_message("done", sys.stdout)
         return found
     finally:
         Disk().close(lock)
@@ -105,7 +105,7 @@ def _decommission(given: argparse.Namespace) -> int:
     flags += ["--replication-tls"] * given.replication_tls
     flags += [f"--tls-root-ca-file={given.tls_root_ca_file}"] * bool(given.tls_root_ca_file)
     options = RescueOptions(given.data_path, flags, given.to or "", given.fewer_copies, given.timeout)
-    return WELL if rescue(options, _say) else DAMAGED
+    return WELL if rescue(options, _print_line) else DAMAGED
 
 
 def _forget_node(given: argparse.Namespace) -> int:
@@ -141,5 +141,5 @@ def _print(line: str) -> None:
     write_text(f"{line}\n", flush=False)
 
 
-def _say(sentence: str) -> None:
-    tell(f"{PROGRAM}: {sentence}")
+def _print_line(sentence: str) -> None:
+    write_message(f"{PROGRAM}: {sentence}")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from nsqclient.wire.durations import SECOND
-from nsqcore.process.output import tell
+from nsqcore.process.output import write_message
 from nsqcore.process.tied import tie_to_parent
 from nsqd.data.opened import DataPathRefused
 from nsqd.decommission import DecommissionOptions, decommission
@@ -68,7 +68,7 @@ def rescue(options: RescueOptions, say: Callable[[str], None]) -> bool:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-    tell(f"{options.data_path} is decommissioned", sys.stdout)
+    write_message(f"{options.data_path} is decommissioned", sys.stdout)
     return True
 
 

@@ -16,7 +16,7 @@ ALL: Final = EVERYTHING
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DumpFilter:
     """Which messages, and what to say of them; *start* and *end* are sequences, times in ns since 1970."""
 
     start: int = 0
@@ -30,7 +30,7 @@ class Wanted:
 
 
 def messages(
-    opened: OpenedDataPath, topic: str, wanted: Wanted, on_gap: Callable[[str], None]
+    opened: OpenedDataPath, topic: str, wanted: DumpFilter, on_gap: Callable[[str], None]
 ) -> Iterator[dict[str, Any]]:
     """The messages of each topic in turn; *on_gap* is called with each loss. Raises DataPathRefused."""
     for name in opened.choose(topic):
@@ -43,7 +43,9 @@ def messages(
         opened.release(name)
 
 
-def _of_topic(one: OpenedTopic, wanted: Wanted, on_gap: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+def _of_topic(
+    one: OpenedTopic, wanted: DumpFilter, on_gap: Callable[[str], None]
+) -> Iterator[dict[str, Any]]:
     store = one.store
     pending = one.pending_ranges()
     cursor = Cursor(store.segments)
@@ -65,7 +67,7 @@ def _of_topic(one: OpenedTopic, wanted: Wanted, on_gap: Callable[[str], None]) -
 
 
 def _of_block(
-    one: OpenedTopic, block: Block, start: int, stop: int, wanted: Wanted, pending: dict[str, Ranges]
+    one: OpenedTopic, block: Block, start: int, stop: int, wanted: DumpFilter, pending: dict[str, Ranges]
 ) -> Iterator[dict[str, Any]]:
     of_block = {name: within(ranges, start, stop) for name, ranges in pending.items()}
     delivered = {name: who.attempts for name, who in one.backlogs().items() if who.attempts}

@@ -8,7 +8,7 @@ from nsqd.log import segment_index
 from nsqd.log.disk import Disk
 from nsqd.log.layout import FILE_HEADER_BYTES, mend_file_header
 from nsqd.log.segment import Segment
-from nsqd.log.walk import AppendPlace, FileWindow, Window, walk
+from nsqd.log.walk import FileWindow, FoundAppend, Window, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def examine(disk: Disk, segment: Segment) -> Iterator[Finding]:
         window = FileWindow(disk, fd, str(segment.path))
         window.end = min(window.end, segment.size)
         for place in walk(window, FILE_HEADER_BYTES, segment.header.salt, segment.first):
-            yield from _judge(segment, window, place)
+            yield from _state_of(segment, window, place)
     finally:
         disk.close(fd)
 
@@ -62,7 +62,7 @@ def _header(disk: Disk, segment: Segment) -> Iterator[Finding]:
         yield Finding(segment.path, 0, "one copy of the file header is damaged; the other is used", mended)
 
 
-def _judge(segment: Segment, window: Window, place: AppendPlace) -> Iterator[Finding]:
+def _state_of(segment: Segment, window: Window, place: FoundAppend) -> Iterator[Finding]:
     append = place.append
     if append is None:
         size = place.end - place.start

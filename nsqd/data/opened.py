@@ -9,11 +9,11 @@ from nsqd.engine.broker import Broker
 from nsqd.engine.limits import Limits
 from nsqd.engine.state import TopicState
 from nsqd.engine.topic import Topic
-from nsqd.log.disk import Disk, words_of
-from nsqd.log.finding import PLACES_DAMAGED
+from nsqd.log.disk import Disk, error_text
 from nsqd.log.ids import MessageIds
 from nsqd.log.layout import NewerVersion
 from nsqd.log.ranges import Ranges
+from nsqd.log.segment_files import PLACES_DAMAGED
 from nsqd.storage import metadata
 from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.lock import DataPathLocked, lock_data_path
@@ -60,7 +60,7 @@ class OpenedDataPath:
         self.warnings: list[str] = []
         self.data = DataPath(path, StorageOptions(), self._warn, disk)
         # The clock of this engine is the wall clock, so its times are those of the wall clock.
-        self.broker = Broker(MessageIds(0), Limits(), self.data.make_store)
+        self.broker = Broker(MessageIds(0), Limits(), self.data.create_log)
         self._current = self.warnings
         try:
             listed = metadata.load(disk, path, self._warn)
@@ -71,7 +71,7 @@ class OpenedDataPath:
         try:
             self.names = self.data.topic_names()
         except OSError as error:
-            raise DataPathRefused(f"cannot read {path}: {words_of(error)}") from error
+            raise DataPathRefused(f"cannot read {path}: {error_text(error)}") from error
 
     def _warn(self, sentence: str) -> None:
         # `examine` names each of these places.
@@ -96,7 +96,7 @@ class OpenedDataPath:
         except NewerVersion as error:
             raise DataPathRefused(f"TOPIC({name}): {error}") from error
         except OSError as error:
-            raise DataPathRefused(f"TOPIC({name}): cannot be read: {words_of(error)}") from error
+            raise DataPathRefused(f"TOPIC({name}): cannot be read: {error_text(error)}") from error
         finally:
             self._current = self.warnings
         store = topic.store

@@ -6,7 +6,7 @@ from nsqd.data.examine import Finding, examine, index_is_usable
 from nsqd.data.opened import DataPathRefused, OpenedDataPath, OpenedTopic
 from nsqd.data.verify import of_topic
 from nsqd.log import segment_index
-from nsqd.log.disk import words_of
+from nsqd.log.disk import error_text
 from nsqd.log.tail_records import CheckpointPosition
 
 
@@ -22,7 +22,7 @@ def repair(opened: OpenedDataPath, topic: str = "") -> Iterator[str]:
         try:
             _mend(opened, one)
         except OSError as error:
-            raise DataPathRefused(f"TOPIC({name}): {words_of(error)}") from error
+            raise DataPathRefused(f"TOPIC({name}): {error_text(error)}") from error
         if one.adopting and one.store.checkpoints.damaged:
             yield f"TOPIC({name}): the checkpoint is left alone, an adoption of disk queues is not finished"
         opened.release(name)
@@ -61,8 +61,10 @@ def _write_checkpoints(opened: OpenedDataPath, one: OpenedTopic) -> None:
     there never was one, and that what is missing at the beginning of the log was torn off by a power cut.
     """
     store = one.store
-    covered = one.state.mark if one.state is not None else CheckpointPosition()
+    covered = one.state.checkpoint_position if one.state is not None else CheckpointPosition()
     for _ in range(1 if one.state is not None else 2):
-        job = store.checkpoints.begin(one.topic, store.mark(max(store.segments.end, covered.next)))
+        job = store.checkpoints.start_job(
+            one.topic, store.checkpoint_position(max(store.segments.end, covered.next))
+        )
         job.run(opened.disk)
         store.checkpoints.end(job)

@@ -32,7 +32,11 @@ def summary(one: OpenedTopic) -> dict[str, Any]:
         ],
         "checkpoint": None
         if one.state is None
-        else {"serial": one.state.serial, "next": one.state.mark.next, "synced": one.state.mark.synced},
+        else {
+            "serial": one.state.serial,
+            "next": one.state.checkpoint_position.next,
+            "synced": one.state.checkpoint_position.synced,
+        },
         "pending": _backlog(topic.backlog),
         "channels": [
             {

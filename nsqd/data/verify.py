@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nsqd.data.examine import examine
 from nsqd.data.opened import DataPathRefused, OpenedDataPath, OpenedTopic
-from nsqd.log.disk import words_of
+from nsqd.log.disk import error_text
 from nsqd.log.layout import NewerVersion
 from nsqd.storage.reservation import FILE_NAME, Reservation
 
@@ -28,7 +28,7 @@ def of_topic(opened: OpenedDataPath, one: OpenedTopic) -> Iterator[str]:
         for segment in store.segments:
             yield from map(str, examine(opened.disk, segment))
     except OSError as error:
-        raise DataPathRefused(f"TOPIC({name}): cannot be read: {words_of(error)}") from error
+        raise DataPathRefused(f"TOPIC({name}): cannot be read: {error_text(error)}") from error
     for gap in store.segments.losses():
         count = gap.end - gap.start
         folder = store.segments.folder
@@ -51,7 +51,7 @@ def _reservation(opened: OpenedDataPath) -> Iterator[str]:
     except NewerVersion as error:
         raise DataPathRefused(f"{path}: {error}") from error
     except OSError as error:
-        raise DataPathRefused(f"{path}: {words_of(error)}") from error
+        raise DataPathRefused(f"{path}: {error_text(error)}") from error
     is_copy = bool(reserved) and not reservation.identity
     if jump and not is_copy:
         yield from warned or [f"{path}: one of its two slots is damaged; message ids will jump ahead"]

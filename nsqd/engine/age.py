@@ -22,8 +22,8 @@ class Ages:
 
     def __init__(self) -> None:
         # For each channel the oldest message that is pending, and its time.
-        self._known: dict[Channel, tuple[int, int]] = {}
-        self._left = _READS
+        self._oldest: dict[Channel, tuple[int, int]] = {}
+        self._reads_left = _READS
         self._since_ns = 0
 
     def oldest_ns(self, topic: Topic, channel: Channel, now_ns: int) -> int:
@@ -46,28 +46,28 @@ class Ages:
             # The channel will get what the topic holds back, unless that was acknowledged already.
             seq = topic.backlog.lowest()
             if seq is None or seq < channel.committed:
-                self._known.pop(channel, None)
+                self._oldest.pop(channel, None)
                 return 0
-        known = self._known.get(channel)
+        known = self._oldest.get(channel)
         if known is not None and known[0] == seq:
             return known[1]
         if seq < topic.log.resident_from and known is not None and not self._may_read(now_ns):
             return known[1]
         found_ns = _published_ns(topic.log, seq)
         if found_ns:
-            self._known[channel] = (seq, found_ns)
+            self._oldest[channel] = (seq, found_ns)
         return found_ns or (known[1] if known else 0)
 
     def forget_deleted(self) -> None:
         """Forget channels that were deleted."""
-        for channel in [one for one in self._known if one.deleted]:
-            del self._known[channel]
+        for channel in [one for one in self._oldest if one.deleted]:
+            del self._oldest[channel]
 
     def _may_read(self, now_ns: int) -> bool:
         if now_ns - self._since_ns >= _SECOND_NS:
-            self._since_ns, self._left = now_ns, _READS
-        self._left -= 1
-        return self._left >= 0
+            self._since_ns, self._reads_left = now_ns, _READS
+        self._reads_left -= 1
+        return self._reads_left >= 0
 
 
 def _published_ns(log: MessageLog, seq: int) -> int:

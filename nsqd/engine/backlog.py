@@ -72,7 +72,7 @@ class Backlog:
         # These do not become pending, because another nsqd may deliver them: see `suspend`. Mostly empty.
         self.suspended: Ranges = []
 
-    def begin(self, position: int) -> None:
+    def reset(self, position: int) -> None:
         """Begin again at *position*: what is below is finished, and what follows is new.
 
         Messages in flight and on their way to the dead letters stay there.
@@ -132,7 +132,7 @@ class Backlog:
 
     def defer(self, start: int, end: int, due_ns: int) -> None:
         """Unfinished messages ``start <= seq < end`` that are in no state are deferred until *due_ns*."""
-        self.deferred.put(start, end, due_ns)
+        self.deferred.add(start, end, due_ns)
         if self.journal is not None:
             self.journal.defer(start, end, due_ns)
 
@@ -158,7 +158,7 @@ class Backlog:
             if journal is not None:
                 journal.tried(seq, seq + 1, count)
 
-    def take_out(self, ranges: Ranges) -> list[tuple[Credit, Ranges]]:
+    def discard(self, ranges: Ranges) -> list[tuple[Credit, Ranges]]:
         """Unfinished messages in *ranges*, sorted and merged, are in no state from now on.
 
         Returns the consumers that had some in flight, and which.
@@ -179,7 +179,7 @@ class Backlog:
         Returns those that were not finished, sorted and merged, and what `take_out` does.
         """
         unfinished = [part for start, end in merged(ranges) for part in self.unfinished(start, end)]
-        taken = self.take_out(unfinished)
+        taken = self.discard(unfinished)
         self.finish(unfinished)
         return unfinished, taken
 
@@ -193,7 +193,7 @@ class Backlog:
 
     def finish_dead(self, move: DeadLetterMove) -> bool:
         """Messages that were moved to the dead letters are finished; False if they were removed before."""
-        if not self.dead_letter_queue.done(move):
+        if not self.dead_letter_queue.written(move):
             return False
         self.finish([(move.start, move.end)])
         return True

@@ -18,9 +18,9 @@ from nsqd.log.ranges import merged, size_of
 from nsqd.log.tail import MessageLog
 
 # Without consumers, expired ones are looked for no more often than this.
-_LOOK_NS: Final = 100_000_000
+_EXPIRY_CHECK_NS: Final = 100_000_000
 # So many messages from before the clock was set back are looked at, at most: some ten milliseconds' work.
-MOST_LOOKED_AT: Final = 1 << 16
+MAX_EXAMINED: Final = 1 << 16
 # Messages that cannot be read are tried again after this time.
 _RETRY_NS: Final = 1_000_000_000
 
@@ -55,7 +55,7 @@ class _Policy:
             return
         self._admit(topic.backlog, topic.settings, count, size)
         for channel in topic.channels.values():
-            awaiting_registration, held_size = self._held_for(channel)
+            awaiting_registration, held_size = self._topic_backlog_for(channel)
             self._admit(channel.backlog, channel.settings, count + awaiting_registration, size + held_size)
 
     def _admit(self, backlog: Backlog, settings: Settings, count: int, size: int) -> None:
@@ -63,12 +63,12 @@ class _Policy:
         if settings.bounded and not settings.drop_oldest and excess(backlog, settings, log, count, size):
             raise Full
 
-    def _held_for(self, channel: Channel) -> tuple[int, int]:
+    def _topic_backlog_for(self, channel: Channel) -> tuple[int, int]:
         """The number and bytes of the messages that the topic holds back and the channel will deliver."""
         settings, backlog = channel.settings, self._topic.backlog
         if settings.drop_oldest or not settings.bounded:
             return 0, 0
-        count = size_of(channel.held(backlog))
+        count = size_of(channel.topic_backlog_ranges(backlog))
         if not count or not settings.max_bytes:
             return count, 0
         return count, backlog.weight.of(backlog, self._topic.log) * count // backlog.count()
@@ -100,7 +100,7 @@ def apply_limits(channel: Channel, now_ns: int) -> int:
         return 0
     if now_ns >= channel.expiry_ns:
         _expire(channel, settings, now_ns)
-    return max(channel.expiry_ns, now_ns + _LOOK_NS)
+    return max(channel.expiry_ns, now_ns + _EXPIRY_CHECK_NS)
 
 
 def drop_oldest(backlog: Backlog, settings: Settings, log: MessageLog) -> int:
@@ -134,8 +134,8 @@ def _expire(channel: Channel, settings: Settings, now_ns: int) -> None:
     channel.expired_below = position
     expired = merged(channel.backlog.pending.below(position))
     if expired:
-        channel.backlog.take_out(expired)
-        channel.give_up_expired(expired)
+        channel.backlog.discard(expired)
+        channel.expire_ranges(expired)
 
 
 def _behind_future(log: MessageLog, start: int, oldest_ns: int, wall_ns: int) -> tuple[int, int]:
@@ -146,7 +146,7 @@ def _behind_future(log: MessageLog, start: int, oldest_ns: int, wall_ns: int) ->
     """
     position = start
     # Not through a long log: the rest expires when these are gone, or when the clock has caught up.
-    for begin, end, found in Cursor(log).scan(start, start + MOST_LOOKED_AT):
+    for begin, end, found in Cursor(log).scan(start, start + MAX_EXAMINED):
         if not isinstance(found, Block):
             continue
         for seq in range(begin, end):

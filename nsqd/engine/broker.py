@@ -26,7 +26,7 @@ _LAST_PAUSE_NS: Final = 5_000_000_000
 _MAX_STALLS: Final = 7
 
 # Makes the log of a topic on disk, by the name of the topic.
-MakeStore = Callable[[str], Storage | None]
+StorageFactory = Callable[[str], Storage | None]
 
 
 class Change(Enum):
@@ -51,10 +51,10 @@ class Broker:
     """Topics by name, and three lists of work for the server: topics to write, channels to serve, changes."""
 
     __slots__ = (
-        "_make_store",
         "_room",
+        "_storage_factory",
         "_timers",
-        "asks_holders",
+        "awaits_channel_state",
         "decommissioning",
         "dirty",
         "disk_low",
@@ -72,11 +72,11 @@ class Broker:
         "wall",
     )
 
-    def __init__(self, ids: MessageIds, limits: Limits, make_store: MakeStore) -> None:
+    def __init__(self, ids: MessageIds, limits: Limits, make_store: StorageFactory) -> None:
         """*make_store* makes the log of a topic on disk, or None for a topic that lives in memory only."""
         self.ids = ids
         self.limits = limits
-        self._make_store = make_store
+        self._storage_factory = make_store
         self.wall = Wall()
         self.sequences = Sequences()
         self.topics: dict[str, Topic] = {}
@@ -91,7 +91,7 @@ class Broker:
         # Nothing new is made: all logs of the node are transferred to others.
         self.decommissioning = False
         # Old messages wait until other nodes have said which of them they have delivered.
-        self.asks_holders = False
+        self.awaits_channel_state = False
         # Free disk space is below the watermark: nothing new is accepted until there is more.
         self.disk_low = False
         # Topics with staged messages.
@@ -121,7 +121,7 @@ class Broker:
         """The topic of that name, made now if it does not exist."""
         topic = self.topics.get(name)
         if topic is None:
-            topic = self.restore_topic(name, self.sequences.first(self.wall.at(now_ns)))
+            topic = self.restore_topic(name, self.sequences.first(self.wall.time_at(now_ns)))
             topic.note(notes.CREATE)
             self.dirty[topic] = None
             self.events.append(Event(Change.TOPIC_CREATED, topic))
@@ -137,7 +137,7 @@ class Broker:
 
     def restore_topic(self, name: str, next_seq: int) -> Topic:
         """Add a topic that existed before, without an event."""
-        store = self._make_store(name)
+        store = self._storage_factory(name)
         limit = self.limits.mem_queue_size
         topic = self.topics[name] = Topic(
             name, self.ids, store, next_seq, limit, self.wall, self.settings_of, self._room
@@ -199,7 +199,7 @@ class Broker:
             orphans.extend(self.delete_topic(topic.name))
         return orphans
 
-    def leave(self, consumer: Consumer) -> None:
+    def remove_consumer(self, consumer: Consumer) -> None:
         """Remove a consumer that left, let its messages wait; an ephemeral channel goes with its last one."""
         channel = consumer.channel
         if channel is None:
@@ -224,7 +224,7 @@ class Broker:
             self._bind(topic)
             self.uphold(topic)
 
-    def tell_disk_low(self, low: bool) -> None:
+    def set_disk_low(self, low: bool) -> None:
         """Refuse publishes from now on, or no longer."""
         self.disk_low = low
         for topic in self.topics.values():
@@ -343,14 +343,14 @@ class Broker:
             self.serve(channel)
         return sum(end - start for start, end in pending)
 
-    def put_off_messages(
+    def requeue_messages(
         self, topic: Topic, channel: Channel, seqs: Sequence[int], delay_ns: int, now_ns: int
     ) -> int:
         """Let messages wait again, now or after a delay, whoever has them; returns how many were pending."""
         pending = handling.defer(channel, seqs, now_ns + delay_ns, now_ns)
         if pending:
             channel.expiry_ns = 0
-            due_ns = self.wall.at(now_ns + delay_ns)
+            due_ns = self.wall.time_at(now_ns + delay_ns)
             messages = [(seq, due_ns, channel.backlog.attempts.get(seq, 0)) for seq in pending]
             self._note(topic, notes.DEFER, channel.name, messages=messages)
             self.serve(channel)
@@ -362,7 +362,7 @@ class Broker:
         self.schedule(channel, due_ns)
         topic = self.topics.get(channel.topic_name)
         if topic is not None and topic.channels.get(channel.name) is channel:
-            topic.note_put_off(channel, seq, due_ns)
+            topic.note_requeued(channel, seq, due_ns)
             self.dirty[topic] = None
 
     def _note(self, topic: Topic, what: str, channel_name: str = "", **more: Any) -> None:

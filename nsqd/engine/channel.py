@@ -58,7 +58,6 @@ class Channel:
         "dead_count",
         "deleted",
         "delivered_count",
-        "drawn",
         "dropped_count",
         "ephemeral",
         "expired_below",
@@ -77,6 +76,7 @@ class Channel:
         "requeue_count",
         "retry_ns",
         "returned_count",
+        "sampled",
         "served_bytes",
         "settings",
         "siblings",
@@ -154,7 +154,7 @@ class Channel:
         self.retry_ns = 0
         self.stalls = 0
         # The message that was drawn for a sampled consumer and could not be read yet.
-        self.drawn: int | None = None
+        self.sampled: int | None = None
         # When the timer looks at this channel next.
         self.wake_ns = NEVER
 
@@ -186,7 +186,7 @@ class Channel:
         for one in (self, *self.siblings):
             ranges = one.backlog.in_flight.of_consumer(consumer)
             one.returned_count += size_of(ranges)
-            one._came_back(ranges, consumer, RETURNED)
+            one._requeue_ranges(ranges, consumer, RETURNED)
 
     def share(self, sibling: "Channel") -> None:
         """Let the channel of a promoted copy give its messages to the consumers of this one."""
@@ -196,7 +196,7 @@ class Channel:
         sibling.latency = self.latency
         self.siblings.append(sibling)
 
-    def part(self, sibling: "Channel") -> None:
+    def unshare(self, sibling: "Channel") -> None:
         """Undo :meth:`share`; messages that *sibling* has in flight cannot be answered any more."""
         for consumer, _ in sibling.backlog.in_flight.remove([(0, EVERYTHING)]):
             self.refresh(cast("Consumer", consumer))
@@ -279,7 +279,7 @@ class Channel:
         self.backlog.in_flight.take(seq, consumer)
         consumer.requeue_count += 1
         self.requeue_count += 1
-        return self._came_back([(seq, seq + 1)], consumer, REQUEUED, now_ns, delay_ns)
+        return self._requeue_ranges([(seq, seq + 1)], consumer, REQUEUED, now_ns, delay_ns)
 
     def touch(self, seq: int, consumer: Credit, max_msg_timeout_ns: int, now_ns: int) -> None:
         """Start the message's time-out again. Raises NotInFlight."""
@@ -289,7 +289,7 @@ class Channel:
         deadline_ns = min(now_ns + consumer.msg_timeout_ns, run.delivered_ns + max_msg_timeout_ns)
         in_flight.touch(seq, consumer, deadline_ns)
 
-    def held(self, backlog: Backlog) -> Ranges:
+    def topic_backlog_ranges(self, backlog: Backlog) -> Ranges:
         """What the topic's *backlog* will hand over to this channel, sorted and merged."""
         # What is acknowledged already is not handed over: see `Topic.pump`.
         parts = without([(max(self.backlog.end, self.committed), backlog.end)], self.ahead)
@@ -300,7 +300,7 @@ class Channel:
         self.changed = True
         for consumer, ranges in self.backlog.in_flight.expired(now_ns):
             self.timeout_count += size_of(ranges)
-            self._came_back(ranges, consumer, TIMED_OUT, now_ns)
+            self._requeue_ranges(ranges, consumer, TIMED_OUT, now_ns)
             self.refresh(cast("Consumer", consumer))
         released = self.backlog.release_due(now_ns)
         if released is not None and released < self.expired_below:
@@ -315,7 +315,7 @@ class Channel:
 
     def _measure(self, seqs: Sequence[int], consumer: Credit, latency: Latency, now_ns: int) -> None:
         """Note how long messages that are about to be finished took since they were published."""
-        now_wall_ns = self.wall.at(now_ns)
+        now_wall_ns = self.wall.time_at(now_ns)
         count = len(seqs) if isinstance(seqs, range) else 1
         for seq in seqs[:1] if isinstance(seqs, range) else seqs:
             try:
@@ -327,7 +327,7 @@ class Channel:
                 for moment_ns in run.published[index : index + count]:
                     latency.add(now_wall_ns - moment_ns, now_ns)
 
-    def _came_back(
+    def _requeue_ranges(
         self, ranges: Ranges, consumer: Credit, why: str, now_ns: int = 0, delay_ns: int = 0
     ) -> int:
         """Put sorted messages back; returns when the last of them is due, 0 if it is pending or dead."""
@@ -365,7 +365,7 @@ class Channel:
             backlog.defer(seq, seq + 1, now_ns + wait_ns)
             return now_ns + wait_ns
         if seq < self.expired_below and not within(backlog.suspended, seq, seq + 1):
-            self.give_up_expired([(seq, seq + 1)])
+            self.expire_ranges([(seq, seq + 1)])
         else:
             backlog.enqueue([(seq, seq + 1)], redelivered=True)
         return 0
@@ -380,10 +380,10 @@ class Channel:
         removed, taken = self.backlog.remove(ranges)
         if removed:
             self.changed = True
-        self.taken_from(taken)
+        self.notify_removed(taken)
         return removed
 
-    def taken_from(self, taken: list[tuple[Credit, Ranges]]) -> None:
+    def notify_removed(self, taken: list[tuple[Credit, Ranges]]) -> None:
         """Consumers have lost messages that they had in flight: they may be sent others."""
         for consumer, _ in taken:
             # Every consumer of a channel is a `Consumer`; what is in flight knows only its credit.
@@ -416,7 +416,7 @@ class Channel:
             news = merged([*news, *ahead])
         return news
 
-    def give_up_expired(self, ranges: Ranges) -> None:
+    def expire_ranges(self, ranges: Ranges) -> None:
         """Messages in no state have expired: they are dead letters, or finished."""
         self.changed = True
         settings, backlog = self.settings, self.backlog
@@ -435,7 +435,7 @@ class Channel:
                 # What a copy lacks is on the nsqd whose log it is, or was lost there.
                 self.lost_count += end - start
             # No consumer has finished these, so other nsqd must not be told that they are finished.
-            self.log.stored_ranges.take_out(start, end)
+            self.log.stored_ranges.remove(start, end)
         self.backlog.finish([(start, end)])
 
     def finish_dead(self, move: DeadLetterMove) -> int:

@@ -16,7 +16,7 @@ class Wall:
     def __init__(self) -> None:
         self.offset_ns = 0
 
-    def at(self, now_ns: int) -> WallNs:
+    def time_at(self, now_ns: int) -> WallNs:
         """The time of the wall clock when the engine's clock shows *now_ns*."""
         return now_ns + self.offset_ns  # type: ignore[return-value] # WallNs() would be a call
 

@@ -4,32 +4,32 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from nsqd.engine.identity import ELSEWHERE
-from nsqd.log.frames import Piece
+from nsqd.log.frames import Buffer
 
 
 class Sink(Protocol):
     """What the server attaches to a consumer so that it can send to it."""
 
-    def send_messages(self, frames: list[Piece]) -> None: ...
+    def send_messages(self, frames: list[Buffer]) -> None: ...
 
     def close(self) -> None: ...
 
 
-class SinkOfNobody:
+class ClosedSink:
     """The sink of a closed connection.
 
     With the real sink, anything that still refers to the consumer would keep the connection in a reference
     cycle, and Python collects cycles very rarely.
     """
 
-    def send_messages(self, frames: list[Piece]) -> None:
+    def send_messages(self, frames: list[Buffer]) -> None:
         pass
 
     def close(self) -> None:
         pass
 
 
-GONE: Final = SinkOfNobody()
+CLOSED_SINK: Final = ClosedSink()
 
 
 class Credit:

@@ -30,7 +30,7 @@ def dead_letter_topic(topic_name: str, channel_name: str, settings: Settings) ->
 class DeadLetterMove:
     """Messages ``start <= seq < end`` that are to be written to the dead letters, and why."""
 
-    __slots__ = ("client", "end", "gone", "lost", "reason", "start")
+    __slots__ = ("client", "end", "lost", "reason", "removed", "start")
 
     def __init__(self, start: int, end: int, reason: str, client: str) -> None:
         """*client* had them last."""
@@ -39,7 +39,7 @@ class DeadLetterMove:
         self.reason = reason
         self.client = client
         # They are no longer pending.
-        self.gone = False
+        self.removed = False
         # How many of them are not in the log any more, so that they have no dead letter.
         self.lost = 0
 
@@ -63,7 +63,7 @@ class DeadLetterQueue:
         self.count += end - start
 
     @property
-    def waits(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether there are some that are not being written yet."""
         return bool(self._waiting)
 
@@ -83,9 +83,9 @@ class DeadLetterQueue:
             taken.append(move)
         return taken
 
-    def done(self, move: DeadLetterMove) -> bool:
+    def written(self, move: DeadLetterMove) -> bool:
         """They are written; False if they were removed before."""
-        if move.gone:
+        if move.removed:
             return False
         del self._moving[move]
         self.count -= move.end - move.start
@@ -93,7 +93,7 @@ class DeadLetterQueue:
 
     def failed(self, move: DeadLetterMove) -> None:
         """They could not be written and will be taken again."""
-        if not move.gone:
+        if not move.removed:
             del self._moving[move]
             self._waiting.appendleft(move)
 
@@ -111,7 +111,7 @@ class DeadLetterQueue:
                 if move not in self._moving:
                     kept.append(move)
                 continue
-            move.gone = True
+            move.removed = True
             self._moving.pop(move, None)
             self.count -= move.end - move.start - size_of(left)
             kept += [DeadLetterMove(start, end, move.reason, move.client) for start, end in left]

@@ -12,22 +12,22 @@ from xxhash import xxh3_128_intdigest
 from nsqd.engine.clock import Wall
 from nsqd.log.cursor import Cursor
 from nsqd.log.encoder import Batch
-from nsqd.log.frames import FRAME_OVERHEAD, Block, Piece
+from nsqd.log.frames import FRAME_OVERHEAD, Block, Buffer
 from nsqd.log.headers import extension_bytes, split
 from nsqd.log.tail import MessageLog
 
 HEADER: Final = "dedup-id"
 # How many ids a node remembers, of some 200 bytes each.
-MOST_IDS: Final = 1 << 19
+MAX_IDS: Final = 1 << 19
 
 
 class DedupBudget:
     """How many ids all topics of a node remember together, and how many they may."""
 
-    __slots__ = ("most", "used")
+    __slots__ = ("max_ids", "used")
 
     def __init__(self) -> None:
-        self.most = MOST_IDS
+        self.max_ids = MAX_IDS
         self.used = 0
 
 
@@ -61,7 +61,7 @@ class DedupWindow:
 
     def fresh(self, batch: Batch, now_ns: int) -> tuple[Batch, list[int]]:
         """The messages of a batch that were not published before, and the ids in it."""
-        bodies: list[Piece] = []
+        bodies: list[Buffer] = []
         keys: dict[int, None] = {}
         extensions = 0
         for body in batch.bodies:
@@ -78,7 +78,7 @@ class DedupWindow:
             bodies.append(body)
         return Batch(bodies, has_headers=True, extension_bytes=extensions), list(keys)
 
-    def recall(self, log: MessageLog, wall: Wall, now_ns: int) -> None:
+    def load(self, log: MessageLog, wall: Wall, now_ns: int) -> None:
         """Remember the ids that were published in the window before a start. Raises CannotRead.
 
         Those that lie in the future, because the wall clock was set back, count as published now.
@@ -88,7 +88,7 @@ class DedupWindow:
             if not isinstance(found, Block) or not found.has_headers:
                 continue
             for seq in range(start, stop):
-                body = found.piece(seq, seq + 1)[FRAME_OVERHEAD:]
+                body = found.view(seq, seq + 1)[FRAME_OVERHEAD:]
                 key = key_of(bytes(body[: extension_bytes(body, 0)]))
                 if key is not None:
                     self.remember(key, min(now_ns, found.timestamp_ns(seq) - offset_ns))
@@ -105,7 +105,7 @@ class DedupWindow:
         while times and published_ns - next(iter(times.values())) >= self.window_ns:
             times.popitem(last=False)
             room.used -= 1
-        if room.used >= room.most:
+        if room.used >= room.max_ids:
             self.forgotten += 1
             if not times:
                 # Other topics use all the room: a repetition of this message will not be recognised.

@@ -23,7 +23,7 @@ _TICK: Final = (1 << 20) - 1
 # Runs that are released in one go: one or two milliseconds.
 STEP: Final = 4096
 # Runs that are sorted in one go: some ten milliseconds.
-_SORTED_AT_ONCE: Final = 1 << 15
+_MAX_SORTED_PER_TURN: Final = 1 << 15
 # A run in an array: due time, start, end.
 _WIDTH: Final = 3
 
@@ -56,7 +56,7 @@ class Deferred:
             for seq in range(start, end):
                 yield due_ns, seq
 
-    def put(self, start: int, end: int, due_ns: int) -> None:
+    def add(self, start: int, end: int, due_ns: int) -> None:
         """Messages ``start <= seq < end`` are due at *due_ns*."""
         self.count += end - start
         due_ns = max(0, due_ns)
@@ -159,7 +159,7 @@ class Deferred:
                 self._slot = heappop(self._slots_at)
                 self._shared.discard(self._slot)
                 self._opening = self._slots.pop(self._slot)
-            size = _SORTED_AT_ONCE * _WIDTH
+            size = _MAX_SORTED_PER_TURN * _WIDTH
             runs, self._opening = self._opening[:size], self._opening[size:]
             self._open = sorted(runs_in([runs]))
         return True

@@ -9,21 +9,21 @@ from nsqd.engine.channel import Channel
 from nsqd.engine.credit import Credit
 from nsqd.engine.in_flight import Run
 from nsqd.engine.pending import PendingList, PendingRange
-from nsqd.log.frames import Block, Piece, published_ns, with_attempts_all, with_attempts_each
+from nsqd.log.frames import Block, Buffer, published_ns, with_attempts_all, with_attempts_each
 from nsqd.log.gaps import CannotRead
 from nsqd.log.headers import frames_for
-from nsqd.log.tail import READS_AT_ONCE
+from nsqd.log.tail import MAX_READS_PER_TURN
 
 # The most bytes one consumer is sent in one go, so that large messages with a high RDY do not fill memory.
-TAKE_BYTES: Final = 128 << 10
+MAX_DELIVERY_BYTES: Final = 128 << 10
 # How many messages are drawn at once, whether they are sent or not: a millisecond's work.
-DRAWN_AT_ONCE: Final = 4096
+MAX_SAMPLED_PER_TURN: Final = 4096
 
 
-def deliver(channel: Channel, consumer: Credit, limit: int, now_ns: int) -> tuple[list[Piece], int]:
+def deliver(channel: Channel, consumer: Credit, limit: int, now_ns: int) -> tuple[list[Buffer], int]:
     """Put up to *limit* pending messages in flight to *consumer*; returns their frames, and how many it drew.
 
-    It ends early after some `READS_AT_ONCE` reads of the disk. With a sample rate, messages that are not
+    It ends early after some `MAX_READS_PER_TURN` reads of the disk. With a sample rate, messages that are not
     drawn are finished.
     """
     if consumer.keep is None:
@@ -34,12 +34,12 @@ def deliver(channel: Channel, consumer: Credit, limit: int, now_ns: int) -> tupl
     return pieces, before - pending.count
 
 
-def _take(channel: Channel, consumer: Credit, limit: int, now_ns: int) -> list[Piece]:
+def _take(channel: Channel, consumer: Credit, limit: int, now_ns: int) -> list[Buffer]:
     backlog, log = channel.backlog, channel.log
     pending = backlog.pending
     entries = pending.entries
-    pieces: list[Piece] = []
-    room = TAKE_BYTES
+    pieces: list[Buffer] = []
+    room = MAX_DELIVERY_BYTES
     deadline_ns = now_ns + consumer.msg_timeout_ns
     extended = consumer.extended
     run_start = run_end = 0
@@ -47,7 +47,7 @@ def _take(channel: Channel, consumer: Credit, limit: int, now_ns: int) -> list[P
     resident_from = log.resident_from
     if len(entries) > 1:
         pending.gather(resident_from)
-    end_reads = log.reads + READS_AT_ONCE
+    end_reads = log.reads + MAX_READS_PER_TURN
     while limit > 0 and room > 0 and entries:
         entry = entries[0]
         if isinstance(entry, PendingList):
@@ -110,7 +110,7 @@ def _take(channel: Channel, consumer: Credit, limit: int, now_ns: int) -> list[P
 
 def _take_scattered(
     channel: Channel, entry: PendingList, consumer: Credit, limit: int, room: int, now_ns: int
-) -> tuple[int, Piece]:
+) -> tuple[int, Buffer]:
     """Put the first messages of *entry* in flight; returns how many (0 if one is missing), and frames."""
     backlog = channel.backlog
     seqs = entry.seqs[entry.at : entry.at + limit]
@@ -150,18 +150,18 @@ def _advance(backlog: Backlog, entry: PendingRange, end: int) -> None:
         backlog.pending.entries.popleft()
 
 
-def _take_sampled(channel: Channel, consumer: Credit, limit: int, now_ns: int) -> list[Piece]:
+def _take_sampled(channel: Channel, consumer: Credit, limit: int, now_ns: int) -> list[Buffer]:
     """Like :func:`_take` with a sample rate: messages that are not drawn are finished for this channel.
 
-    It ends after `DRAWN_AT_ONCE` messages, because a low rate and a high RDY would pass a whole backlog.
+    It ends after `MAX_SAMPLED_PER_TURN` messages: a low rate and a high RDY would pass a whole backlog.
     """
     keep = consumer.keep
     backlog, log = channel.backlog, channel.log
     pending = backlog.pending
-    pieces: list[Piece] = []
-    room = TAKE_BYTES
-    left = DRAWN_AT_ONCE
-    end_reads = log.reads + READS_AT_ONCE
+    pieces: list[Buffer] = []
+    room = MAX_DELIVERY_BYTES
+    left = MAX_SAMPLED_PER_TURN
+    end_reads = log.reads + MAX_READS_PER_TURN
     while limit > 0 and room > 0 and left > 0 and pending.count and log.reads < end_reads:
         entry = pending.entries[0]
         if isinstance(entry, PendingList):
@@ -169,7 +169,7 @@ def _take_sampled(channel: Channel, consumer: Credit, limit: int, now_ns: int) -
             continue
         start = seq = entry.start
         end = min(entry.end, start + left)
-        while seq < end and not (keep is None or seq == channel.drawn or keep()):
+        while seq < end and not (keep is None or seq == channel.sampled or keep()):
             seq += 1
         left -= seq - start
         if seq > start:
@@ -183,7 +183,7 @@ def _take_sampled(channel: Channel, consumer: Credit, limit: int, now_ns: int) -
         if channel.stalled:
             # It is not drawn again: it is delivered when it can be read.
             first = pending.entries[0]
-            channel.drawn = first.start if isinstance(first, PendingRange) else None
+            channel.sampled = first.start if isinstance(first, PendingRange) else None
             break
         room -= sum(map(len, taken))
         limit -= 1

@@ -57,10 +57,10 @@ def _obstacle(thing: State, poll_ms: int, left_ms: int) -> str:
         return ", which has no consumer"
     due_in_ms = thing.get("due_in_ms")
     if due_in_ms is not None and due_in_ms > left_ms:
-        return f", deferred for another {_shown(due_in_ms)}"
+        return f", deferred for another {_duration_text(due_in_ms)}"
     return ""
 
 
-def _shown(milliseconds: int) -> str:
+def _duration_text(milliseconds: int) -> str:
     seconds = milliseconds // 1000
     return f"{seconds}s" if seconds < 120 else f"{seconds // 60}m"

@@ -17,7 +17,7 @@ class Unread:
     def __init__(self) -> None:
         self._since_ns: dict[Topic | Channel, int] = {}
 
-    def look(self, broker: Broker, now_ns: int) -> None:
+    def update(self, broker: Broker, now_ns: int) -> None:
         """Note what has no reader now; to be called every few seconds."""
         exclusive: list[Topic | Channel] = []
         for topic in broker.topics.values():
@@ -67,7 +67,7 @@ def report(broker: Broker, unread: Unread, now_ns: int) -> dict[str, Any]:
         "draining": broker.leaving,
         # Staged messages are stored in a moment, and pending then. A node that asks the other holders of its
         # log does not know yet its pending messages.
-        "drained": broker.draining and not remaining and broker.is_idle and not broker.asks_holders,
+        "drained": broker.draining and not remaining and broker.is_idle and not broker.awaits_channel_state,
         "remaining": remaining,
         "topics": topics,
     }

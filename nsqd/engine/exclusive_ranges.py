@@ -12,7 +12,7 @@ from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ranges import Ranges
 
 # The most entries of messages that are not kept any more.
-_MOST_GONE: Final = 1000
+_MAX_REMOVED: Final = 1000
 
 
 class ExclusiveRanges:
@@ -55,7 +55,7 @@ class ExclusiveRanges:
         """
         gone = bisect_right(self._entries, seq, key=itemgetter(1))
         unasked = bisect_right(self._entries, asked_from, key=itemgetter(1))
-        del self._entries[: max(min(unasked, gone), gone - _MOST_GONE)]
+        del self._entries[: max(min(unasked, gone), gone - _MAX_REMOVED)]
 
     def start_of_others(self, channel_name: str, seq: int) -> int:
         """The sequence from which on all messages below *seq* were sent to other channels than this one."""

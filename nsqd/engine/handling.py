@@ -37,12 +37,12 @@ def defer(channel: Channel, seqs: Iterable[int], due_ns: int, now_ns: int) -> li
     backlog = channel.backlog
     unfinished = unfinished_of(channel, seqs)
     ranges = ranges_of(unfinished)
-    taken = backlog.take_out(ranges)
+    taken = backlog.discard(ranges)
     for _, in_flight in taken:
         channel.requeue_count += size_of(in_flight)
         for start, end in in_flight:
             backlog.note_delivered(start, end)
-    channel.taken_from(taken)
+    channel.notify_removed(taken)
     for start, end in ranges:
         if due_ns > now_ns:
             backlog.defer(start, end, due_ns)

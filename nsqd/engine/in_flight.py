@@ -16,9 +16,9 @@ from nsqd.engine.credit import Credit
 from nsqd.log.ranges import Ranges, merged, ranges_of, within
 
 # How many entries a checkpoint looks at for new deliveries: less than a millisecond's work.
-_FRESH_AT_ONCE: Final = 10_000
+_MAX_FRESH_PER_CHECKPOINT: Final = 10_000
 # How many messages time out in one go: a millisecond or two, in which nobody else is served.
-_EXPIRED_AT_ONCE: Final = 8192
+_MAX_EXPIRED_PER_TURN: Final = 8192
 
 
 class NotInFlight(Exception):
@@ -38,8 +38,8 @@ class Run:
         "delivered_ns",
         "end",
         "first",
+        "in_checkpoint",
         "left",
-        "noted",
         "published",
         "scattered",
         "start",
@@ -71,7 +71,7 @@ class Run:
             self.left = len(scattered)
             self.broken = True
         # A checkpoint states that it was delivered.
-        self.noted = False
+        self.in_checkpoint = False
 
     def members(self) -> Sequence[int]:
         """Its messages, in order; of an unbroken run only those that are not answered."""
@@ -217,7 +217,7 @@ class InFlight:
 
         It stops after some thousand messages; the next call finds the others.
         """
-        limit = _EXPIRED_AT_ONCE
+        limit = _MAX_EXPIRED_PER_TURN
         found: list[tuple[Credit, Ranges]] = []
         for consumer, runs in self._runs.items():
             late: list[Run] = []
@@ -262,12 +262,12 @@ class InFlight:
         """Ranges that were delivered since the last call and are in flight; not all of very many."""
         found: Ranges = []
         runs: list[Run] = []
-        for seq, run in islice(reversed(self._entries.items()), _FRESH_AT_ONCE):
-            if not run.noted:
+        for seq, run in islice(reversed(self._entries.items()), _MAX_FRESH_PER_CHECKPOINT):
+            if not run.in_checkpoint:
                 runs.append(run)
                 found.append((seq, seq + 1) if run.broken else (seq, run.end))
         for run in runs:
-            run.noted = True
+            run.in_checkpoint = True
         return found
 
     def snapshot(self) -> Callable[[], Ranges]:
@@ -282,7 +282,7 @@ class InFlight:
     def note_again(self) -> None:
         """The next checkpoint states again that all of this was delivered."""
         for run in self._entries.values():
-            run.noted = False
+            run.in_checkpoint = False
 
     def runs_of(self, seqs: Sequence[int]) -> dict[int, Run]:
         """The runs of those of *seqs* that are in flight; nothing is broken."""

@@ -28,7 +28,7 @@ class MessageStatus:
     """
 
     state: MessageState
-    place: int = 0
+    ordinal: int = 0
     since_ns: int = 0
     until_ns: int = 0
     consumer: Credit | None = None
@@ -52,38 +52,38 @@ class StatusSnapshot:
     def __init__(self, channel: Channel, backlog: Backlog, seqs: Sequence[int]) -> None:
         """*seqs* are messages that were stored; *backlog* is what the topic holds for its channels."""
         self._seqs = seqs
-        self._known: dict[int, MessageStatus] = {}
+        self._cached: dict[int, MessageStatus] = {}
         own = channel.backlog
         runs = own.in_flight.runs_of(seqs)
         dead_letter_queue = merged(own.dead_letter_queue.ranges())
-        held = channel.held(backlog)
+        held = channel.topic_backlog_ranges(backlog)
         for seq in seqs:
             run = runs.get(seq)
             if run is not None:
-                self._known[seq] = _in_flight(run)
+                self._cached[seq] = _in_flight(run)
             elif not (own.unfinished(seq, seq + 1) or within(held, seq, seq + 1)):
-                self._known[seq] = _FINISHED
+                self._cached[seq] = _FINISHED
             elif dead_letter_queue and within(dead_letter_queue, seq, seq + 1):
-                self._known[seq] = _DEAD_LETTERING
+                self._cached[seq] = _DEAD_LETTERING
         self._pending: list[Entry] = []
         self._dues: list[array[int]] = []
-        if len(self._known) < len(seqs):
+        if len(self._cached) < len(seqs):
             self._pending = list(own.pending.entries)
             self._dues = own.deferred.snapshot() + backlog.deferred.snapshot()
 
     def resolve(self) -> list[MessageStatus]:
         """The state of each message, in the order in which they were given."""
-        unknown = sorted(seq for seq in self._seqs if seq not in self._known)
+        unknown = sorted(seq for seq in self._seqs if seq not in self._cached)
         if unknown:
-            self._find_waiting(unknown)
+            self._find_pending(unknown)
             self._find_deferred(unknown)
-        return [self._known.get(seq, _AT_TOPIC) for seq in self._seqs]
+        return [self._cached.get(seq, _AT_TOPIC) for seq in self._seqs]
 
-    def _find_waiting(self, unknown: list[int]) -> None:
+    def _find_pending(self, unknown: list[int]) -> None:
         before = 1
         for start, end in ranges_in(self._pending):
             for seq in unknown[bisect_left(unknown, start) : bisect_left(unknown, end)]:
-                self._known[seq] = MessageStatus(MessageState.PENDING, place=before + seq - start)
+                self._cached[seq] = MessageStatus(MessageState.PENDING, ordinal=before + seq - start)
             before += end - start
 
     def _find_deferred(self, unknown: list[int]) -> None:
@@ -91,7 +91,7 @@ class StatusSnapshot:
         for due_ns, start, end in runs_in(self._dues):
             if start <= last and end > first:
                 for seq in unknown[bisect_left(unknown, start) : bisect_left(unknown, end)]:
-                    self._known.setdefault(seq, MessageStatus(MessageState.DEFERRED, until_ns=due_ns))
+                    self._cached.setdefault(seq, MessageStatus(MessageState.DEFERRED, until_ns=due_ns))
 
 
 class StateFilter:
@@ -105,19 +105,19 @@ class StateFilter:
         self._state = state
         own = channel.backlog
         self._finished, self._end = own.finished.copy(), own.end
-        self._held = channel.held(backlog)
+        self._topic_backlog = channel.topic_backlog_ranges(backlog)
         self._in_flight = own.in_flight.snapshot() if state is MessageState.IN_FLIGHT else None
         self._pending: list[Entry] = []
-        self._held_pending: list[Entry] = []
+        self._topic_pending: list[Entry] = []
         if state is MessageState.PENDING:
-            self._pending, self._held_pending = list(own.pending.entries), list(backlog.pending.entries)
+            self._pending, self._topic_pending = list(own.pending.entries), list(backlog.pending.entries)
         self._dead_lettering: Ranges = []
         if state is MessageState.DEAD_LETTERING:
             self._dead_lettering = own.dead_letter_queue.ranges()
         self._dues: list[array[int]] = []
-        self._held_dues: list[array[int]] = []
+        self._topic_dues: list[array[int]] = []
         if state is MessageState.DEFERRED:
-            self._dues, self._held_dues = own.deferred.snapshot(), backlog.deferred.snapshot()
+            self._dues, self._topic_dues = own.deferred.snapshot(), backlog.deferred.snapshot()
         # All of them, after the first question.
         self._all: Ranges | None = None
 
@@ -137,18 +137,22 @@ class StateFilter:
     def _unsorted(self) -> Ranges:
         """The messages in that state; for finished ones all others."""
         if self._state is MessageState.FINISHED:
-            return self._finished.missing(0, self._end) + self._held
+            return self._finished.missing(0, self._end) + self._topic_backlog
         if self._in_flight is not None:
             return self._in_flight()
-        held = [part for low, high in ranges_in(self._held_pending) for part in within(self._held, low, high)]
+        held = [
+            part
+            for low, high in ranges_in(self._topic_pending)
+            for part in within(self._topic_backlog, low, high)
+        ]
         deferred = [(low, high) for _, low, high in self._runs()]
         return ranges_in(self._pending) + held + self._dead_lettering + deferred
 
     def _runs(self) -> Iterator[tuple[int, int, int]]:
         """Due time, start and end of what is deferred."""
         yield from runs_in(self._dues)
-        for due_ns, start, end in runs_in(self._held_dues):
-            for low, high in within(self._held, start, end):
+        for due_ns, start, end in runs_in(self._topic_dues):
+            for low, high in within(self._topic_backlog, start, end):
                 yield due_ns, low, high
 
     def by_due_time(self, after: tuple[int, int], limit: int) -> list[tuple[int, int]]:

@@ -13,7 +13,7 @@ from nsqd.log.frames import WallNs
 from nsqd.log.ids import SEQUENCE_MASK, first_sequence
 
 # Set in each generation, so that all of them have the same number of digits.
-_LEAST: Final = 1 << 62
+_MIN_GENERATION: Final = 1 << 62
 
 
 def draw_generation(node_id: int, topic: str, channel: str, next_seq: int, count: int) -> int:
@@ -23,7 +23,7 @@ def draw_generation(node_id: int, topic: str, channel: str, next_seq: int, count
     the topic has drawn in this life.
     """
     drawn_from = f"{node_id} {topic} {channel} {next_seq} {count}"
-    return _LEAST | xxh3_64_intdigest(drawn_from.encode()) >> 2
+    return _MIN_GENERATION | xxh3_64_intdigest(drawn_from.encode()) >> 2
 
 
 class Sequences:

@@ -11,7 +11,7 @@ from nsqd.log.ranges import Ranges, ranges_of, size_of, within, without
 # Up to so many consecutive messages are treated like single ones.
 SHORT: Final = 8
 # Fewer ranges than this are separate entries.
-_FEW: Final = 4
+_MAX_SEPARATE_RANGES: Final = 4
 # How many messages are joined in one turn: a millisecond's work.
 _TOGETHER: Final = 4096
 
@@ -73,7 +73,7 @@ class PendingQueue:
         """Add *ranges* to the tail, in their order; several short ones in a row are one entry."""
         entries = self.entries
         short: list[int] = []
-        many = len(ranges) >= _FEW
+        many = len(ranges) >= _MAX_SEPARATE_RANGES
         for start, end in ranges:
             self.count += end - start
             if many and end - start == 1:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from nsqd.engine.channel import Channel
-from nsqd.engine.facts import ChannelFacts
+from nsqd.engine.finished_ranges import FinishedRanges
 from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.gaps import EVERYTHING
@@ -94,7 +94,7 @@ def detach(broker: "Broker", copy: ReplicaTopic, *, force: bool = False) -> bool
     for channel in copy.channels.values():
         if channel.host is not None:
             gather_counts(channel.host)
-            channel.host.part(channel)
+            channel.host.unshare(channel)
         channel.backlog.dead_letter_queue.remove([(0, EVERYTHING)])
         broker.forget(channel)
         # The dead letters may still refer to the channel.
@@ -140,8 +140,8 @@ def pass_over(broker: "Broker", topic: Topic, name: str, position_of: Callable[[
 # --- channel state of other copies ---
 
 
-def learn(
-    broker: "Broker", topic: Topic, name: str, received: ChannelFacts, stored: Callable[[], Ranges]
+def merge(
+    broker: "Broker", topic: Topic, name: str, received: FinishedRanges, stored: Callable[[], Ranges]
 ) -> int:
     """Learn from another copy of the log what is finished on a channel; returns how many messages are news.
 
@@ -150,17 +150,17 @@ def learn(
     """
     channel = topic.channels.get(name)
     if channel is None:
-        if topic.gone.get(name) == received.generation or (
+        if topic.deleted_channels.get(name) == received.generation or (
             isinstance(topic, ReplicaTopic) and topic.tombstoned
         ):
             return 0
-        channel = _make(broker, topic, name, received, stored())
+        channel = _create(broker, topic, name, received, stored())
     elif channel.generation != received.generation:
         return 0
     return merge_finished(broker, topic, channel, received.finished)
 
 
-def _make(broker: "Broker", topic: Topic, name: str, received: ChannelFacts, stored: Ranges) -> Channel:
+def _create(broker: "Broker", topic: Topic, name: str, received: FinishedRanges, stored: Ranges) -> Channel:
     queue = without(stored, received.finished)
     if not isinstance(topic, ReplicaTopic):
         return broker.channel(topic, name, queue, received.generation)

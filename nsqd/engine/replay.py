@@ -77,7 +77,7 @@ def _defer(topic: Topic, channel: Channel, note: dict[str, Any]) -> None:
     backlog = channel.backlog
     ranges = [part for one in ranges_of(sorted(defer)) for part in backlog.unfinished(*one)]
     # All at once: one by one it would take minutes when a million messages are deferred.
-    backlog.take_out(ranges)
+    backlog.discard(ranges)
     for seq in [seq for start, end in ranges for seq in range(start, end)]:
         due_ns, attempts = defer[seq]
         if attempts:

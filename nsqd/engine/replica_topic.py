@@ -56,7 +56,7 @@ class ReplicaTopic(Topic):
         """Nothing is written to the log; the next checkpoint has it."""
         self.changed = True
 
-    def note_put_off(self, channel: Channel, seq: int, due_ns: int) -> None:  # noqa: ARG002 - the same for all
+    def note_requeued(self, channel: Channel, seq: int, due_ns: int) -> None:  # noqa: ARG002 - the same for all
         """The next checkpoint has it."""
         self.changed = True
 

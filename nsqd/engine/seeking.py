@@ -26,7 +26,7 @@ def seek(topic: Topic, channel: Channel, position: int, kept: Ranges, generation
     deferred = list(backlog.deferred.runs())
     attempts = backlog.attempts.copy()
 
-    backlog.begin(position)
+    backlog.reset(position)
     for start, stop in within(kept, position, end):
         backlog.pass_over(start)
         backlog.end = stop

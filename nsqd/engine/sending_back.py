@@ -14,7 +14,7 @@ from nsqd.log.ranges import merged, without
 ADDED: Final = "dead-"
 
 
-class Letter(NamedTuple):
+class DeadLetter(NamedTuple):
     """A dead letter."""
 
     seq: int
@@ -35,7 +35,7 @@ def is_there(topic: Topic, seq: int) -> bool:
     )
 
 
-def batch_of(letters: Sequence[Letter]) -> Batch:
+def batch_of(letters: Sequence[DeadLetter]) -> Batch:
     """The messages as they were before they became dead letters."""
     kept = [
         {name: one for name, one in letter.headers.items() if not name.startswith(ADDED)}
@@ -49,7 +49,7 @@ def batch_of(letters: Sequence[Letter]) -> Batch:
     return Batch(joined, has_headers=True, extension_bytes=sum(map(len, extensions)))
 
 
-def fitting(origin: Topic, letters: Sequence[Letter]) -> int:
+def fitting(origin: Topic, letters: Sequence[DeadLetter]) -> int:
     """How many of the first *letters* are within the bounds of the topic that they came from."""
     sizes = [0, *accumulate(map(len, batch_of(letters).bodies))]
     counts = range(1, len(sizes))

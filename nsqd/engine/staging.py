@@ -11,7 +11,7 @@ from nsqd.engine import notes
 from nsqd.engine.clock import Wall
 from nsqd.engine.dedup import DedupWindow, key_of
 from nsqd.log.encoder import Batch, Encoder
-from nsqd.log.frames import FRAME_OVERHEAD, NOT_DEFERRED, Block, Piece
+from nsqd.log.frames import FRAME_OVERHEAD, NOT_DEFERRED, Block, Buffer
 from nsqd.log.headers import NO_HEADERS
 from nsqd.log.ids import MessageIds
 
@@ -31,7 +31,7 @@ class Staging:
         "_encoder",
         "_extension_bytes",
         "_notes",
-        "_put_off",
+        "_requeued",
         "_staged",
         "_unusual",
         "ephemeral",
@@ -53,11 +53,11 @@ class Staging:
         self._unusual = False
         # Notes that are not written yet; and messages that came back with a delay, by channel.
         self._notes: list[bytes] = []
-        self._put_off: dict[str, list[tuple[int, int, int]]] = {}
+        self._requeued: dict[str, list[tuple[int, int, int]]] = {}
         # Ids that were published already, while a policy asks for that.
         self.published: DedupWindow | None = None
 
-    def stage(self, body: Piece, now_ns: int, due_ns: int = 0, extension: bytes = b"") -> None:
+    def stage(self, body: Buffer, now_ns: int, due_ns: int = 0, extension: bytes = b"") -> None:
         """Stage one message. Raises Refused.
 
         Everything that is published comes through here or :meth:`stage_batch`. With *due_ns* consumers get
@@ -75,15 +75,15 @@ class Staging:
             self._stage_unusual(memoryview(frame.getvalue())[FRAME_OVERHEAD:], now_ns, 0, b"")
         else:
             self._seal()
-            self._staged.append(self._encoder.framed(frame, self.wall.at(now_ns)))
+            self._staged.append(self._encoder.framed(frame, self.wall.time_at(now_ns)))
 
-    def _stage_unusual(self, body: Piece, now_ns: int, due_ns: int, extension: bytes) -> None:
+    def _stage_unusual(self, body: Buffer, now_ns: int, due_ns: int, extension: bytes) -> None:
         """Stage a message that is deferred, has headers or is bounded, or that follows such a message.
 
         Messages that are due together share a block. After a message with headers, those without are stored
         with empty headers, so that a publisher of both kinds does not make a block of each message.
         """
-        wall_ns = self.wall.at(now_ns)
+        wall_ns = self.wall.time_at(now_ns)
         published = self.published
         key = key_of(extension) if published is not None and extension else None
         if published is not None and key is not None and published.has(key, now_ns):
@@ -93,7 +93,7 @@ class Staging:
         if published is not None and key is not None:
             published.stage(key, now_ns)
         encoder = self._encoder
-        due_wall_ns = self.wall.at(due_ns) if due_ns else NOT_DEFERRED
+        due_wall_ns = self.wall.time_at(due_ns) if due_ns else NOT_DEFERRED
         if encoder.due_ns != due_wall_ns or (extension and not encoder.has_headers):
             self._seal()
             encoder.due_ns = due_wall_ns
@@ -111,7 +111,7 @@ class Staging:
         encoder = self._encoder
         if encoder.has_headers and not encoder.due_ns and self._bound is None and self.published is None:
             self._extension_bytes += begin
-            if encoder.put(extended, self.wall.at(now_ns)):
+            if encoder.put(extended, self.wall.time_at(now_ns)):
                 self._seal()
         else:
             self._stage_unusual(extended[begin:], now_ns, 0, extended[:begin])
@@ -137,9 +137,9 @@ class Staging:
                 self.published.stage(key, now_ns)
         self._seal()
         self._extension_bytes += batch.extension_bytes
-        block = self._encoder.batch(batch, self.wall.at(now_ns))
+        block = self._encoder.batch(batch, self.wall.time_at(now_ns))
         if due_ns:
-            block.due_ns = self.wall.at(due_ns)
+            block.due_ns = self.wall.time_at(due_ns)
         self._staged.append(block)
 
     @property
@@ -175,10 +175,10 @@ class Staging:
 
     def staged_notes(self) -> list[bytes]:
         """The notes to be written now, before the messages."""
-        if self._put_off:
-            for name, messages in self._put_off.items():
+        if self._requeued:
+            for name, messages in self._requeued.items():
                 self._notes.append(notes.encode(notes.DEFER, name, messages=messages))
-            self._put_off.clear()
+            self._requeued.clear()
         return self._notes
 
     @property

@@ -66,7 +66,7 @@ class BacklogState:
             for start, end in settled.missing(dues[at + 1], min(dues[at + 2], self.end)):
                 settled.add(start, end)
                 if due_ns > now_ns:
-                    backlog.deferred.put(start, end, due_ns)
+                    backlog.deferred.add(start, end, due_ns)
                     deferred.append((start, end))
         tries = self.tries
         for at in range(0, len(tries), WIDTH):
@@ -80,7 +80,7 @@ class TopicState:
     """The contents of a checkpoint."""
 
     serial: int
-    mark: CheckpointPosition
+    checkpoint_position: CheckpointPosition
     log_start: int
     low_water: int
     paused: bool
@@ -91,7 +91,7 @@ class TopicState:
     # What the log has or had.
     stored_ranges: Ranges
     # Channels that were deleted, and their generations.
-    gone: dict[str, int] = field(default_factory=dict)
+    deleted_channels: dict[str, int] = field(default_factory=dict)
     # See `Topic.exclusive`.
     exclusive: list[tuple[int, int, str]] = field(default_factory=list)
     # See `ReplicaTopic.tombstoned`.

@@ -6,20 +6,20 @@ from typing import Final
 from nsqd.engine.channel import NEVER, Channel
 
 # So many stale entries are kept at least; beyond that, no more than there are channels with a time.
-_FEW: Final = 64
+_MIN_STALE: Final = 64
 
 
 class Timers:
     """Channels by the time at which they are looked at; each has one time at most."""
 
-    __slots__ = ("_heap", "_most", "_serial")
+    __slots__ = ("_heap", "_max_length", "_serial")
 
     def __init__(self) -> None:
         # (when, serial, channel): entries whose time is not the channel's wake_ns any more are stale.
         self._heap: list[tuple[int, int, Channel]] = []
         self._serial = 0
         # How long the heap may become before stale entries are dropped.
-        self._most = 2 * _FEW
+        self._max_length = 2 * _MIN_STALE
 
     def schedule(self, channel: Channel, when_ns: int) -> None:
         """Look at the channel at that time, or earlier."""
@@ -27,7 +27,7 @@ class Timers:
             channel.wake_ns = when_ns
             self._serial += 1
             heappush(self._heap, (when_ns, self._serial, channel))
-            if len(self._heap) > self._most:
+            if len(self._heap) > self._max_length:
                 self._drop_stale()
 
     def _drop_stale(self) -> None:
@@ -35,7 +35,7 @@ class Timers:
         valid = {entry[2]: entry for entry in self._heap if entry[0] == entry[2].wake_ns}
         self._heap = list(valid.values())
         heapify(self._heap)
-        self._most = 2 * max(_FEW, len(self._heap))
+        self._max_length = 2 * max(_MIN_STALE, len(self._heap))
 
     def next_ns(self) -> int | None:
         """When :meth:`take_due` has something; perhaps early, never late. None while nothing is timed."""

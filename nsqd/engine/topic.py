@@ -28,7 +28,7 @@ from nsqd.log.tail import MessageLog, Storage
 # A log in memory is trimmed at twice its size after the last trimming, but not below twice this size.
 _TRIM_BYTES: Final = 1 << 20
 # How many deleted channels are remembered.
-_MOST_GONE: Final = 256
+_MAX_DELETED_CHANNELS: Final = 256
 
 
 class Refused(Exception):
@@ -46,22 +46,22 @@ class Topic(Staging):
     """A named stream of messages."""
 
     __slots__ = (
-        "_drawn",
-        "_kept_bytes",
+        "_generations",
         "_node_id",
         "_retention_start",
         "_room",
         "_settings_of",
         "_skipped",
+        "_trimmed_bytes",
         "awaiting_registration",
         "backlog",
         "changed",
         "channels",
         "deferred",
         "deleted",
+        "deleted_channels",
         "dropped_count",
         "exclusive",
-        "gone",
         "log",
         "memory_limit",
         "message_bytes",
@@ -116,13 +116,13 @@ class Topic(Staging):
         # Numbers that were given to no message: from the end of the last life to the beginning of this one.
         self._skipped = (0, 0)
         # How many generations of channels were drawn in this life.
-        self._drawn = 0
+        self._generations = 0
         self._node_id = ids.node_id
         # Deleted channels: by name the generation of the last one. They are not made again because another
         # nsqd has not heard of the deletion.
-        self.gone: dict[str, int] = {}
+        self.deleted_channels: dict[str, int] = {}
         # The size of a log in memory after the last trimming.
-        self._kept_bytes = 0
+        self._trimmed_bytes = 0
         self._room = room or DedupBudget()
         self._watch_ids()
         # A policy keeps finished messages from here on; 0, for all, until their size has been looked at.
@@ -159,11 +159,11 @@ class Topic(Staging):
             return False
         return True
 
-    def note_put_off(self, channel: Channel, seq: int, due_ns: int) -> None:
+    def note_requeued(self, channel: Channel, seq: int, due_ns: int) -> None:
         """Stage a note that a message came back with a delay."""
         if not (self.ephemeral or channel.ephemeral):
-            came = (seq, self.wall.at(due_ns), channel.backlog.attempts.get(seq, 1))
-            self._put_off.setdefault(channel.name, []).append(came)
+            came = (seq, self.wall.time_at(due_ns), channel.backlog.attempts.get(seq, 1))
+            self._requeued.setdefault(channel.name, []).append(came)
 
     # --- publishing, step two ---
 
@@ -185,7 +185,7 @@ class Topic(Staging):
         if self.published is not None:
             self.published.stored()
         self.changed = True
-        if self.log.source is None and self.log.resident_bytes > 2 * max(self._kept_bytes, _TRIM_BYTES):
+        if self.log.source is None and self.log.resident_bytes > 2 * max(self._trimmed_bytes, _TRIM_BYTES):
             self.trim()
 
     def add_stored(self, first: int, end: int, due_ns: int = 0) -> None:
@@ -214,7 +214,7 @@ class Topic(Staging):
 
     def _note_deferred(self, first: int, end: int, due_ns: int) -> None:
         """Remember the due time, here and with the next checkpoint, for channels that are set to a place."""
-        self.deferred.put(first, end, due_ns)
+        self.deferred.add(first, end, due_ns)
         if self.flowing and self.backlog.journal is not None:
             # Otherwise the backlog has it, and notes it itself.
             self.backlog.journal.defer(first, end, due_ns)
@@ -243,7 +243,7 @@ class Topic(Staging):
         turn adds one, until a message that would fit does not fit behind them.
         """
         self._abandon_messages()
-        self._put_off.clear()
+        self._requeued.clear()
         self._notes = [note for note in self._notes if not notes.defers(note)]
         self.changed = True
 
@@ -292,12 +292,12 @@ class Topic(Staging):
         # Messages that wait here are handed over below.
         waiting = self.backlog.lowest()
         given = within(kept or [], 0, EVERYTHING if waiting is None else waiting)
-        channel.backlog.begin(given[0][0] if given else self.log.next_seq if waiting is None else waiting)
+        channel.backlog.reset(given[0][0] if given else self.log.next_seq if waiting is None else waiting)
         for start, end in given:
             channel.backlog.extend(start, end)
             channel.message_count += end - start
         deferred = self.deferred_in(given)
-        channel.backlog.take_out(merged([(start, end) for _, start, end in deferred]))
+        channel.backlog.discard(merged([(start, end) for _, start, end in deferred]))
         for due_ns, start, end in deferred:
             channel.backlog.defer(start, end, due_ns)
         self.changed = True
@@ -306,8 +306,8 @@ class Topic(Staging):
 
     def draw_generation(self, channel_name: str) -> int:
         """A generation that tells a channel that is made, or begins again, from all others of its name."""
-        self._drawn += 1
-        return draw_generation(self._node_id, self.name, channel_name, self.log.next_seq, self._drawn)
+        self._generations += 1
+        return draw_generation(self._node_id, self.name, channel_name, self.log.next_seq, self._generations)
 
     def apply(self, settings_of: SettingsOf) -> None:
         """Follow these policies from now on."""
@@ -334,10 +334,10 @@ class Topic(Staging):
         channel.deleted = True
         channel.empty()
         if not channel.ephemeral:
-            self.gone.pop(name, None)
-            self.gone[name] = channel.generation
-            if len(self.gone) > _MOST_GONE:
-                del self.gone[next(iter(self.gone))]
+            self.deleted_channels.pop(name, None)
+            self.deleted_channels[name] = channel.generation
+            if len(self.deleted_channels) > _MAX_DELETED_CHANNELS:
+                del self.deleted_channels[next(iter(self.deleted_channels))]
         self.changed = True
         return channel
 
@@ -400,8 +400,8 @@ class Topic(Staging):
         """Drop some of the messages in memory that no channel must deliver; False when none are left."""
         if self.log.source is not None:
             return self.log.release(self.low_water())
-        self.log.keep_only(self.wanted(0, self.log.next_seq))
-        self._kept_bytes = self.log.resident_bytes
+        self.log.retain(self.wanted(0, self.log.next_seq))
+        self._trimmed_bytes = self.log.resident_bytes
         return False
 
     def backend_depth(self, backlog: Backlog) -> int:
@@ -411,7 +411,7 @@ class Topic(Staging):
     def skip_to(self, seq: int) -> None:
         """Continue the sequence at *seq* or later; called while nothing is staged."""
         if seq > self._encoder.next_seq:
-            self.log.stored_ranges.go_on_at(self.log.next_seq, seq)
+            self.log.stored_ranges.resume_at(self.log.next_seq, seq)
             self._encoder.skip_to(seq)
             self._skipped = (self.log.next_seq, seq)
             self.log.next_seq = seq

@@ -10,7 +10,7 @@ from nsqd.log.ranges import RangeSet, size_of_range
 from nsqd.log.tail import MessageLog
 
 # All messages are weighed again when their number has changed by one part in so many.
-_PART: Final = 32
+_REWEIGH_SHARE: Final = 32
 
 
 class Weighed(Protocol):
@@ -42,7 +42,7 @@ class Weight:
         count = backlog.count()
         if not count:
             return 0
-        if abs(count - self._weighed) * _PART > self._weighed:
+        if abs(count - self._weighed) * _REWEIGH_SHARE > self._weighed:
             # From the first message that is pending, so that a long log costs nothing before it.
             self._bytes = log.weigh(backlog.finished.floor, backlog.end, backlog.count_unfinished)
             self._count = self._weighed = count

@@ -4,7 +4,7 @@ import errno
 from pathlib import Path
 
 from nsqd.log import segment_index
-from nsqd.log.disk import words_of
+from nsqd.log.disk import error_text
 from nsqd.log.frames import Block
 from nsqd.log.layout import FileHeader
 from nsqd.log.open_files import OpenFiles
@@ -61,7 +61,7 @@ class Appender:
         writer = self._writer
         if writer is None or writer.segment.size >= self._max_segment_bytes or not writer.is_open:
             writer = self._writable(blocks[0].first if blocks else next_seq)
-        self._open_files.used(self)
+        self._open_files.touch(self)
         segments = self._segments
         numbered = list(enumerate(notes, segments.notes + 1)) if notes else []
         segment = writer.segment
@@ -97,7 +97,7 @@ class Appender:
 
     def _reopened(self, writer: SegmentWriter) -> SegmentWriter | None:
         """*writer* with its file open; None if the file was removed or cut. Raises OSError."""
-        self._open_files.make_room()
+        self._open_files.evict()
         if writer.reopen():
             return writer
         self._segments.warn(
@@ -105,7 +105,7 @@ class Appender:
         )
         self.seal()
         # If not all of it is durable, the next sync fails for it and says so.
-        self._syncing.settle()
+        self._syncing.take_durable()
         return None
 
     def close_file(self) -> bool:
@@ -129,7 +129,7 @@ class Appender:
         self.make_folder()
         header = FileHeader(first, segments.end, new_salt(self.log_id), self._origin, segments.notes)
         segment = Segment(segments.folder, self.next_number, header)
-        self._open_files.make_room()
+        self._open_files.evict()
         self._writer = SegmentWriter(segments.disk, segment, keep=segments.cache.starts.put)
         self.next_number += 1
         segments.add(segment)
@@ -163,7 +163,7 @@ class Appender:
     def end_segment(self) -> None:
         """Like :meth:`seal`, while nothing is appended: a file of which all is durable is closed now."""
         self.seal()
-        self._end(self._syncing.settle())
+        self._end(self._syncing.take_durable())
 
     def _end(self, durable: list[SegmentWriter]) -> None:
         """Close files that are complete and durable."""
@@ -223,7 +223,7 @@ class Appender:
 
     def fail(self, error: OSError) -> None:
         """Append nothing more until a restart, because a sync failed with *error*."""
-        self.failed = f"no publishes until a restart: an fsync failed - {words_of(error)}"
+        self.failed = f"no publishes until a restart: an fsync failed - {error_text(error)}"
         self.seal()
         self.unsynced = 0
         self._syncing.running = None
@@ -258,7 +258,7 @@ class Appender:
                 syncing.sealed.remove(writer)
                 self._close(writer)
 
-    def look_for_file(self) -> None:
+    def reopen_if_removed(self) -> None:
         """Continue in another file if the newest was removed. Raises OSError."""
         writer = self._writer
         if (
@@ -275,7 +275,7 @@ class Appender:
                 # The next sync fails for it and says so.
                 self._syncing.sealed.append(writer)
 
-    def look_for_folder(self) -> bool:
+    def check_folder(self) -> bool:
         """False if the folder was removed: then the log begins again in another one. Raises OSError."""
         segments = self._segments
         if self._syncing.running is not None or segments.deleted:

@@ -33,28 +33,28 @@ class _Entry(Protocol):
 _T = TypeVar("_T", bound=_Entry)
 
 
-class Stretch:
+class CachedRange:
     """Consecutive blocks and gaps that together cover one range of bytes of a file."""
 
-    __slots__ = ("_firsts", "end", "found")
+    __slots__ = ("_firsts", "blocks", "end")
 
     def __init__(self, found: list[Block | Gap], end: int) -> None:
         """*end* is the offset in the file at which these bytes end."""
-        self.found = found
+        self.blocks = found
         self.end = end
         self._firsts = [one.first if isinstance(one, Block) else one.start for one in found]
 
     @property
     def size(self) -> int:
         """Bytes of memory, roughly."""
-        return sum([ENTRY_BYTES + (one.weight if isinstance(one, Block) else 0) for one in self.found])
+        return sum([ENTRY_BYTES + (one.weight if isinstance(one, Block) else 0) for one in self.blocks])
 
     def at(self, seq: int) -> Block | Gap | None:
         """The block that holds *seq* or the gap in which it lies."""
         place = bisect_right(self._firsts, seq) - 1
         if place < 0:
             return None
-        found = self.found[place]
+        found = self.blocks[place]
         end = found.next if isinstance(found, Block) else found.end
         return found if seq < end else None
 
@@ -108,7 +108,7 @@ class Cache:
         # How many reads of the disk there were, in the event loop.
         self.reads = 0
         # Pages, and long appends.
-        self.stretches: Recent[Stretch] = Recent(STRETCHES_BYTES)
+        self.stretches: Recent[CachedRange] = Recent(STRETCHES_BYTES)
         # Where the appends of a page start.
         self.starts: Recent[Starts] = Recent(STARTS_BYTES)
 

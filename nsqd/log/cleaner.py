@@ -137,7 +137,7 @@ class Cleaner:
         )
         return self._compaction
 
-    def wants_compaction(self, covered_notes: int, low_water: int = 0, *, resting: bool = True) -> bool:
+    def needs_compaction(self, covered_notes: int, low_water: int = 0, *, resting: bool = True) -> bool:
         """Whether there is enough in closed segments to look at what of it is pending."""
         closed = self._compactable(covered_notes, low_water).values()
         # A file of which only the header is left cannot be made smaller.
@@ -175,10 +175,10 @@ class Cleaner:
         No compaction that began earlier removes any of these messages.
         """
         extents, compaction = self._segments.extents(), self._compaction
-        if compaction is None or compaction.give_up() or not set(compaction.old) <= set(self._segments):
+        if compaction is None or compaction.cancel() or not set(compaction.old) <= set(self._segments):
             return extents
         first, end = compaction.old[0].first, compaction.old[-1].next
-        return within(extents, 0, first) + compaction.kept + within(extents, end, self._segments.end)
+        return within(extents, 0, first) + compaction.copied + within(extents, end, self._segments.end)
 
     def end_compaction(self, compaction: Compaction) -> int:
         """Use the result of a compaction; returns how many bytes that saved. Raises OSError.

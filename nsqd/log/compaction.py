@@ -27,10 +27,10 @@ from nsqd.log.segment_writer import SegmentWriter, new_salt
 # Less waste than this in a sparse segment is not worth a copy.
 WORTH_BYTES: Final = 1 << 20
 # Bytes that are read before other work gets its turn: with short messages, some milliseconds of work.
-_AT_ONCE_BYTES: Final = 32 << 10
+_MAX_READ_BYTES: Final = 32 << 10
 
 
-class GivenUp(Exception):
+class CompactionCancelled(Exception):
     """Somebody gave the compaction up while it ran."""
 
 
@@ -67,12 +67,12 @@ class Compaction:
         # power cut could take that name. If it could not be made durable, the next start removes them.
         self.replaced: list[Segment] = []
         # The messages of the old segments that are in the copy.
-        self.kept: Ranges = []
+        self.copied: Ranges = []
         # Segments that are left as they are, because messages of them that are pending cannot be read.
         self.spoiled: list[Segment] = []
         # Held for a moment, never while the disk is used.
         self._lock = Lock()
-        self._given_up = False
+        self._cancelled = False
         self._decided = False
         self._disk = disk
         self._closed = closed
@@ -97,7 +97,7 @@ class Compaction:
             self.old = [self._closed[extent.place] for extent in run]
             try:
                 self.new = self._rewrite(self.old)
-            except GivenUp:
+            except CompactionCancelled:
                 return
             except Spoiled as error:
                 # Not compacted: the channel that must deliver the lost messages must find the loss and count
@@ -106,16 +106,16 @@ class Compaction:
                 continue
             return
 
-    def give_up(self) -> bool:
+    def cancel(self) -> bool:
         """Abandon the compaction; False when it is too late, and only *kept* of the old segments counts."""
         with self._lock:
-            self._given_up = not self._decided
-            return self._given_up
+            self._cancelled = not self._decided
+            return self._cancelled
 
     def _decide(self) -> bool:
         """Decide to use the copy, so that it can no longer be given up; False when it was given up before."""
         with self._lock:
-            self._decided = not self._given_up
+            self._decided = not self._cancelled
             return self._decided
 
     # --- reading ---
@@ -135,7 +135,7 @@ class Compaction:
                 if wanted:
                     blocks += _parts(append, data, wanted)
                 read += APPEND_HEADER_BYTES + len(data)
-                if read >= _AT_ONCE_BYTES:
+                if read >= _MAX_READ_BYTES:
                     self._spend(read)
                     read = 0
             self._spend(read)
@@ -172,7 +172,7 @@ class Compaction:
                 disk.sync(writer.fd)
             finally:
                 disk.close(writer.fd)
-        except (OSError, GivenUp, Spoiled):
+        except (OSError, CompactionCancelled, Spoiled):
             disk.remove(unfinished)
             raise
         if not self._decide():
@@ -183,7 +183,7 @@ class Compaction:
         except OSError:
             disk.remove(unfinished)
             with self._lock:
-                self._decided, self._given_up = False, True
+                self._decided, self._cancelled = False, True
             raise
         # From here on the next start would use the copy, so it is used now, even if something below fails.
         new.next = header.ends
@@ -191,7 +191,7 @@ class Compaction:
         try:
             disk.sync_folder(new.folder)
             self.replaced = old
-            segment_index.write(disk, new, self.kept)
+            segment_index.write(disk, new, self.copied)
         except OSError as error:
             self._warn(f"{new.path} is used, but something of it could not be written: {error}")
         return new
@@ -200,8 +200,8 @@ class Compaction:
         kept: Ranges = []
         for segment in old:
             for blocks in self._blocks(segment):
-                if self._given_up:
-                    raise GivenUp
+                if self._cancelled:
+                    raise CompactionCancelled
                 if blocks:
                     writer.append(blocks, [])
                     kept += [(block.first, block.next) for block in blocks]
@@ -209,7 +209,7 @@ class Compaction:
         if not kept:
             # Write only the header, which says up to which sequence everything was finished.
             writer.append([], [])
-        self.kept = merged(kept)
+        self.copied = merged(kept)
 
 
 def _parts(append: Append, data: bytes, wanted: Ranges) -> list[Block]:

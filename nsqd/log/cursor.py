@@ -91,7 +91,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-class Where(Enum):
+class PositionKind(Enum):
     """How a place is given."""
 
     EARLIEST = "earliest"
@@ -108,7 +108,7 @@ class BadPosition(ValueError):
 class LogPosition:
     """A place in a log; *number* is a sequence, or a time in ns since 1970."""
 
-    where: Where
+    kind: PositionKind
     number: int = 0
 
     def position(self, log: Readable, first: int, end: int) -> int:
@@ -116,19 +116,19 @@ class LogPosition:
 
         A sequence is returned as it is, whether or not it is in the log. Raises CannotRead.
         """
-        if self.where is Where.EARLIEST:
+        if self.kind is PositionKind.EARLIEST:
             return first
-        if self.where is Where.LATEST:
+        if self.kind is PositionKind.LATEST:
             return end
-        if self.where is Where.SEQUENCE:
+        if self.kind is PositionKind.SEQUENCE:
             return self.number
         return max(first, min(Cursor(log).seek(self.number, end), end))
 
     def last(self, log: Readable, first: int, end: int) -> int:
         """The last message at this place or before it, for reading backwards. Raises CannotRead."""
-        if self.where is Where.TIME:
+        if self.kind is PositionKind.TIME:
             return max(first, min(Cursor(log).seek(self.number + 1, end), end)) - 1
-        return end - 1 if self.where is Where.LATEST else self.position(log, first, end)
+        return end - 1 if self.kind is PositionKind.LATEST else self.position(log, first, end)
 
 
 def parse_position(text: str, ids: MessageIds, now_ns: int) -> LogPosition:
@@ -138,18 +138,18 @@ def parse_position(text: str, ids: MessageIds, now_ns: int) -> LogPosition:
     ``2026-01-31T12:00:00Z``, ``@1769860800``, ``-10m`` or ``-7d``. Sixteen decimal digits are a
     sequence; ``id:`` before them makes them an id.
     """
-    if text in {Where.EARLIEST.value, Where.LATEST.value}:
-        return LogPosition(Where(text))
+    if text in {PositionKind.EARLIEST.value, PositionKind.LATEST.value}:
+        return LogPosition(PositionKind(text))
     if _SEQUENCE.fullmatch(text):
         if int(text) > SEQUENCE_MASK:
             raise BadPosition(f"{text} is larger than any sequence")
-        return LogPosition(Where.SEQUENCE, int(text))
+        return LogPosition(PositionKind.SEQUENCE, int(text))
     if match := _ID.fullmatch(text):
         seq = ids.decode(match[1].encode())
         if seq < 0:
             raise BadPosition(f"{match[1]} is the id of a message of another node")
-        return LogPosition(Where.SEQUENCE, seq)
-    return LogPosition(Where.TIME, parse_time(text, now_ns))
+        return LogPosition(PositionKind.SEQUENCE, seq)
+    return LogPosition(PositionKind.TIME, parse_time(text, now_ns))
 
 
 def parse_time(text: str, now_ns: int) -> int:

@@ -24,7 +24,7 @@ class CannotOpen(OSError):
     """
 
 
-def words_of(error: OSError) -> str:
+def error_text(error: OSError) -> str:
     """What the system says of a failure, in lower case like the original's sentences."""
     return (error.strerror or str(error)).lower()
 

@@ -19,9 +19,9 @@ from nsqd.log.frames import (
     SIZE,
     SIZED_OVERHEAD,
     Block,
-    Piece,
+    Buffer,
     WallNs,
-    piece_of,
+    view_of,
 )
 from nsqd.log.ids import SUFFIX_COLUMNS, SUFFIX_MASK, SUFFIXES, MessageIds
 
@@ -49,7 +49,7 @@ class Batch:
 
     def __init__(
         self,
-        bodies: Sequence[Piece],
+        bodies: Sequence[Buffer],
         *,
         size: int = -1,
         has_headers: bool = False,
@@ -74,11 +74,11 @@ class Batch:
         self.spare = SIZE_BYTES
 
     @property
-    def bodies(self) -> Sequence[Piece]:
+    def bodies(self) -> Sequence[Buffer]:
         if not self.stride:
             return self._bodies
         cells, stride, spare = bytes(self.cells), self.stride, self.spare
-        return [piece_of(cells, at - stride + spare, at) for at in range(stride, len(cells) + 1, stride)]
+        return [view_of(cells, at - stride + spare, at) for at in range(stride, len(cells) + 1, stride)]
 
 
 def even_batch(payload: bytes, start: int, count: int, max_size: int) -> Batch | None:
@@ -139,7 +139,7 @@ class Encoder:
         self._ids = ids
         self.next_seq = next_seq
         self._first = next_seq
-        self._parts: list[Piece] = []
+        self._parts: list[Buffer] = []
         self._ends: list[int] = []
         self._end = 0
         self._size = -1
@@ -162,7 +162,7 @@ class Encoder:
         """How many bytes the open block has."""
         return self._end if self._ends else 0
 
-    def put(self, body: Piece, now_ns: WallNs) -> bool:
+    def put(self, body: Buffer, now_ns: WallNs) -> bool:
         """Add one message to the open block; True when that block is large enough to be closed."""
         size = len(body)
         seq = self.next_seq
@@ -275,7 +275,7 @@ class Encoder:
         self.next_seq = self._first = first + count
         sizes = list(map(len, bodies))
         # Four pieces for each message, all of one kind set at once: size, equal part, four digits, body.
-        parts: list[Piece] = [b""] * (4 * count)
+        parts: list[Buffer] = [b""] * (4 * count)
         parts[0::4] = map(SIZE.pack, map(add, sizes, repeat(SIZED_OVERHEAD)))
         parts[3::4] = bodies
         done = 0

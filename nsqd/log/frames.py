@@ -34,10 +34,10 @@ _END_BYTES: Final = 40
 WallNs = NewType("WallNs", int)
 NOT_DEFERRED: Final = WallNs(0)
 # Bytes, or a view of bytes that no longer change.
-Piece: TypeAlias = bytes | memoryview
+Buffer: TypeAlias = bytes | memoryview
 
 
-def piece_of(data: bytes, start: int, end: int) -> Piece:
+def view_of(data: bytes, start: int, end: int) -> Buffer:
     """These bytes of *data*. A long piece is a view, which keeps *data* in memory."""
     return memoryview(data)[start:end] if end - start >= LONG else data[start:end]
 
@@ -95,11 +95,11 @@ class Block:
             return self.data
         return self.data[self.offset(start) : self.offset(end)]
 
-    def piece(self, start: int, end: int) -> Piece:
+    def view(self, start: int, end: int) -> Buffer:
         """Like :meth:`frames`, to be sent at once: a long piece keeps the whole block in memory."""
         if start == self.first and end == self.next:
             return self.data
-        return piece_of(self.data, self.offset(start), self.offset(end))
+        return view_of(self.data, self.offset(start), self.offset(end))
 
     def fitting(self, start: int, end: int, max_bytes: int) -> int:
         """The largest ``e <= end`` for which the frames ``start..e`` fit in *max_bytes*, at least one."""
@@ -115,24 +115,24 @@ class Block:
         return cast("WallNs", value)
 
 
-def published_ns(data: Piece) -> WallNs:
+def published_ns(data: Buffer) -> WallNs:
     """The time of the first message in frames."""
     return cast("WallNs", _TIMESTAMP.unpack_from(data, TIMESTAMP_OFFSET)[0])
 
 
-def with_attempts(frame: Piece, attempts: int) -> bytes:
+def with_attempts(frame: Buffer, attempts: int) -> bytes:
     """The same frame with another number of attempts, limited to what 16 bits can hold."""
     count = _ATTEMPTS.pack(min(attempts, MAX_ATTEMPTS))
     return b"".join((frame[:ATTEMPTS_OFFSET], count, frame[ATTEMPTS_OFFSET + 2 :]))
 
 
-def with_attempts_each(frames: list[Piece], attempts: list[int]) -> bytes:
+def with_attempts_each(frames: list[Buffer], attempts: list[int]) -> bytes:
     """The frames one after the other, each with its own number of attempts."""
     patched = with_attempts_all(b"".join(frames), attempts)
     return patched or b"".join(map(with_attempts, frames, attempts))
 
 
-def with_attempts_all(data: Piece, attempts: list[int]) -> bytes:
+def with_attempts_all(data: Buffer, attempts: list[int]) -> bytes:
     """Frames of one size with one number of attempts, which is most common: set a column at a time.
 
     Empty when the frames have several sizes or the numbers differ.

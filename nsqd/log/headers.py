@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from nsqclient.wire.headers import EXT_JSON_HEADERS, EXT_NONE, MAX_HEADER_BYTES
-from nsqd.log.frames import FRAME_OVERHEAD, SIZE, Block, Piece, piece_of
+from nsqd.log.frames import FRAME_OVERHEAD, SIZE, Block, Buffer, view_of
 
 # The extension of a message without headers, and the first byte of the extension of one with headers.
 NO_HEADERS: Final = bytes((EXT_NONE,))
@@ -26,7 +26,7 @@ LENGTH_BYTES: Final = 2
 _BEFORE_JSON: Final = 1 + LENGTH_BYTES
 # At least and at most so many frames of one size are changed in one go, always a power of two.
 _FEWEST: Final = 16
-_MOST: Final = 256
+_MAX_STEP_FRAMES: Final = 256
 # As strict as json, and ten times as fast; json is used to say what is wrong.
 _STRINGS: Final = msgspec.json.Decoder(dict[str, str])
 # Characters that have no special meaning in a JSON string; `_ALIKE` maps all of them to one.
@@ -92,7 +92,7 @@ def join(headers: Mapping[Any, Any], body: bytes) -> bytes:
     return extension(headers) + body
 
 
-def split(extended: Piece) -> tuple[dict[str, str], bytes]:
+def split(extended: Buffer) -> tuple[dict[str, str], bytes]:
     """The headers and the body that *extended* has, as it lies in a block with headers. Raises BadHeaders."""
     begin = extension_bytes(extended, 0)
     if begin > len(extended):
@@ -103,13 +103,13 @@ def split(extended: Piece) -> tuple[dict[str, str], bytes]:
 
 def message(block: Block, seq: int) -> tuple[dict[str, str], bytes]:
     """The headers and the body of one message of a block, with headers or without. Raises BadHeaders."""
-    frame = block.piece(seq, seq + 1)
+    frame = block.view(seq, seq + 1)
     if block.has_headers:
         return split(frame[FRAME_OVERHEAD:])
     return {}, bytes(frame[FRAME_OVERHEAD:])
 
 
-def extension_bytes(data: Piece, at: int) -> int:
+def extension_bytes(data: Buffer, at: int) -> int:
     """The length in bytes of the extension that lies *at* this place. Raises BadHeaders."""
     kind = data[at] if at < len(data) else -1
     if kind == EXT_NONE:
@@ -119,9 +119,9 @@ def extension_bytes(data: Piece, at: int) -> int:
     return _BEFORE_JSON + int.from_bytes(data[at + 1 : at + _BEFORE_JSON], "big")
 
 
-def frames_for(block: Block, start: int, end: int, *, extended: bool) -> Piece:
+def frames_for(block: Block, start: int, end: int, *, extended: bool) -> Buffer:
     """The frames as a subscriber gets them on the first attempt; only an *extended* one gets headers."""
-    return block.piece(start, end) if block.has_headers is extended else other_kind(block, start, end)
+    return block.view(start, end) if block.has_headers is extended else other_kind(block, start, end)
 
 
 def other_kind(block: Block, start: int, end: int) -> bytes:
@@ -136,13 +136,13 @@ def other_kind(block: Block, start: int, end: int) -> bytes:
 def _stripped(block: Block, start: int, end: int) -> bytes:
     data, stride = block.data, block.stride
     at, stop = block.offset(start), block.offset(end)
-    pieces: list[Piece] = []
+    pieces: list[Buffer] = []
     while at < stop:
-        count = _at_once(stride, stop - at)
+        count = _frames_per_step(stride, stop - at)
         if count:
             skipped = extension_bytes(data, at + FRAME_OVERHEAD)
             following = at + count * stride
-            if _begin_alike(data, at, following, stride, min(skipped, _BEFORE_JSON), count):
+            if _have_same_prefix(data, at, following, stride, min(skipped, _BEFORE_JSON), count):
                 pieces += _cut(data, at, stride, skipped, count, -skipped)
                 at = following
                 continue
@@ -154,7 +154,7 @@ def _stripped(block: Block, start: int, end: int) -> bytes:
             skipped = extension_bytes(data, body)
             pieces.append(SIZE.pack(size - skipped))
             pieces.append(data[at + SIZE.size : body])
-            pieces.append(piece_of(data, body + skipped, following))
+            pieces.append(view_of(data, body + skipped, following))
             at = following
     return b"".join(pieces)
 
@@ -162,9 +162,9 @@ def _stripped(block: Block, start: int, end: int) -> bytes:
 def _extended(block: Block, start: int, end: int) -> bytes:
     data, stride = block.data, block.stride
     at, stop = block.offset(start), block.offset(end)
-    pieces: list[Piece] = []
+    pieces: list[Buffer] = []
     while at < stop:
-        count = _at_once(stride, stop - at)
+        count = _frames_per_step(stride, stop - at)
         if count:
             pieces.append(NO_HEADERS.join(_cut(data, at, stride, 0, count, len(NO_HEADERS))))
             at += count * stride
@@ -174,19 +174,19 @@ def _extended(block: Block, start: int, end: int) -> bytes:
         pieces.append(SIZE.pack(size + len(NO_HEADERS)))
         pieces.append(data[at + SIZE.size : body])
         pieces.append(NO_HEADERS)
-        pieces.append(piece_of(data, body, following))
+        pieces.append(view_of(data, body, following))
         at = following
     return b"".join(pieces)
 
 
-def _at_once(stride: int, size: int) -> int:
+def _frames_per_step(stride: int, size: int) -> int:
     """How many of the frames in *size* bytes are changed in one go; 0 when they are changed one by one."""
     if not stride or size < _FEWEST * stride:
         return 0
-    return min(_MOST, 1 << (size // stride).bit_length() - 1)
+    return min(_MAX_STEP_FRAMES, 1 << (size // stride).bit_length() - 1)
 
 
-def _begin_alike(data: bytes, at: int, end: int, stride: int, length: int, count: int) -> bool:
+def _have_same_prefix(data: bytes, at: int, end: int, stride: int, length: int, count: int) -> bool:
     """Whether the first *length* bytes of all these *count* extensions are the same."""
     body = at + FRAME_OVERHEAD
     return all(

@@ -130,7 +130,7 @@ MUST_UNDERSTAND: Final = 0x00FF
 NOTE: Final = 0x0001
 # Every body begins with the extension that has the message's headers: see `headers`.
 MESSAGE_HEADERS: Final = 0x0002
-_KNOWN: Final = NOTE | MESSAGE_HEADERS
+_KNOWN_FLAGS: Final = NOTE | MESSAGE_HEADERS
 
 
 def append_header(salt: int, first: int, count: int, due_ns: int, data: bytes, flags: int = 0) -> bytes:
@@ -191,7 +191,7 @@ def decode_append(data: bytes, at: int, base: int, salt: int) -> Append | None:
         return None
     if xxh3_64_intdigest(data[at:seal], salt) != _CHECK.unpack_from(data, seal)[0]:
         return None
-    if flags & MUST_UNDERSTAND & ~_KNOWN:
+    if flags & MUST_UNDERSTAND & ~_KNOWN_FLAGS:
         raise NewerVersion(f"an append with flags {flags:#06x} at {base + at} is not known")
     start = base + at + header_bytes
     return Append(flags, base + at, start, start + size, first, count, due_ns, check)

@@ -35,7 +35,7 @@ class OpenFiles:
     def __len__(self) -> int:
         return len(self._unsynced) + len(self._synced)
 
-    def used(self, log: OpenLog) -> None:
+    def touch(self, log: OpenLog) -> None:
         """Something is about to be appended to the log's file."""
         if log is self._latest:
             return
@@ -56,7 +56,7 @@ class OpenFiles:
         self._synced.pop(log, None)
         self._latest = None
 
-    def make_room(self) -> None:
+    def evict(self) -> None:
         """Before one more file is opened: close one if too many are open."""
         if len(self) < self._limit:
             return

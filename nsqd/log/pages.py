@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
-from nsqd.log.cache import Cache, Stretch
+from nsqd.log.cache import Cache, CachedRange
 from nsqd.log.disk import Disk
-from nsqd.log.frames import Block, Piece, parse_block
+from nsqd.log.frames import Block, Buffer, parse_block
 from nsqd.log.gaps import Gap, Why
 from nsqd.log.headers import frames_for
 from nsqd.log.layout import (
@@ -30,13 +30,13 @@ from nsqd.log.starts import Starts
 from nsqd.log.walk import Window, walk
 
 # A page is read as a whole when at least one in so many of its messages is wanted.
-_MANY: Final = 4
+_WHOLE_PAGE_SHARE: Final = 4
 # A message read directly after the one before counts as so many when it is decided whether to keep the page.
 _IN_A_ROW: Final = 8
 # An append of at least so many bytes is kept like a page.
 _LONG_BYTES: Final = 8 << 10
 # Of consecutive appends at most so many bytes are read at once.
-_AT_ONCE_BYTES: Final = 64 << 10
+_MAX_READ_BYTES: Final = 64 << 10
 
 
 def read_page(disk: Disk, segment: Segment, page: int) -> list[Block | Gap]:
@@ -71,7 +71,7 @@ def read(disk: Disk, cache: Cache, segment: Segment, page: int, seq: int, end: i
     offset = segment.page_offsets[page]
     stop = offset + segment.page_size(page)
     stretch = cache.stretches.get(segment, offset, stop)
-    if stretch is None and (min(end, last) - seq) * _MANY < last - first:
+    if stretch is None and (min(end, last) - seq) * _WHOLE_PAGE_SHARE < last - first:
         starts = _starts_of(disk, cache, segment, page)
         if starts is not None:
             block = _read_few(disk, cache, segment, starts, seq, min(end, last), last)
@@ -79,7 +79,7 @@ def read(disk: Disk, cache: Cache, segment: Segment, page: int, seq: int, end: i
                 return block
     if stretch is None:
         cache.reads += 1
-        stretch = Stretch(read_page(disk, segment, page), stop)
+        stretch = CachedRange(read_page(disk, segment, page), stop)
         cache.stretches.put(segment, offset, stretch)
     return stretch.at(seq)
 
@@ -126,7 +126,7 @@ def _read_few(
             starts.reads = 0
             return None
         if end - seq > 1:
-            until = max(until, min(starts.offset(starts.place(end - 1) + 1), start + _AT_ONCE_BYTES))
+            until = max(until, min(starts.offset(starts.place(end - 1) + 1), start + _MAX_READ_BYTES))
     cache.reads += 1
     try:
         data = read_bytes(disk, segment, until - start, start)
@@ -134,7 +134,7 @@ def _read_few(
         return None
     block = _block_at(data, start, segment.header.salt, seq, end)
     if long and block is not None:
-        cache.stretches.put(segment, start, Stretch([block], until))
+        cache.stretches.put(segment, start, CachedRange([block], until))
     return block
 
 
@@ -265,7 +265,7 @@ def frames(
     reads: int,
     *,
     extended: bool,
-) -> list[Piece]:
+) -> list[Buffer]:
     """The frames of *seqs*, which are sorted and lie in one page, in order until *room* bytes are full.
 
     They are the frames for an *extended* or a plain subscriber. They end after *reads* reads of the disk, or
@@ -273,7 +273,7 @@ def frames(
     Raises OSError.
     """
     last, offset = segment.page_end(page), segment.page_offsets[page]
-    found: list[Piece] = []
+    found: list[Buffer] = []
     end_reads = cache.reads + reads
     if cache.stretches.get(segment, offset, offset + segment.page_size(page)) is None:
         starts = _starts_of(disk, cache, segment, page)
@@ -308,11 +308,11 @@ def _one_each(
     room: int,
     reads: int,
     flags: int,
-) -> list[Piece]:
+) -> list[Buffer]:
     """Frames of a page whose appends have one message each, up to one with other *flags*. Raises OSError."""
     salt = segment.header.salt
     parts = _parts(starts, seqs, room, reads)
-    found: list[Piece] = []
+    found: list[Buffer] = []
     fd = disk.open_read(segment.path)
     try:
         # It only saves time, and not every file system does it.

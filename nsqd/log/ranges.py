@@ -118,7 +118,7 @@ class RangeSet:
         number = position >> _SHIFT
         page = self._pages.get(number)
         if page is None:
-            return self._behind_run(number) > 0
+            return self._end_of_run(number) > 0
         low = position & _LOW
         if isinstance(page, bytearray):
             return bool(page[low])
@@ -155,7 +155,7 @@ class RangeSet:
         number = position >> _SHIFT
         page = self._pages.get(number)
         if page is None:
-            if self._behind_run(number):
+            if self._end_of_run(number):
                 return
             page = self._pages[number] = bytearray(PAGE)
         elif not isinstance(page, bytearray):
@@ -178,7 +178,7 @@ class RangeSet:
                 last = number
                 self._changed.add(number)
                 page = self._pages.get(number)
-                if page is None and not self._behind_run(number):
+                if page is None and not self._end_of_run(number):
                     page = self._pages[number] = bytearray(PAGE)
                 elif page:
                     page = self._pages[number] = _unpack(page)
@@ -197,7 +197,7 @@ class RangeSet:
             base = number << _SHIFT
             stop = min(end, base + PAGE)
             page = self._pages.get(number)
-            if page is None and (behind := self._behind_run(number)):
+            if page is None and (behind := self._end_of_run(number)):
                 stop = behind << _SHIFT
             elif page is None:
                 join(found, start, stop)
@@ -221,7 +221,7 @@ class RangeSet:
             base = number << _SHIFT
             stop = min(end, base + PAGE)
             page = self._pages.get(number)
-            if page is None and (behind := self._behind_run(number)):
+            if page is None and (behind := self._end_of_run(number)):
                 stop = behind << _SHIFT
             elif page is None:
                 count += stop - start
@@ -239,7 +239,7 @@ class RangeSet:
         """The first position from *position* on that is not known at once to be in the set."""
         if position < self.floor:
             return self.floor
-        behind = self._behind_run(position >> _SHIFT)
+        behind = self._end_of_run(position >> _SHIFT)
         return behind << _SHIFT if behind else position
 
     def column(self, start: int, end: int) -> bytes:
@@ -248,7 +248,7 @@ class RangeSet:
         base = number << _SHIFT
         page = self._pages.get(number)
         if page is None:
-            page = _FULL if self._behind_run(number) else _EMPTY
+            page = _FULL if self._end_of_run(number) else _EMPTY
         elif not isinstance(page, bytearray):
             page = _unpack(page)
         low = min(max(start, self.floor), end)
@@ -287,7 +287,7 @@ class RangeSet:
             return b""
         return int(_unpack(page).translate(_TO_DIGITS), 2).to_bytes(PAGE_BYTES, "big")
 
-    def put_page(self, number: int, bits: bytes) -> None:
+    def set_page(self, number: int, bits: bytes) -> None:
         """Set a page to what :meth:`page` gave."""
         if len(bits) not in (0, PAGE_BYTES):
             raise ValueError(f"a page of {len(bits)} bytes")
@@ -300,7 +300,7 @@ class RangeSet:
             self._drop(number)
         self.runs = merged([*self.runs, (first, end)])
 
-    def settle(self, floor: int) -> None:
+    def raise_floor(self, floor: int) -> None:
         """Raise the floor to *floor*, and on over the pages above it as far as these have no hole."""
         self._raise(max(floor, self.floor))
 
@@ -309,7 +309,7 @@ class RangeSet:
     def _fill(self, number: int, low: int, high: int) -> None:
         page = self._pages.get(number)
         if not isinstance(page, bytearray):
-            if page == _PACKED_FULL or (page is None and self._behind_run(number)):
+            if page == _PACKED_FULL or (page is None and self._end_of_run(number)):
                 return
             page = self._pages[number] = bytearray(PAGE) if page is None else _unpack(page)
         self._changed.add(number)
@@ -331,7 +331,7 @@ class RangeSet:
                     page = pages[number] = _unpack(page)
                     self._unpacked.add(number)
                 if page is None:
-                    behind = self._behind_run(number)
+                    behind = self._end_of_run(number)
                     if not behind:
                         break
                     number, floor = behind, behind << _SHIFT
@@ -348,7 +348,7 @@ class RangeSet:
             self.runs = [run for run in self.runs if run[1] > number]
         self.floor = floor
 
-    def _behind_run(self, number: int) -> int:
+    def _end_of_run(self, number: int) -> int:
         """The page behind the run in which this one lies; 0 when it lies in none."""
         if not self.runs:
             return 0

@@ -17,10 +17,10 @@ from nsqd.log.layout import FILE_HEADER_BYTES, Append, NotALog, decode_file_head
 from nsqd.log.ranges import Ranges
 from nsqd.log.segment import Segment
 from nsqd.log.tail_records import CheckpointPosition, RecoveredMessages, RecoveredNote
-from nsqd.log.walk import AppendPlace, FileWindow, walk
+from nsqd.log.walk import FileWindow, FoundAppend, walk
 
 # Bytes that are looked at in one step.
-_LOOKED_AT_ONCE: Final = 1 << 20
+_SCAN_STEP_BYTES: Final = 1 << 20
 _SECTOR_BYTES: Final = 512
 # Fewer zeros than this may be the end of a message.
 _ZEROS_BYTES: Final = 64
@@ -67,9 +67,9 @@ def _is_empty(disk: Disk, fd: int) -> bool:
     """Whether there are only zeros behind the place of the file header."""
     at, size = FILE_HEADER_BYTES, disk.size(fd)
     while at < size:
-        if disk.read(fd, min(_LOOKED_AT_ONCE, size - at), at).strip(b"\0"):
+        if disk.read(fd, min(_SCAN_STEP_BYTES, size - at), at).strip(b"\0"):
             return False
-        at += _LOOKED_AT_ONCE
+        at += _SCAN_STEP_BYTES
     return True
 
 
@@ -115,7 +115,7 @@ class _Walk:
         self._salt = found.segment.header.salt
         self._mark = mark
         # The state before the first damaged place, restored if no whole append follows and the end is torn.
-        self._sound: _Extent | None = None
+        self._sound: _RecoveryPoint | None = None
         # A place behind that state is the result of a power cut.
         self._torn = False
 
@@ -143,10 +143,10 @@ class _Walk:
             return self._segment.next >= self._limit
         return append.first >= self._limit and not append.is_note
 
-    def _pass_over(self, place: AppendPlace) -> None:
+    def _pass_over(self, place: FoundAppend) -> None:
         """Count a damaged place. Its messages stay pending, so that a reader finds and counts the loss."""
         if self._above(place.append):
-            self._sound = self._sound or _Extent(self._found)
+            self._sound = self._sound or _RecoveryPoint(self._found)
             self._torn = self._torn or self._is_torn(place)
         self._found.damages += 1
         if place.append is not None:
@@ -189,7 +189,7 @@ class _Walk:
                 time_ns = published_ns(self._read(append.start, append.start + _TIME_BYTES))
             if append.next > self._mark.next:
                 size = append.end - append.start - FRAME_OVERHEAD * (append.next - append.first)
-                self._owe(append.first, append.next, append.due_ns, size)
+                self._add_pending(append.first, append.next, append.due_ns, size)
         messages = append.next - append.first
         segment.grow(messages, append.next, min(append.end, self._size), time_ns)
 
@@ -197,9 +197,9 @@ class _Walk:
         """Count the messages up to the sequence *end* as damaged: how many were stored is not known."""
         self._found.damaged.append((self._segment.next, end))
         if end > max(self._segment.next, self._mark.next):
-            self._owe(self._segment.next, end, NOT_DEFERRED)
+            self._add_pending(self._segment.next, end, NOT_DEFERRED)
 
-    def _owe(self, first: int, end: int, due_ns: WallNs, size: int = 0) -> None:
+    def _add_pending(self, first: int, end: int, due_ns: WallNs, size: int = 0) -> None:
         size = size * (end - max(first, self._mark.next)) // max(1, end - first)
         first = max(first, self._mark.next)
         tail_records = self._found.tail_records
@@ -212,7 +212,7 @@ class _Walk:
 
     # --- a torn end ---
 
-    def _is_torn(self, place: AppendPlace) -> bool:
+    def _is_torn(self, place: FoundAppend) -> bool:
         """Whether this place is the result of a power cut."""
         unknown = place.append is None
         return (
@@ -235,7 +235,7 @@ class _Walk:
         return False
 
 
-class _Extent:
+class _RecoveryPoint:
     """What was found up to some place, so that recovery can go back to it."""
 
     def __init__(self, found: Recovered) -> None:

@@ -19,7 +19,7 @@ from nsqd.log.ranges import PAGE, Ranges, RangeSet, join
 # Copying a segment is worth it when at least this share of it is wanted by nobody ...
 _SPARSE: Final = 1 / 2
 # ... or, while the log is in use, this share, and there is more waste than is allowed.
-_LEAST_SPARSE: Final = 1 / 8
+_MIN_SPARSE_SHARE: Final = 1 / 8
 # So many segments' worth of waste is allowed; the newest segment and a copy being made are two more.
 _WASTE_SEGMENTS: Final = 2
 # A file of which at most so much is wanted always joins a neighbour that is copied.
@@ -115,7 +115,7 @@ def _loose(
     waste = sum(one.waste for one in rest)
     while rest and waste > _WASTE_SEGMENTS * segment_bytes:
         one = rest.pop()
-        if one.sparse < _LEAST_SPARSE and not resting:
+        if one.sparse < _MIN_SPARSE_SHARE and not resting:
             break
         loose.add(one.place)
         waste -= one.waste

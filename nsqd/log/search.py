@@ -121,7 +121,7 @@ class Filter(Protocol):
     def matches(self, body: bytes | memoryview) -> bool: ...
 
 
-class Part(Protocol):
+class SearchRange(Protocol):
     """Messages ``first <= seq < end`` of a log, which take *size* bytes; *segment* is their file."""
 
     first: int
@@ -132,7 +132,7 @@ class Part(Protocol):
     def read(self) -> bytes:
         """All bytes of the part, as they are stored. Raises OSError."""
 
-    def found(self, data: bytes) -> list[Block | Gap]:
+    def decode(self, data: bytes) -> list[Block | Gap]:
         """What :meth:`read` returned, as blocks and gaps."""
 
 
@@ -151,7 +151,7 @@ class PageOnDisk:
     def read(self) -> bytes:
         return pages.read_bytes(self._disk, self._of, self.size, self._offset)
 
-    def found(self, data: bytes) -> list[Block | Gap]:
+    def decode(self, data: bytes) -> list[Block | Gap]:
         return pages.blocks_in(self._of, data, self._offset, self.size, self.first, self.end)
 
 
@@ -168,7 +168,7 @@ class BlockInMemory:
     def read(self) -> bytes:
         return self._block.data
 
-    def found(self, _data: bytes) -> list[Block | Gap]:
+    def decode(self, _data: bytes) -> list[Block | Gap]:
         return [self._block]
 
 
@@ -217,7 +217,7 @@ class Search:
 
     def __init__(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[SearchRange],
         wanted: Filter,
         only: Ranges,
         *,
@@ -230,7 +230,7 @@ class Search:
         *pause* is called with the bytes of each part, and may wait.
         """
         # The part that is being looked at.
-        self.at: Part | None = None
+        self.current: SearchRange | None = None
         self._parts = parts
         self._wanted = wanted
         self._only = only
@@ -241,7 +241,7 @@ class Search:
     def run(self, found: Matches) -> None:
         """Look through the parts, and note in *found* how far the search came. Raises OSError."""
         for part in self._parts:
-            self.at = part
+            self.current = part
             only = within(self._only, part.first, part.end)
             if only:
                 data = part.read()
@@ -251,9 +251,9 @@ class Search:
                 self._pause(part.size)
             found.position = part.end if self._forward else part.first - 1
 
-    def _take(self, part: Part, data: bytes, only: Ranges, found: Matches) -> bool:
+    def _take(self, part: SearchRange, data: bytes, only: Ranges, found: Matches) -> bool:
         """Add the matches of a part; False when there are enough."""
-        for seq, body in self._bodies(part.found(data), only):
+        for seq, body in self._bodies(part.decode(data), only):
             if self._wanted.matches(body):
                 found.matches.append(seq)
                 if len(found.matches) >= self._limit:

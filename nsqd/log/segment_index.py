@@ -30,7 +30,7 @@ _HEAD: Final = struct.Struct("<8sHHIQQQQQ")
 _CHECK: Final = struct.Struct("<Q")
 _NUMBER_BYTES: Final = 8
 # The only flag: with any other there may be more behind the arrays, of unknown length.
-_SAYS_WHICH: Final = 0x0100
+_HAS_RANGES: Final = 0x0100
 
 
 def write(disk: Disk, segment: Segment, kept: Ranges | None = None) -> None:
@@ -42,7 +42,7 @@ def write(disk: Disk, segment: Segment, kept: Ranges | None = None) -> None:
     head = _HEAD.pack(
         _MAGIC,
         _VERSION,
-        0 if kept is None else _SAYS_WHICH,
+        0 if kept is None else _HAS_RANGES,
         pages,
         segment.header.salt,
         segment.size,
@@ -71,13 +71,13 @@ def load(disk: Disk, segment: Segment, file_size: int) -> bool:
     return True
 
 
-def kept_of(disk: Disk, segment: Segment) -> Ranges | None:
+def stored_ranges(disk: Disk, segment: Segment) -> Ranges | None:
     """Which messages a compacted segment has; None when its index does not say. Raises OSError."""
     body = _whole(disk, segment, segment.size)
     if body is None:
         return None
     _, _, flags, pages, *_ = _HEAD.unpack_from(body)
-    if not flags & _SAYS_WHICH:
+    if not flags & _HAS_RANGES:
         return None
     numbers = _numbers(body, 3 * pages, (len(body) - _HEAD.size) // _NUMBER_BYTES)
     half = len(numbers) // 2
@@ -97,8 +97,8 @@ def _whole(disk: Disk, segment: Segment, file_size: int) -> bytes | None:
     if (magic, version, salt, size) != (_MAGIC, _VERSION, segment.header.salt, file_size):
         return None
     more = len(body) - _HEAD.size - 3 * pages * _NUMBER_BYTES
-    fits = more >= 0 and more % (2 * _NUMBER_BYTES) == 0 if flags & _SAYS_WHICH else more == 0
-    return None if flags & ~_SAYS_WHICH or not fits else body
+    fits = more >= 0 and more % (2 * _NUMBER_BYTES) == 0 if flags & _HAS_RANGES else more == 0
+    return None if flags & ~_HAS_RANGES or not fits else body
 
 
 def _numbers(body: bytes, first: int, end: int) -> list[int]:
@@ -124,7 +124,7 @@ def holes_in(disk: Disk, segment: Segment) -> Ranges:
     Damaged messages do not count as missing: the channel that must deliver them finds the damage.
     """
     try:
-        kept = kept_of(disk, segment)
+        kept = stored_ranges(disk, segment)
         if kept is not None:
             return without([(segment.first, segment.next)], kept)
         # Its index was lost.

@@ -173,7 +173,7 @@ class SyncJob:
         # How many messages and notes it is to make durable.
         self.unsynced = 0
         # Files that were removed: what was not durable of them never will be.
-        self.gone: list[SegmentWriter] = []
+        self.removed: list[SegmentWriter] = []
         # What becomes durable of the open file: messages below this sequence, notes up to this one.
         self.active_next = active.segment.next if active else 0
         self.active_notes = active.segment.last_note if active else 0
@@ -195,7 +195,7 @@ class SyncJob:
                     error = error or found
                 except FileNotFoundError as found:
                     error = error or found
-                    self.gone.append(writer)
+                    self.removed.append(writer)
         if self.new_names:
             disk.sync_folder(self.folder)
         if error is not None:
@@ -242,9 +242,9 @@ class Syncing:
         if job.active is not None:
             segment = job.active.segment
             segment.synced, segment.synced_notes = job.active_next, job.active_notes
-        return [*job.sealed, *self.settle()]
+        return [*job.sealed, *self.take_durable()]
 
-    def settle(self) -> list[SegmentWriter]:
+    def take_durable(self) -> list[SegmentWriter]:
         """The sealed files of which all is durable already; they are to be closed.
 
         Without another append no sync is requested, and they would stay open.
@@ -260,4 +260,4 @@ class Syncing:
         self.running = None
         self.new_names = self.new_names or job.new_names
         self.folder_is_new = self.folder_is_new or job.new_folder
-        self.sealed = [one for one in job.sealed + self.sealed if one not in job.gone]
+        self.sealed = [one for one in job.sealed + self.sealed if one not in job.removed]

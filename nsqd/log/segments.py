@@ -11,11 +11,11 @@ from typing import Protocol
 
 from nsqd.log import pages
 from nsqd.log.cache import Cache
-from nsqd.log.disk import Disk, words_of
-from nsqd.log.frames import Block, Piece
+from nsqd.log.disk import Disk, error_text
+from nsqd.log.frames import Block, Buffer
 from nsqd.log.gaps import EVERYTHING, CannotRead, Gap, Why
 from nsqd.log.segment import Segment
-from nsqd.log.tail import READS_AT_ONCE
+from nsqd.log.tail import MAX_READS_PER_TURN
 
 
 class Tap(Protocol):
@@ -255,16 +255,16 @@ class Segments:
         """How many reads of the disk there were so far, of all topics."""
         return self.cache.reads
 
-    def frames(self, seqs: list[int], room: int, *, extended: bool) -> list[Piece]:
+    def frames(self, seqs: list[int], room: int, *, extended: bool) -> list[Buffer]:
         """The frames of *seqs*, which are sorted, in order until *room* bytes are full.
 
         They are the frames for an *extended* or a plain subscriber.
-        They end after some `READS_AT_ONCE` reads of the disk, and before a message that is missing or cannot
-        be read now: `read` says which.
+        They end after some `MAX_READS_PER_TURN` reads of the disk, and before a message that is missing or
+        cannot be read now: `read` says which.
         """
-        found: list[Piece] = []
+        found: list[Buffer] = []
         at = 0
-        end_reads = self.cache.reads + READS_AT_ONCE
+        end_reads = self.cache.reads + MAX_READS_PER_TURN
         while at < len(seqs) and room > 0 and (reads := end_reads - self.cache.reads) > 0:
             segment = self._segments[bisect_right(self._firsts, seqs[at]) - 1] if self._segments else None
             if segment is None or not segment.pages or not segment.first <= seqs[at] < segment.next:
@@ -307,7 +307,7 @@ class Segments:
         try:
             found = pages.read(self.disk, self.cache, segment, segment.page_of(seq), seq, end)
         except OSError as error:
-            raise CannotRead(words_of(error)) from error
+            raise CannotRead(error_text(error)) from error
         if found is None:
             found = Gap(seq, seq + 1, Why.DAMAGED)
         return self._lost(found) if isinstance(found, Gap) and found.is_loss else found

@@ -5,7 +5,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from nsqd.log.frames import Block, Piece, parse_block
+from nsqd.log.frames import Block, Buffer, parse_block
 from nsqd.log.gaps import EVERYTHING, Gap, Why
 from nsqd.log.headers import frames_for
 from nsqd.log.ranges import Ranges, join, merged, within, without
@@ -50,18 +50,18 @@ class StoredRanges:
             return Gap(seq, start, gap.why) if seq < start else Gap(seq, end, Why.UNUSED)
         return Gap(seq, gap.end, gap.why)
 
-    def go_on_at(self, end: int, first: int) -> None:
+    def resume_at(self, end: int, first: int) -> None:
         """The log ended at *end*, and goes on with *first*: anything it had between them is lost."""
         if first > end:
             self.closed = self.ranges(end)[-MAX_REMEMBERED_RANGES:]
             self.first = first
 
-    def begin(self, ranges: Ranges, first: int) -> None:
+    def reset(self, ranges: Ranges, first: int) -> None:
         """Take over *ranges* as far as they lie below *first*; from *first* on everything will be stored."""
         self.closed = within(merged(ranges), 0, first)[-MAX_REMEMBERED_RANGES:]
         self.first = first
 
-    def take_out(self, start: int, end: int) -> None:
+    def remove(self, start: int, end: int) -> None:
         """Remove ``start <= seq < end``, because these messages cannot be read any more."""
         self.closed = [
             part
@@ -79,15 +79,15 @@ class StoredRanges:
 RESIDENT_BYTES: Final = 64 << 20
 # This much stays in memory whatever the limit is. Otherwise each message of a consumer that keeps up would be
 # read back with the whole page it lies in.
-RESIDENT_AT_LEAST_BYTES: Final = 256 << 10
+MIN_RESIDENT_BYTES: Final = 256 << 10
 # Dropped entries at the head of the tables are removed in bulk.
 _COMPACT_AFTER: Final = 1024
 # So many blocks are forgotten at once. Publishers and consumers wait meanwhile: some tenths of a millisecond.
-_RELEASED_AT_ONCE: Final = 512
+_MAX_EVICTED_PER_TURN: Final = 512
 
 
 # After so many reads of the disk a delivery ends, because the event loop waits for each of them.
-READS_AT_ONCE: Final = 32
+MAX_READS_PER_TURN: Final = 32
 
 
 class BlockSource(Protocol):
@@ -103,11 +103,11 @@ class BlockSource(Protocol):
         Nothing is wanted from *end* on. Raises CannotRead when it is not known now which of the three it is.
         """
 
-    def frames(self, seqs: list[int], room: int, *, extended: bool) -> list[Piece]:
+    def frames(self, seqs: list[int], room: int, *, extended: bool) -> list[Buffer]:
         """The frames of *seqs*, which are sorted, in order until *room* bytes are full.
 
         They are the frames for an *extended* or a plain subscriber.
-        They end after some `READS_AT_ONCE` reads of the disk, and before a message that cannot be had in
+        They end after some `MAX_READS_PER_TURN` reads of the disk, and before a message that cannot be had in
         this way: `read` has it, or says why not.
         """
 
@@ -152,7 +152,7 @@ class MessageLog:
     def __init__(self, source: BlockSource | None, next_seq: int, limit: int) -> None:
         """*limit* is how many messages stay in memory.
 
-        Without *source* the log lives in memory only, and only :meth:`keep_only` drops messages.
+        Without *source* the log lives in memory only, and only :meth:`retain` drops messages.
         """
         self.source = source
         self.next_seq = next_seq
@@ -191,7 +191,7 @@ class MessageLog:
         self._bytes += len(block.data)
         if self.source is not None:
             while self._bytes > RESIDENT_BYTES or (
-                self._resident > self.limit and self._bytes > RESIDENT_AT_LEAST_BYTES
+                self._resident > self.limit and self._bytes > MIN_RESIDENT_BYTES
             ):
                 self._drop_oldest()
 
@@ -208,7 +208,7 @@ class MessageLog:
         Only for a log that the source has as well.
         """
         blocks, head = self._blocks, self._head
-        most = min(head + _RELEASED_AT_ONCE, len(blocks))
+        most = min(head + _MAX_EVICTED_PER_TURN, len(blocks))
         end = bisect_right(self._firsts, seq, head, most)
         if end > head and blocks[end - 1].next > seq:
             end -= 1
@@ -218,12 +218,12 @@ class MessageLog:
             size += len(block.data)
         self._resident -= messages
         self._bytes -= size
-        blocks[head:end] = [_GONE] * (end - head)
+        blocks[head:end] = [_EVICTED] * (end - head)
         self._head = end
         self._compact()
         return end == most > head
 
-    def keep_only(self, ranges: list[tuple[int, int]]) -> None:
+    def retain(self, ranges: list[tuple[int, int]]) -> None:
         """Forget all messages that lie in none of the sorted *ranges*; for a log that lives in memory only.
 
         A block of which little is wanted is cut down to that, so that one message that waits for long does
@@ -280,17 +280,17 @@ class MessageLog:
             return self.stored_ranges.part_of(found, seq)
         return found
 
-    def frames(self, seqs: list[int], room: int, *, extended: bool) -> list[Piece]:
+    def frames(self, seqs: list[int], room: int, *, extended: bool) -> list[Buffer]:
         """The frames of *seqs*, which are sorted, in order until *room* bytes are full.
 
         They are the frames for an *extended* or a plain subscriber.
-        They end after some `READS_AT_ONCE` reads of the disk, and before a message that cannot be had in
+        They end after some `MAX_READS_PER_TURN` reads of the disk, and before a message that cannot be had in
         this way: :meth:`read` has it, or says why not.
         """
         resident_from = self.resident_from
         if seqs[0] < resident_from and self.source is not None:
             return self.source.frames(seqs[: bisect_left(seqs, resident_from)], room, extended=extended)
-        found: list[Piece] = []
+        found: list[Buffer] = []
         for seq in seqs:
             block = self.read(seq, seq + 1)
             if room <= 0 or not isinstance(block, Block):
@@ -333,7 +333,7 @@ class MessageLog:
         block = self._blocks[self._head]
         self._resident -= block.next - block.first
         self._bytes -= len(block.data)
-        self._blocks[self._head] = _GONE
+        self._blocks[self._head] = _EVICTED
         self._head += 1
         if self._head >= _COMPACT_AFTER:
             self._compact()
@@ -347,4 +347,4 @@ class MessageLog:
             self._head = 0
 
 
-_GONE: Final = Block(0, 0, b"")
+_EVICTED: Final = Block(0, 0, b"")

@@ -56,7 +56,7 @@ class FileWindow(Window):
         self.base = start
 
 
-class AppendPlace:
+class FoundAppend:
     """An append with its header at ``start <= offset < end``, or bytes that belong to no append.
 
     *mend* is the corrected header when one byte of it is wrong, else empty. The data is not checked.
@@ -71,10 +71,10 @@ class AppendPlace:
         self.mend = mend
 
     def __repr__(self) -> str:
-        return f"<AppendPlace {self.start}..{self.end} {self.append}>"
+        return f"<FoundAppend {self.start}..{self.end} {self.append}>"
 
 
-def walk(window: Window, at: int, salt: int, least: int) -> Iterator[AppendPlace]:
+def walk(window: Window, at: int, salt: int, least: int) -> Iterator[FoundAppend]:
     """Yield place after place from the offset *at* to the end of *window*; no message is before *least*.
 
     Raises OSError, and NewerVersion.
@@ -90,10 +90,10 @@ def walk(window: Window, at: int, salt: int, least: int) -> Iterator[AppendPlace
         if append is None:
             following = _search(window, at, salt, least)
             stop = end if following is None else following.begin
-            yield AppendPlace(at, stop, None)
+            yield FoundAppend(at, stop, None)
             at = stop
             continue
-        yield AppendPlace(at, append.end, append, mend)
+        yield FoundAppend(at, append.end, append, mend)
         least = max(least, append.next)
         at = append.end
 

@@ -15,7 +15,7 @@ from nsqd.policies.quantities import count, duration_ns, size_bytes
 REJECT: Final = "reject"
 DROP_OLDEST: Final = "drop-oldest"
 # Copies of one log; each costs as much as writing the log once more.
-MOST_REPLICAS: Final = 2
+MAX_REPLICAS: Final = 2
 # A growing delay stops here if nothing else is said: NSQ's own --max-req-timeout.
 _RETRY_DELAY_MAX_NS: Final = HOUR
 
@@ -39,8 +39,8 @@ def _when_full(value: Any) -> bool:
 
 
 def _replicas(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST_REPLICAS:
-        raise ValueError(f"must be a whole number from 0 to {MOST_REPLICAS}, not {value!r}")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_REPLICAS:
+        raise ValueError(f"must be a whole number from 0 to {MAX_REPLICAS}, not {value!r}")
     return value
 
 

@@ -27,7 +27,7 @@ def would_delete(broker: Broker, changed: SettingsOf, now_ns: int) -> Iterator[s
         for channel in topic.channels.values():
             name = f"channel {topic.name}/{channel.name}"
             of_channel = changed(topic.name, channel.name)
-            held = channel.held(topic.backlog)
+            held = channel.topic_backlog_ranges(topic.backlog)
             yield from _of(name, topic, channel.backlog, channel.settings, of_channel, now_ns, held)
 
 

@@ -16,7 +16,7 @@ from nsqd.policies.definition import TOPICS_OWN, BadPolicy, understand
 from nsqd.protocol.patterns import BadPattern, Pattern
 
 # All are looked at when a topic or channel is created, and for every topic and channel when one changes.
-MOST: Final = 200
+MAX_POLICIES: Final = 200
 _PRIORITIES: Final = range(-(1 << 31), 1 << 31)
 _FIELDS: Final = ("topic", "channel", "priority", "definition")
 
@@ -74,7 +74,7 @@ class Policy:
             return False
         return self._topic.occurs_in(topic_name)
 
-    def said(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """The policy as it is written in JSON, without its name."""
         return {
             "topic": self.topic,
@@ -92,8 +92,8 @@ class PolicySet:
     def __init__(self, policies: Iterable[Policy] = ()) -> None:
         """Raises BadPolicy when there are too many."""
         self._ordered = sorted(policies, key=lambda policy: (-policy.priority, policy.name))
-        if len(self._ordered) > MOST:
-            raise BadPolicy(f"there can be {MOST} policies, not {len(self._ordered)}")
+        if len(self._ordered) > MAX_POLICIES:
+            raise BadPolicy(f"there can be {MAX_POLICIES} policies, not {len(self._ordered)}")
 
     def __iter__(self) -> Iterator[Policy]:
         return iter(self._ordered)
@@ -115,7 +115,7 @@ class PolicySet:
 
     def digest(self) -> str:
         """A text that is the same on two nodes that have the same policies."""
-        said = [[policy.name, policy.said()] for policy in self._ordered]
+        said = [[policy.name, policy.to_json()] for policy in self._ordered]
         text = json.dumps(said, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

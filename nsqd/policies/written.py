@@ -49,7 +49,7 @@ def json_of(text: bytes) -> Any:
 
 def listed(policy: Policy) -> dict[str, Any]:
     """A policy as an entry of such a list."""
-    return {"name": policy.name, **policy.said()}
+    return {"name": policy.name, **policy.to_json()}
 
 
 def to_json(policies: Iterable[Policy]) -> bytes:

@@ -5,8 +5,8 @@ from typing import Final
 
 from nsqclient.wire.errors import E_BAD_BODY, E_BAD_MESSAGE, ProtocolError
 from nsqd.log.encoder import SIZE_BYTES, Batch, even_batch
-from nsqd.log.frames import Piece, piece_of
-from nsqd.protocol.extended import MOST_MORE_BYTES
+from nsqd.log.frames import Buffer, view_of
+from nsqd.protocol.extended import MAX_ADDED_BYTES
 from nsqd.protocol.extended import batch as extended_batch
 from nsqd.protocol.extended import even_batch as even_extended
 
@@ -15,8 +15,8 @@ _COUNT_BYTES: Final = 4
 # the smallest message: its size field and one byte
 _SMALLEST: Final = 5
 # So many messages are staged in one go, which takes some five milliseconds; sizes are checked faster.
-SLICE: Final = 4096
-_CHECKED_AT_ONCE: Final = 4 * SLICE
+SLICE_MESSAGES: Final = 4096
+_CHECKED_PER_TURN: Final = 4 * SLICE_MESSAGES
 
 
 class Truncated(ProtocolError):
@@ -81,21 +81,21 @@ class Slices:
             return Batch(())
         if self.done:
             return None
-        bodies: list[Piece] = []
+        bodies: list[Buffer] = []
         payload, at = self._payload, self._at
         unpack_from = _INT32.unpack_from
-        for _ in range(min(SLICE, self.count - self._given)):
+        for _ in range(min(SLICE_MESSAGES, self.count - self._given)):
             (size,) = unpack_from(payload, at)
             at += 4 + size
-            bodies.append(piece_of(payload, at - size, at))
+            bodies.append(view_of(payload, at - size, at))
         self._given += len(bodies)
         self._at = at
         return extended_batch(bodies, self._max_msg_size) if self._extended else Batch(bodies)
 
     def _check(self) -> None:
-        stop = min(self.count, self._checked + (SLICE if self._extended else _CHECKED_AT_ONCE))
-        bodies: list[Piece] | None = [] if self._extended else None
-        limit = self._max_msg_size + (MOST_MORE_BYTES if self._extended else 0)
+        stop = min(self.count, self._checked + (SLICE_MESSAGES if self._extended else _CHECKED_PER_TURN))
+        bodies: list[Buffer] | None = [] if self._extended else None
+        limit = self._max_msg_size + (MAX_ADDED_BYTES if self._extended else 0)
         self._at = check_sizes(
             self._payload, self._at, self._checked, stop, self.count, limit, self._last, bodies
         )
@@ -142,7 +142,7 @@ def check_sizes(
     count: int,
     max_msg_size: int,
     last: int,
-    bodies: list[Piece] | None = None,
+    bodies: list[Buffer] | None = None,
 ) -> int:
     """Check that the messages ``first <= i < stop`` of *count*, from *pos* on, are there and of legal size.
 
@@ -164,7 +164,7 @@ def check_sizes(
         if pos > total:
             raise _cut_in_body(i, count, pos)
         if bodies is not None:
-            bodies.append(piece_of(payload, start, pos))
+            bodies.append(view_of(payload, start, pos))
     return pos
 
 
@@ -184,18 +184,18 @@ def read_batch(
         raise Truncated(E_BAD_BODY, "MPUB failed to read message count", pos)
     count = check_count(payload, start, max_body_size)
     last = start + max_body_size
-    if count > SLICE:
+    if count > SLICE_MESSAGES:
         slices = Slices(payload, pos, count, max_msg_size=max_msg_size, last=last, extended=extended)
         # An error at its beginning is reported at once.
         slices.take()
         raise TooLong(slices)
     if extended:
-        bodies: list[Piece] = []
+        bodies: list[Buffer] = []
         even = even_extended(payload, pos, count, max_msg_size)
         end = pos + (count * even.stride if even is not None else 0)
         if even is not None and end <= last:
             return even, end
-        limit = max_msg_size + MOST_MORE_BYTES
+        limit = max_msg_size + MAX_ADDED_BYTES
         end = check_sizes(payload, pos, 0, count, count, limit, last, bodies)
         return extended_batch(bodies, max_msg_size), end
     even = even_batch(payload, pos, count, max_msg_size)

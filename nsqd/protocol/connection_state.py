@@ -24,12 +24,12 @@ HEARTBEAT: Final = frames.encode_frame(frames.FRAME_RESPONSE, frames.HEARTBEAT)
 CLOSE_WAIT: Final = frames.encode_frame(frames.FRAME_RESPONSE, frames.CLOSE_WAIT)
 
 
-class PublishMark(NamedTuple):
+class StagedPublish(NamedTuple):
     """Where the replies to this turn's publishes to a topic begin, in case the messages cannot be stored."""
 
     topic: Topic
     reply: int
-    word: str
+    command: str
 
 
 class LongBatch(NamedTuple):
@@ -53,13 +53,13 @@ class ConnectionState:
         "identity",
         "keep_for",
         "marked",
-        "marks",
-        "out",
         "pub_counts",
         "query",
+        "replies",
         "secret",
         "settings",
         "sink",
+        "staged",
         "state",
         "upgraded",
         "upgrading",
@@ -75,14 +75,14 @@ class ConnectionState:
         self.state = State.INIT
         self.consumer: Consumer | None = None
         # Replies of this turn, in order.
-        self.out: list[bytes] = []
+        self.replies: list[bytes] = []
         # The connection is to be closed once `out` is sent.
         self.closing = False
         # The peer sends no more.
         self.ended = False
         # Errors of this turn, for the log.
         self.errors: list[ProtocolError] = []
-        self.marks: list[PublishMark] = []
+        self.staged: list[StagedPublish] = []
         # The topic of the last mark.
         self.marked: Topic | None = None
         self.pub_counts: dict[str, int] = {}
@@ -112,12 +112,12 @@ class ConnectionState:
             names = f"{quote(topic_name.encode())} {quote(channel_name.encode())}"
             raise ProtocolError(E_UNAUTHORIZED, f"AUTH failed for {word} on {names}")
 
-    def ask(self, secret: bytes) -> None:
+    def start_auth(self, secret: bytes) -> None:
         """Hand out the question of an AUTH command to the auth server."""
         self.secret = secret
         self.query = Query(secret, answer=True)
 
-    def begin_batch(self, batch: LongBatch) -> None:
+    def start_batch(self, batch: LongBatch) -> None:
         """Have the batch published in slices; a drain waits for its end."""
         self.batch = batch
         self.broker.under_way += 1
@@ -129,7 +129,7 @@ class ConnectionState:
             self.broker.under_way -= 1
 
     def refuse(self, error: ProtocolError) -> None:
-        self.out.append(encode_frame(FRAME_ERROR, error.payload()))
+        self.replies.append(encode_frame(FRAME_ERROR, error.payload()))
         self.errors.append(error)
         if error.fatal:
             self.closing = True

@@ -52,7 +52,7 @@ def sub(session: ConnectionState, params: list[bytes], _data: bytes, pos: int, n
     consumer.client = f"{session.identity.client_id}@{session.identity.hostname}"
     session.consumer = consumer
     session.state = State.SUBSCRIBED
-    session.out.append(OK)
+    session.replies.append(OK)
     return pos
 
 
@@ -80,7 +80,7 @@ def cls(session: ConnectionState, _params: list[bytes], _data: bytes, pos: int, 
     if session.consumer is not None:
         session.consumer.rdy = 0
     session.state = State.CLOSING
-    session.out.append(CLOSE_WAIT)
+    session.replies.append(CLOSE_WAIT)
     return pos
 
 

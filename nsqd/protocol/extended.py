@@ -7,17 +7,17 @@ from typing import Final
 from nsqclient.wire.errors import E_BAD_BODY, E_BAD_MESSAGE, E_INVALID_JSON_HEADER, ProtocolError
 from nsqclient.wire.headers import MAX_HEADER_BYTES
 from nsqd.log.encoder import MAX_EVEN, MIN_EVEN, SIZE_BYTES, Batch
-from nsqd.log.frames import Piece, piece_of
+from nsqd.log.frames import Buffer, view_of
 from nsqd.log.headers import LENGTH_BYTES, NO_HEADERS, SOME_HEADERS, BadHeaders, check, check_alike
 
 # The size of a message, and the length of its headers.
 SIZES: Final = struct.Struct(">iH")
 _UINT16: Final = struct.Struct(">H")
 # Headers come on top of the largest body: any legal message can be forwarded with some headers added.
-MOST_MORE_BYTES: Final = LENGTH_BYTES + MAX_HEADER_BYTES
+MAX_ADDED_BYTES: Final = LENGTH_BYTES + MAX_HEADER_BYTES
 
 
-def body_start(word: str, data: Piece, start: int, end: int, max_msg_size: int) -> int:
+def body_start(word: str, data: Buffer, start: int, end: int, max_msg_size: int) -> int:
     """Where the body begins in the message at ``start <= offset < end``. Raises ProtocolError."""
     body = start + LENGTH_BYTES
     if body <= end:
@@ -43,11 +43,11 @@ def _bad(word: str, error: BadHeaders) -> ProtocolError:
     return ProtocolError(E_INVALID_JSON_HEADER, f"{word} invalid headers: {error}")
 
 
-def message(data: bytes, start: int, end: int, max_msg_size: int) -> tuple[bytes, Piece]:
+def message(data: bytes, start: int, end: int, max_msg_size: int) -> tuple[bytes, Buffer]:
     """The extension, as it is stored, and the body. Raises ProtocolError."""
     body = body_start("PUB_EXT", data, start, end, max_msg_size)
     extension = NO_HEADERS if body == start + LENGTH_BYTES else SOME_HEADERS + data[start:body]
-    return extension, piece_of(data, body, end)
+    return extension, view_of(data, body, end)
 
 
 @lru_cache(maxsize=64)
@@ -87,9 +87,9 @@ def even_batch(payload: bytes, start: int, count: int, max_msg_size: int) -> Bat
     return found
 
 
-def batch(messages: list[Piece], max_msg_size: int) -> Batch:
+def batch(messages: list[Buffer], max_msg_size: int) -> Batch:
     """The messages of MPUB_EXT as they are stored. Raises ProtocolError."""
-    bodies: list[Piece] = []
+    bodies: list[Buffer] = []
     extension_bytes = 0
     for one in messages:
         body = body_start("MPUB_EXT", one, 0, len(one), max_msg_size)

@@ -9,7 +9,7 @@ WINDOW: Final = 8 << 10
 # Lines of usual length fill a slice to this size.
 _SLICE_BYTES: Final = 128 << 10
 _SLICE_COUNT: Final = 2048
-_CHECKED_AT_ONCE: Final = 8 * WINDOW
+_CHECKED_PER_TURN: Final = 8 * WINDOW
 
 
 class MessageTooBig(ValueError):
@@ -51,7 +51,7 @@ class TextSlices:
         return Batch(bodies)
 
     def _check(self) -> None:
-        if max(map(len, self._window(_CHECKED_AT_ONCE).split(b"\n"))) > self._max_msg_size:
+        if max(map(len, self._window(_CHECKED_PER_TURN).split(b"\n"))) > self._max_msg_size:
             raise MessageTooBig
         if self._at >= len(self._body):
             self._at = 0

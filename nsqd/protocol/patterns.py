@@ -38,4 +38,4 @@ class Pattern:
             self.occurs_in: Final = search_for(text)
         except PatternError as error:
             # "missing ): (a" names the fault and then the pattern; only the fault is reported.
-            raise BadPattern(error.what) from error
+            raise BadPattern(error.reason) from error

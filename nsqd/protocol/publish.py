@@ -14,13 +14,13 @@ from nsqclient.wire.errors import (
 )
 from nsqclient.wire.names import is_valid_name_bytes
 from nsqd.engine.topic import Draining, Refused, Topic
-from nsqd.log.frames import piece_of
+from nsqd.log.frames import view_of
 from nsqd.log.headers import LENGTH_BYTES, SOME_HEADERS
 from nsqd.protocol import extended as extended_messages
 from nsqd.protocol.auth import PUBLISH
 from nsqd.protocol.batch import TooLong, Truncated, check_begun, read_batch
-from nsqd.protocol.connection_state import OK, ConnectionState, LongBatch, PublishMark
-from nsqd.protocol.extended import MOST_MORE_BYTES, SIZES
+from nsqd.protocol.connection_state import OK, ConnectionState, LongBatch, StagedPublish
+from nsqd.protocol.extended import MAX_ADDED_BYTES, SIZES
 from nsqd.protocol.long_body import ONE, ONE_OVERHEAD, LongBody
 from nsqd.protocol.quote import quote
 from nsqd.protocol.reading import Incomplete, Suspended, message_end, number, text
@@ -48,7 +48,7 @@ def publish_line(session: ConnectionState, topic: Topic, data: bytes, pos: int, 
     if body <= len(data):
         end = body + int(_INT32.unpack_from(data, pos)[0])
         if body < end <= len(data) and end - body <= limit:
-            topic.stage(piece_of(data, body, end), now_ns)
+            topic.stage(view_of(data, body, end), now_ns)
             _published(session, topic, "PUB", 1)
             return end
     message_end("PUB", data, pos, limit)
@@ -58,7 +58,7 @@ def publish_line(session: ConnectionState, topic: Topic, data: bytes, pos: int, 
 def pub_ext(session: ConnectionState, params: list[bytes], data: bytes, pos: int, now_ns: int) -> int:
     topic_name = _topic_name("PUB_EXT", params, 2)
     limit = session.broker.limits.max_msg_size
-    end = message_end("PUB_EXT", data, pos, limit + MOST_MORE_BYTES)
+    end = message_end("PUB_EXT", data, pos, limit + MAX_ADDED_BYTES)
     extended_messages.message(data, pos + 4, end, limit)
     session.permit("PUB_EXT", PUBLISH, topic_name, "", now_ns)
     return pub_ext_line(session, session.broker.topic_to_publish(topic_name, now_ns), data, pos, now_ns)
@@ -77,7 +77,7 @@ def pub_ext_line(session: ConnectionState, topic: Topic, data: bytes, pos: int, 
             topic.stage_extended(SOME_HEADERS + data[start:end], 1 + body - start, now_ns)
             _published(session, topic, "PUB", 1)
             return end
-    end = message_end("PUB_EXT", data, pos, limit + MOST_MORE_BYTES)
+    end = message_end("PUB_EXT", data, pos, limit + MAX_ADDED_BYTES)
     extension, found = extended_messages.message(data, start, end, limit)
     topic.stage(found, now_ns, 0, extension)
     _published(session, topic, "PUB", 1)
@@ -136,14 +136,14 @@ def _mpub(
         # Clients that publish single messages with MPUB send this.
         length = size - ONE_OVERHEAD
         if _INT32.unpack_from(data, start + len(ONE))[0] == length <= limits.max_msg_size:
-            topic.stage(piece_of(data, start + ONE_OVERHEAD, start + size), now_ns)
+            topic.stage(view_of(data, start + ONE_OVERHEAD, start + size), now_ns)
             _published(session, topic, "MPUB", 1)
             return start + size
     try:
         if here < size:
             if not session.ended and here > _LOOK_AHEAD:
                 raise Incomplete(start + size, ProtocolError(E_BAD_MESSAGE, _MPUB_CUT))
-            more = MOST_MORE_BYTES if extended else 0
+            more = MAX_ADDED_BYTES if extended else 0
             check_begun(data, start, limits.max_msg_size + more, limits.max_body_size)
         batch, end = read_batch(
             data,
@@ -156,7 +156,7 @@ def _mpub(
         # The sizes of the messages count, not the declared size of the body, as in the original.
         raise Incomplete(cut.need, cut) from None
     except TooLong as long:
-        session.begin_batch(LongBatch(topic, long.slices))
+        session.start_batch(LongBatch(topic, long.slices))
         raise Suspended(None) from None
     topic.stage_batch(batch, now_ns)
     _published(session, topic, "MPUB", batch.count)
@@ -229,22 +229,22 @@ def publish_slice(session: ConnectionState, batch: LongBatch, now_ns: int) -> bo
         return True
     if slice_.count:
         topic.stage_batch(slice_, now_ns)
-        _mark(session, topic, "MPUB")
+        _note_staged(session, topic, "MPUB")
     return False
 
 
 def _published(session: ConnectionState, topic: Topic, word: str, count: int) -> None:
     if topic is not session.marked:
-        _mark(session, topic, word)
-    session.out.append(OK)
+        _note_staged(session, topic, word)
+    session.replies.append(OK)
     name = topic.name
     session.pub_counts[name] = session.pub_counts.get(name, 0) + count
 
 
-def _mark(session: ConnectionState, topic: Topic, word: str) -> None:
+def _note_staged(session: ConnectionState, topic: Topic, word: str) -> None:
     """Note that something staged at *topic* is to be stored: later replies in ``out`` depend on that."""
     session.marked = topic
-    session.marks.append(PublishMark(topic, len(session.out), word))
+    session.staged.append(StagedPublish(topic, len(session.replies), word))
     session.broker.dirty[topic] = None
 
 

@@ -20,7 +20,7 @@ from nsqclient.wire.errors import (
 from nsqclient.wire.frames import FRAME_RESPONSE, encode_frame
 from nsqcore.pieces import add_piece, from_byte
 from nsqd.engine.broker import Broker
-from nsqd.engine.credit import GONE, Sink
+from nsqd.engine.credit import CLOSED_SINK, Sink
 from nsqd.engine.identity import parse_identity
 from nsqd.engine.topic import Refused, Topic
 from nsqd.log.frames import LONG
@@ -117,7 +117,7 @@ class Session(ConnectionState):
                 self._apply(data, start, now_ns)
                 return
             missing = self._need - self._have
-            if self.waits() or not LONG <= missing <= len(data) - start - LONG:
+            if self.is_blocked() or not LONG <= missing <= len(data) - start - LONG:
                 self._add(from_byte(data, start), now_ns)
                 return
             # Only the rest of the long command that has begun is joined to it; what follows is not copied.
@@ -130,7 +130,7 @@ class Session(ConnectionState):
         *data* are the first bytes behind the last long message of the client.
         """
         pieces = [data] if data else self._pieces
-        if not (data or self._have) or self.waits() or self.closing:
+        if not (data or self._have) or self.is_blocked() or self.closing:
             return False
         body = begun_body(pieces, self.broker.limits.max_msg_size, trusted=bool(data))
         if body is None or body.line not in self._publish_lines:
@@ -165,7 +165,7 @@ class Session(ConnectionState):
         """Add *piece* to what was kept, and apply that once it is complete."""
         add_piece(self._pieces, piece)
         self._have += len(piece)
-        if self._have < self._need or self.waits():
+        if self._have < self._need or self.is_blocked():
             return
         whole = b"".join(self._pieces)
         self._pieces = []
@@ -215,13 +215,13 @@ class Session(ConnectionState):
             self._put_back(self.body)
         self.ended = True
         self._need = 0
-        if self.waits():
+        if self.is_blocked():
             # Commands that came before the end are applied when the answer is there.
             return
         if self._have:
             # Once more, now that nothing is waited for: the error then says exactly what is missing.
             self.receive(b"", now_ns)
-            if self.waits():
+            if self.is_blocked():
                 return
         if not self.closing and self._have and self._cut is not None:
             self.refuse(self._cut)
@@ -275,10 +275,10 @@ class Session(ConnectionState):
         """Apply the commands that came while nothing was applied."""
         if self._have and self._have >= self._need:
             self.receive(b"", now_ns)
-        if self.ended and not self.waits():
+        if self.ended and not self.is_blocked():
             self.end_of_stream(now_ns)
 
-    def waits(self) -> bool:
+    def is_blocked(self) -> bool:
         """Whether commands wait for the answer to `query`, the end of `batch`, or the next round."""
         return self.query is not None or self.batch is not None or self.yielding
 
@@ -288,7 +288,7 @@ class Session(ConnectionState):
         if query.answer:
             if not found.grants:
                 raise ProtocolError(E_UNAUTHORIZED, "AUTH no authorizations found")
-            self.out.append(encode_frame(FRAME_RESPONSE, found.to_json()))
+            self.replies.append(encode_frame(FRAME_RESPONSE, found.to_json()))
         self.authorizations = found
         self._publish_lines.clear()
 
@@ -297,7 +297,7 @@ class Session(ConnectionState):
         self.upgraded += self.upgrading[:1]
         self.needs_tls = self.needs_tls and Upgrade.TLS not in self.upgraded
         self.upgrading = self.upgrading[1:]
-        self.out.append(OK)
+        self.replies.append(OK)
 
     def upgrade_failed(self, reason: str) -> None:
         """The next upgrade could not be made: the error is sent without it, and the connection closes."""
@@ -307,7 +307,7 @@ class Session(ConnectionState):
     @property
     def is_idle_publisher(self) -> bool:
         """Whether the client has published, consumes nothing, and waits for no answer."""
-        under_way = self._have or self.body is not None or self.out
+        under_way = self._have or self.body is not None or self.replies
         return bool(self.pub_counts) and self.consumer is None and not under_way
 
     def forget_publish_lines(self) -> None:
@@ -320,29 +320,29 @@ class Session(ConnectionState):
         self.end_batch()
         self.body = None
         self._publish_lines.clear()
-        self.sink = GONE
+        self.sink = CLOSED_SINK
         if self.consumer is not None:
-            self.broker.leave(self.consumer)
-            self.consumer.sink = GONE
+            self.broker.remove_consumer(self.consumer)
+            self.consumer.sink = CLOSED_SINK
 
     def take_replies(self) -> bytes:
         """The replies of this turn; what was published has been stored by now."""
-        out = self.out[0] if len(self.out) == 1 else b"".join(self.out)
+        out = self.replies[0] if len(self.replies) == 1 else b"".join(self.replies)
         self.forget_replies()
         return out
 
     def forget_replies(self) -> None:
         """The replies are sent, or somebody else sends them."""
-        self.out = []
-        self.marks = []
+        self.replies = []
+        self.staged = []
         self.marked = None
 
     def not_stored(self, topic: Topic, reason: str) -> None:
         """What this turn published to *topic* could not be stored: reply that instead of OK, and close."""
-        for mark in self.marks:
+        for mark in self.staged:
             if mark.topic is topic:
-                del self.out[mark.reply :]
-                self.refuse(ProtocolError(f"E_{mark.word}_FAILED", f"{mark.word} failed {reason}"))
+                del self.replies[mark.reply :]
+                self.refuse(ProtocolError(f"E_{mark.command}_FAILED", f"{mark.command} failed {reason}"))
                 return
 
     # --- the loop ---
@@ -407,9 +407,9 @@ def _identify(session: Session, _params: list[bytes], data: bytes, pos: int, _no
     session.identity = identity
     session.settings = settings
     if not identity.feature_negotiation:
-        session.out.append(OK)
+        session.replies.append(OK)
         return end
-    session.out.append(encode_frame(FRAME_RESPONSE, negotiated.to_json()))
+    session.replies.append(encode_frame(FRAME_RESPONSE, negotiated.to_json()))
     session.upgrading = upgrades(negotiated)
     if session.upgrading:
         raise _Upgrading
@@ -424,7 +424,7 @@ def _auth(session: Session, params: list[bytes], data: bytes, pos: int, _now_ns:
         raise ProtocolError(E_INVALID, "AUTH already set")
     if not session.broker.limits.auth_required:
         raise ProtocolError(E_AUTH_DISABLED, "AUTH disabled")
-    session.ask(secret)
+    session.start_auth(secret)
     raise Suspended(end)
 
 

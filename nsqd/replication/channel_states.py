@@ -6,9 +6,9 @@ Channel state is positive: it names finished messages. Nothing is concluded from
 from collections.abc import Iterator
 from typing import Final
 
-from nsqd.engine import facts, promoted
+from nsqd.engine import finished_ranges, promoted
 from nsqd.engine.broker import Broker
-from nsqd.engine.facts import ChannelFacts
+from nsqd.engine.finished_ranges import FinishedRanges
 from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.ranges import Ranges, merged, without
@@ -24,15 +24,15 @@ def pending_of(topic: Topic) -> dict[ChannelKey, Ranges]:
     """The messages that are pending on each channel and can be read here."""
     if topic.ephemeral:
         return {}
-    readable = facts.readable(topic, extents_of(topic))
+    readable = finished_ranges.readable(topic, extents_of(topic))
     end = topic.log.next_seq
     found = {
-        (name, channel.generation): facts.within_all(channel.backlog.unfinished(0, end), readable)
+        (name, channel.generation): finished_ranges.intersection(channel.backlog.unfinished(0, end), readable)
         for name, channel in topic.channels.items()
         if not channel.ephemeral
     }
     if not any(not channel.ephemeral for channel in topic.channels.values()):
-        found[NO_CHANNEL] = facts.within_all(topic.backlog.unfinished(0, end), readable)
+        found[NO_CHANNEL] = finished_ranges.intersection(topic.backlog.unfinished(0, end), readable)
     return {key: ranges for key, ranges in found.items() if ranges}
 
 
@@ -42,13 +42,13 @@ def states_of(
     """Frames with the channel state of one topic; *pending* is what is said to be pending."""
     if isinstance(topic, ReplicaTopic) and topic.tombstoned:
         yield from _in_frames(
-            origin, copy, topic.name, NO_CHANNEL, facts.stored_ranges(topic), _NOTHING, live=False
+            origin, copy, topic.name, NO_CHANNEL, finished_ranges.stored_ranges(topic), _NOTHING, live=False
         )
     elif waiting := pending.get(NO_CHANNEL):
         yield from _in_frames(origin, copy, topic.name, NO_CHANNEL, _NOTHING, waiting, live=True)
     live = [name for name, channel in topic.channels.items() if not channel.ephemeral]
-    for name in (*live, *topic.gone):
-        known = facts.facts(topic, name)
+    for name in (*live, *topic.deleted_channels):
+        known = finished_ranges.facts(topic, name)
         if known is None:
             continue
         key = (name, known.generation)
@@ -91,12 +91,12 @@ def merge(broker: Broker, topic: Topic, state: ChannelState) -> bool:
     channel = topic.channels.get(state.channel)
     if channel is None:
         durable = [one for one in topic.channels.values() if not one.ephemeral]
-        if durable or topic.gone.get(state.channel) == state.generation:
+        if durable or topic.deleted_channels.get(state.channel) == state.generation:
             return False
         if not state.live:
             return _finish_waiting(topic, finished)
-        known = ChannelFacts(state.generation, finished)
-        promoted.learn(broker, topic, state.channel, known, lambda: claim(topic))
+        known = FinishedRanges(state.generation, finished)
+        promoted.merge(broker, topic, state.channel, known, lambda: claim(topic))
         return True
     if channel.generation != state.generation:
         return False
@@ -109,7 +109,7 @@ def _remember(topic: Topic, key: ChannelKey, finished: Ranges) -> bool:
     if not isinstance(topic, ReplicaTopic):
         return False
     known = _elsewhere(topic, key)
-    found = merged([*known, *without(finished, facts.stored_ranges(topic))])
+    found = merged([*known, *without(finished, finished_ranges.stored_ranges(topic))])
     if found == known:
         return False
     topic.finished_elsewhere[key] = found
@@ -139,13 +139,13 @@ def _finish_waiting(topic: Topic, finished: Ranges) -> bool:
 def delete_below(broker: Broker, topic: Topic, position: int) -> bool:
     """The topic was deleted at its origin: finish all below *position*; True when nothing is left."""
     _finish_everywhere(broker, topic, [(0, position)])
-    return not facts.pending_anywhere(topic)
+    return not finished_ranges.pending_anywhere(topic)
 
 
 def finished_here(topic: Topic, key: ChannelKey, ranges: Ranges) -> Ranges:
     """The part of *ranges* that is finished on this channel here, or was held when it was deleted."""
     name, generation = key
-    known = facts.facts(topic, name)
+    known = finished_ranges.facts(topic, name)
     if known is None or known.generation != generation:
         return []
-    return facts.within_all(merged(ranges), known.finished)
+    return finished_ranges.intersection(merged(ranges), known.finished)

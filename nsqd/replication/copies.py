@@ -14,8 +14,8 @@ from threading import Lock
 from typing import Final
 
 from nsqclient.wire.names import is_ephemeral, is_valid_name
-from nsqd.log.disk import Disk, make_folders, remove_folders, sync_file, words_of
-from nsqd.replication.copy_file import settle
+from nsqd.log.disk import Disk, error_text, make_folders, remove_folders, sync_file
+from nsqd.replication.copy_file import finish_files
 from nsqd.replication.copy_folder import CopyFolder, OpenFile
 from nsqd.replication.fields import is_copied_name
 from nsqd.replication.local_copy import LocalCopy
@@ -86,7 +86,7 @@ class Copies:
         except DamagedRecord as error:
             self.problems[path] = str(error)
         except OSError as error:
-            self.problems[path] = f"{COPY_FILE_NAME} cannot be read: {words_of(error)}"
+            self.problems[path] = f"{COPY_FILE_NAME} cannot be read: {error_text(error)}"
         return None
 
     def _find_deleted(self, copy: LocalCopy) -> None:
@@ -175,19 +175,19 @@ class Copies:
                 self._move(copy, copy.path if copy.path.parent == path.parent else path)
             copy.epoch, copy.seen, copy.promoted = epoch, max(copy.seen, epoch), True
 
-    def settle(self, copy: LocalCopy) -> None:
+    def finish_files(self, copy: LocalCopy) -> None:
         """Give complete files their names, and remove incomplete ones: before topics are recovered.
 
         For any thread, while nothing is written to the copy. Raises OSError.
         """
         for topic in self.topics(copy):
-            settle(self.disk, topic_folder(copy.path, topic), topic)
+            finish_files(self.disk, topic_folder(copy.path, topic), topic)
 
     def _sync(self, copy: LocalCopy) -> None:
         """Make all files of a copy durable."""
         for topic in self.topics(copy):
             path = topic_folder(copy.path, topic)
-            for name in settle(self.disk, path, topic) or ():
+            for name in finish_files(self.disk, path, topic) or ():
                 if is_copied_name(name):
                     sync_file(self.disk, path / name)
             self.disk.sync_folder(path)
@@ -217,7 +217,7 @@ class Copies:
         with self._writing:
             if copy.is_dropped or self._exists(copy.path):
                 if not copy.is_dropped:
-                    self._put_aside(copy.path)
+                    self._rename_aside(copy.path)
                 self.disk.sync_folder(copy.path.parent)
             # The folder of a new copy is missing if the connection ended before it was made.
             copy.is_dropped = True
@@ -237,7 +237,7 @@ class Copies:
                 return
         self._folders.pop((copy.number, topic), None)
         if self._exists(folder.path):
-            self._put_aside(folder.path)
+            self._rename_aside(folder.path)
             self.disk.sync_folder(copy.path)
 
     def remove_deleted(self) -> None:
@@ -247,7 +247,7 @@ class Copies:
         """
         remove_folders(self.disk, self.removable)
 
-    def _put_aside(self, path: Path) -> None:
+    def _rename_aside(self, path: Path) -> None:
         number = 0
         while self._exists(deleted := path.with_name(f"{path.name}.{number}{DELETED_SUFFIX}")):
             number += 1

@@ -174,7 +174,7 @@ NEW: Final = ".new"
 UNSYNCED: Final = {name + NEW: name for name in NAMES}
 
 
-def settle(disk: Disk, path: Path, topic: str) -> list[str] | None:
+def finish_files(disk: Disk, path: Path, topic: str) -> list[str] | None:
     """Give complete files in a folder their names, and remove incomplete ones.
 
     Returns the names, or None when there is no folder. Raises OSError.

@@ -24,10 +24,10 @@ from nsqd.replication.copy_file import (
     Mismatch,
     checked,
     find_file,
+    finish_files,
     grow,
     newest_checkpoint,
     numbers,
-    settle,
 )
 from nsqd.replication.fields import is_copied_name
 from nsqd.replication.frames import Appends, CopiedFile, FilePart, Remove, Rename, Seal
@@ -75,7 +75,7 @@ class CopyFolder:
         """Find the files, and cut off torn ends. For any thread, while the folder is closed."""
         self.files, self.dirty, self.unindexed = {}, {}, {}
         path, disk = self.path, self._disk
-        names = settle(disk, path, self.topic)
+        names = finish_files(disk, path, self.topic)
         self.is_made = names is not None
         for name in names or ():
             found = find_file(disk, path / name) if is_copied_name(name) else None

@@ -7,7 +7,7 @@ from nsqd.engine import promoted
 from nsqd.replication.claims import Pending, count, subtract
 from nsqd.replication.frames import CopyId, CopyKind
 from nsqd.replication.local_copy import LocalCopy
-from nsqd.replication.log_state import KnownCopy, LogState
+from nsqd.replication.log_state import LogState, PeerCopy
 from nsqd.replication.primary import Replicated
 from nsqd.storage.topic_log import store_of
 
@@ -43,7 +43,7 @@ def _needed_by(log: LogState, copy: LocalCopy, now_ns: int) -> str:
         return "a checkpoint of its channel state"
     pending = log.pending(copy)
     if pending:
-        using = [one.pending for one in log.known.values() if _may_rely_on(log, copy, one)]
+        using = [one.pending for one in log.peer_copies.values() if _may_rely_on(log, copy, one)]
         using += [log.delivered(one) for one in log.copies if _may_rely_on_local(log, copy, one, now_ns)]
         left = subtract(pending, using)
         if left:
@@ -69,7 +69,7 @@ def _reason(log: LogState, copy: LocalCopy, left: Pending, now_ns: int) -> str:
     return "the owner to store the channel state"
 
 
-def _may_rely_on(log: LogState, copy: LocalCopy, known: KnownCopy) -> bool:
+def _may_rely_on(log: LogState, copy: LocalCopy, known: PeerCopy) -> bool:
     """Rule 11, for an owner on another node."""
     exchange = log.exchanges.get(known.node)
     if exchange is None or not known.is_owner or not known.is_full:

@@ -61,7 +61,7 @@ class Exchange:
         # The peer has answered since this node asked.
         self.answered = False
         # The next status asks for the full state of the peer's copies.
-        self.asks = True
+        self.asks_full_state = True
         self._serial = 0
         # Copies whose state is to be sent in full, and topics to be sent of the others.
         self._full: set[int] = set()
@@ -89,13 +89,13 @@ class Exchange:
 
     # --- sent ---
 
-    def ask(self) -> None:
+    def request_full_state(self) -> None:
         """Ask the peer for the full state of its copies."""
-        self.asks, self.answered = True, False
+        self.asks_full_state, self.answered = True, False
 
     def use_this_link(self) -> None:
         """The peer has sent a status over the other connection: the next status over this one asks."""
-        self._must_answer = self.asks = True
+        self._must_answer = self.asks_full_state = True
 
     def topic_changed(self, copy: LocalCopy, name: str) -> None:
         """A checkpoint of a topic was written."""
@@ -137,7 +137,7 @@ class Exchange:
             copy.number in self._full or self._changed.get(copy.number) for copy in copies if copy.has_state
         )
         acks = self._ack_sent < self._ack_wanted <= self._checkpointed
-        if not (news or acks or self.asks or self._must_answer or heads != self._sent):
+        if not (news or acks or self.asks_full_state or self._must_answer or heads != self._sent):
             return
         self._sent, self._ack_sent = heads, self._checkpointed
         self._must_answer = False
@@ -151,11 +151,11 @@ class Exchange:
                     serial=self._serial,
                     checkpointed=self._checkpointed,
                     full=full,
-                    ask=self.asks and is_last,
+                    ask=self.asks_full_state and is_last,
                     last=is_last,
                 )
             )
-        self.asks = False
+        self.asks_full_state = False
 
     def _send_states(self, copy: LocalCopy, delivered: Callable[[LocalCopy], Pending]) -> bool:
         """Send the channel state of a copy; True when it is the full state."""

@@ -186,5 +186,5 @@ FileName: TypeAlias = Annotated[
     str, _text(_number("B"), is_copied_name, "a file of that name is no part of a copy")
 ]
 # The rest of the frame.
-Rest: TypeAlias = Annotated[bytes, FieldType(bytes, FieldReader.rest)]
+Remaining: TypeAlias = Annotated[bytes, FieldType(bytes, FieldReader.rest)]
 RangeList: TypeAlias = Annotated[tuple[tuple[int, int], ...], FieldType(_ranges, _read_ranges)]

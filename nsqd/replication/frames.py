@@ -23,7 +23,7 @@ from nsqd.replication.fields import (
     Kind,
     NodeId,
     RangeList,
-    Rest,
+    Remaining,
     Text,
     TopicName,
     many,
@@ -207,7 +207,7 @@ class Appends:
     topic: U32
     file: FileName
     offset: U64
-    data: Rest
+    data: Remaining
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ class FilePart:
     file: FileName
     offset: U64
     check: U64
-    data: Rest
+    data: Remaining
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +330,7 @@ class Status:
     copy: U64
     kind: Kind
     epoch: U64
-    seen: U64
+    seen_incarnation: U64
     owner: Identity
     serial: U64 = 0
     checkpointed: U64 = 0

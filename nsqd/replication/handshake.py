@@ -150,7 +150,7 @@ class Handshake:
         """Whether both sides have proved; every other frame may follow."""
         return self._state is None and not self.problem
 
-    def begin(self) -> list[AnyFrame]:
+    def first_frames(self) -> list[AnyFrame]:
         """The frames to send first: the hello of a connector."""
         if self._role == ACCEPTOR:
             return []

@@ -107,7 +107,7 @@ class IncomingLog:
         self._topics: dict[int, IncomingTopic] = {}
         self._names: dict[str, IncomingTopic] = {}
         # The primary has named all topics; the replica has answered.
-        self._is_asked = False
+        self._is_answered = False
         self._is_ready = False
         # Topics whose folders are to be made; names of deleted topics, each with the position of its frame.
         self._to_make: dict[IncomingTopic, None] = {}
@@ -164,9 +164,9 @@ class IncomingLog:
         elif isinstance(frame, Sync):
             self.sync()
         elif isinstance(frame, Ready):
-            if self.state is not IncomingState.NEGOTIATING or self._is_asked:
+            if self.state is not IncomingState.NEGOTIATING or self._is_answered:
                 raise BadFrame("the topics were named already")
-            self._is_asked = True
+            self._is_answered = True
             if self.candidate is None:
                 self._answer(has_copy=False)
         elif isinstance(frame, Snapshot):
@@ -179,7 +179,7 @@ class IncomingLog:
             raise BadFrame(f"topic {frame.topic} has a name already")
         if frame.name in self._names:
             raise BadFrame(f"topic {frame.name} has a number already")
-        if self.state is IncomingState.NEGOTIATING and self._is_asked:
+        if self.state is IncomingState.NEGOTIATING and self._is_answered:
             raise BadFrame("all topics were named already")
         topic = IncomingTopic(frame.topic, frame.name)
         self._topics[topic.number] = self._names[topic.name] = topic
@@ -281,7 +281,7 @@ class IncomingLog:
             self._delete(copy)
         elif self.state is IncomingState.BEGINNING:
             self._begin(copy)
-        elif self._is_asked and not self._is_ready:
+        elif self._is_answered and not self._is_ready:
             self._negotiate(copy)
 
     def _start(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
-from nsqd.engine import facts, promoted
+from nsqd.engine import finished_ranges, promoted
 from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import Disk
@@ -70,7 +70,7 @@ class Jobs:
         failed: dict[str, str] = {}
 
         def run(_disk: Disk) -> None:
-            node.copies.settle(copy)
+            node.copies.finish_files(copy)
             for name in node.copies.topics(copy):
                 if name in copy.topics:
                     continue
@@ -160,7 +160,7 @@ class Jobs:
         """Begin to deliver from a promoted copy; old messages wait until the holders were asked."""
         if copy not in log.primaries:
             self.make_primary(log, copy)
-        yielding.ask(log, copy, now_ns, failover=failover)
+        yielding.await_statuses(log, copy, now_ns, failover=failover)
         for topic in topics:
             if isinstance(topic, ReplicaTopic):
                 promoted.attach(self._node.broker, topic, now_ns)
@@ -174,7 +174,7 @@ class Jobs:
 
         def unneeded(name: str) -> Ranges:
             topic = copy.topics.get(name)
-            return [] if topic is None else facts.settled(topic, extents_of(topic))
+            return [] if topic is None else finished_ranges.readable_or_finished(topic, extents_of(topic))
 
         log.primaries[copy] = Primary(
             self._node.settings,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, Final, Protocol
 
-from nsqd.log.disk import Disk, words_of
+from nsqd.log.disk import Disk, error_text
 from nsqd.replication.copies import Copies
 from nsqd.replication.copy_file import Mismatch
 from nsqd.replication.copy_folder import FileFrame
@@ -97,7 +97,7 @@ class PeerLink:
         self._handshake = handshake
         self._began_ns = now_ns
         self._reader = FrameReader(MAX_HANDSHAKE_FRAME)
-        self._out: list[bytes] = [encode(frame) for frame in handshake.begin()]
+        self._out: list[bytes] = [encode(frame) for frame in handshake.first_frames()]
         self._base = 0
         self._next_log = 1
         self._next_topic = 1
@@ -253,7 +253,7 @@ class PeerLink:
 
     def _refuse_for(self, error: Exception) -> None:
         if isinstance(error, OSError):
-            self.refuse(Refuse.DISK, f"the replica's disk: {words_of(error)}")
+            self.refuse(Refuse.DISK, f"the replica's disk: {error_text(error)}")
         else:
             self.refuse(Refuse.DAMAGED if isinstance(error, Mismatch) else Refuse.BAD_FRAME, str(error))
 

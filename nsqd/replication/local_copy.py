@@ -137,7 +137,7 @@ def open_topic(data: DataPath, broker: Broker, folder: Path, name: str, copy: Lo
     )
     state = store.checkpoints.load(data.warn, name)
     unusable = state is None and store.checkpoints.damaged
-    found = store.recover(None if unusable else state.mark if state else CheckpointPosition())
+    found = store.recover(None if unusable else state.checkpoint_position if state else CheckpointPosition())
     ids = MessageIds(node_id_of(data.disk, folder) or copy.origin_node_id)
     for origin in store.segments.origins():
         ids.recognise(origin)
@@ -148,7 +148,7 @@ def open_topic(data: DataPath, broker: Broker, folder: Path, name: str, copy: Lo
         restoring.fill(topic, state)
         topic.tombstoned = state.tombstoned
         topic.finished_elsewhere = state.finished_elsewhere
-    next_seq = state.mark.next if state else 0
+    next_seq = state.checkpoint_position.next if state else 0
     stored = restoring.replay_tail(topic, found.tail_records, next_seq, data.warn)
     topic.log.next_seq = store.segments.end
     restoring.load_stored_ranges(

@@ -17,7 +17,7 @@ from nsqd.replication.primary import Primary, Replicated
 
 
 @dataclass(slots=True, eq=False)
-class KnownCopy:
+class PeerCopy:
     """The last status of a copy of a peer, and the connection over which it came."""
 
     node: bytes
@@ -75,7 +75,7 @@ class LogState:
         self.node = node
         self.origin = origin
         self.copies: list[LocalCopy] = []
-        self.known: dict[tuple[bytes, int], KnownCopy] = {}
+        self.peer_copies: dict[tuple[bytes, int], PeerCopy] = {}
         # Peers without a copy of this log, by their own status.
         self.without_copy: set[bytes] = set()
         # The streams of each owner here, and the checks whether it is fully replicated.
@@ -129,7 +129,7 @@ class LogState:
                 self._merge_topic(topic, copy, other)
         self.state_changed(copy)
         for exchange in self.exchanges.values():
-            exchange.ask()
+            exchange.request_full_state()
 
     def checkpointed(self, copy: LocalCopy, topic: Topic) -> None:
         """A checkpoint of a topic was written."""
@@ -141,7 +141,7 @@ class LogState:
             exchange.checkpointed(topic, senders)
         for other in self.copies:
             self._merge_topic(topic, copy, other)
-        if len(self.copies) > 1 or self.known:
+        if len(self.copies) > 1 or self.peer_copies:
             self.changed()
 
     def topic_removed(self, copy: LocalCopy, name: str) -> None:
@@ -260,9 +260,9 @@ class LogState:
                 known.received_ns = max(known.received_ns, link.heard_ns)
             self.changed()
 
-    def known_at(self, peer: bytes) -> list[KnownCopy]:
+    def known_at(self, peer: bytes) -> list[PeerCopy]:
         """The copies of a peer."""
-        return [one for one in self.known.values() if one.node == peer]
+        return [one for one in self.peer_copies.values() if one.node == peer]
 
     def has_no_copy(self, peer: bytes) -> None:
         """The peer has no copy of this log (any more)."""
@@ -272,27 +272,27 @@ class LogState:
 
     def _forget_others(self, peer: bytes, numbers: set[int]) -> None:
         """The peer has no other copies than these."""
-        for key in [key for key in self.known if key[0] == peer and key[1] not in numbers]:
-            del self.known[key]
+        for key in [key for key in self.peer_copies if key[0] == peer and key[1] not in numbers]:
+            del self.peer_copies[key]
 
     def _learn(self, link: PeerLink, status: Status, states: list[ChannelState], now_ns: int) -> set[Topic]:
         """Take the status of a peer's copy; returns the topics for which its channel state was news."""
         peer = link.peer
-        known = self.known.setdefault((peer, status.copy), KnownCopy(peer, status.copy))
+        known = self.peer_copies.setdefault((peer, status.copy), PeerCopy(peer, status.copy))
         known.take(status, states, now_ns)
         known.link = link
         self.without_copy.discard(peer)
         self.node.learn_holders(self.copies, self.without_copy, Holder(peer, link.address), status.holders)
-        self.node.see_epoch(self.copies, status.epoch if known.is_owner else status.seen)
+        self.node.see_epoch(self.copies, status.epoch if known.is_owner else status.seen_incarnation)
         return self._merge(states)
 
-    def is_fresh(self, known: KnownCopy, now_ns: int) -> bool:
+    def is_fresh(self, known: PeerCopy, now_ns: int) -> bool:
         """Whether the peer was heard within the failover timeout."""
         return now_ns - known.heard_ns < self.node.settings.failover_ns
 
-    def owners(self, now_ns: int) -> list[KnownCopy]:
+    def owners(self, now_ns: int) -> list[PeerCopy]:
         """The owners elsewhere that were heard within the failover timeout."""
-        return [one for one in self.known.values() if one.is_owner and self.is_fresh(one, now_ns)]
+        return [one for one in self.peer_copies.values() if one.is_owner and self.is_fresh(one, now_ns)]
 
     def counted(self, copy: LocalCopy, since_ns: int, now_ns: int) -> tuple[CopyId, ...] | None:
         """The replicas because of which this owner is fully replicated since that time; None if it is not."""

@@ -22,7 +22,7 @@ from nsqd.storage.slots import NAMES, CheckpointJob
 from nsqd.storage.topic_log import TopicLog
 
 # The streams of so many topics begin in one call: each may close a file of the log.
-_BEGUN_AT_ONCE: Final = 50
+_STREAMS_PER_TURN: Final = 50
 _S: Final = 1_000_000_000
 
 
@@ -196,7 +196,7 @@ class LogStream:
         self._to_begin.pop(stream, None)
         self._caught_up.discard(stream)
         stream.begin()
-        self._catch_up.look_at(stream)
+        self._catch_up.recheck(stream)
         if stream.is_empty:
             self._set_in_sync(stream)
         else:
@@ -205,7 +205,7 @@ class LogStream:
     def _set_in_sync(self, stream: TopicStream) -> None:
         stream.in_sync = True
         stream.in_sync_position = self.sender.sent
-        self._catch_up.look_at(stream)
+        self._catch_up.recheck(stream)
 
     def appended(self, log: TopicLog, segment: Segment, offset: int, pieces: list[bytes]) -> None:
         """The primary has just written this."""
@@ -238,7 +238,7 @@ class LogStream:
             else:
                 stream.caught_up = False
                 self._caught_up.discard(stream)
-                self._catch_up.look_at(stream)
+                self._catch_up.recheck(stream)
         stream.live, stream.live_name = segment, segment.path.name
         stream.sizes[stream.live_name] = 0
 
@@ -284,16 +284,16 @@ class LogStream:
 
     # --- catch-up ---
 
-    def look_at(self, log: TopicLog) -> None:
+    def recheck(self, log: TopicLog) -> None:
         """Files of the log were removed or replaced."""
         stream = self._streams.get(log)
         if stream is not None and stream.has_begun:
-            self._catch_up.look_at(stream)
+            self._catch_up.recheck(stream)
 
     def catch_up(self, now_ns: int) -> None:
         """Begin the streams of more topics, and to read what the replica lacks."""
         if self.state is StreamState.STREAMING:
-            for stream in list(islice(self._to_begin, _BEGUN_AT_ONCE)):
+            for stream in list(islice(self._to_begin, _STREAMS_PER_TURN)):
                 self._begin(stream)
             self._catch_up.run(now_ns)
 

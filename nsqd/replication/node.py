@@ -20,9 +20,9 @@ from nsqd.replication.log_state import Logs
 from nsqd.replication.node_state import NodeState
 from nsqd.replication.primary import Primary
 from nsqd.replication.rules import apply_rules, next_check_ns
-from nsqd.replication.shown import shown_decommission, shown_node
+from nsqd.replication.shown import decommission_json, node_json
 from nsqd.replication.streams import Streams
-from nsqd.replication.yielding import ask, suspend
+from nsqd.replication.yielding import await_statuses, suspend
 from nsqd.storage.slots import CheckpointJob
 from nsqd.storage.topic_log import TopicLog, store_of
 
@@ -62,7 +62,7 @@ class ReplicationNode:
             self.topic_created(topic)
         for found in self.copies.scan():
             self._found(found, now_ns)
-        ask(self._own_log, own, now_ns)
+        await_statuses(self._own_log, own, now_ns)
         self._ticked_ns = now_ns
 
     def _found(self, copy: LocalCopy, now_ns: int) -> None:
@@ -232,7 +232,7 @@ class ReplicationNode:
         self._next_second_ns = now_ns + _S
         self._forget_silent()
         self.deleted.begin_jobs()
-        self.state.broker.asks_holders = any(
+        self.state.broker.awaits_channel_state = any(
             copy.old_ends for log in self.logs.values() for copy in log.copies
         )
         for log in list(self.logs.values()):
@@ -255,7 +255,7 @@ class ReplicationNode:
             found = self.jobs.copy_of.get(store)
             topic = self.state.broker.topics.get(primary.name_of(store)) if found is None else found[1]
             if topic is not None and isinstance(store, TopicLog):
-                store.checkpoints.begin_anew()
+                store.checkpoints.restart_chains()
                 topic.changed = True
                 if isinstance(topic, ReplicaTopic):
                     # The checkpointer does not visit a deleted one.
@@ -273,11 +273,11 @@ class ReplicationNode:
         self.state.warn("REPLICATION: this node was suspended, asking the holders of its logs")
         for log in self.logs.values():
             for exchange in log.exchanges.values():
-                exchange.ask()
+                exchange.request_full_state()
             for copy in log.copies:
                 copy.since_ns = now_ns
                 if copy.is_owner and copy.has_state:
-                    ask(log, copy, now_ns)
+                    await_statuses(log, copy, now_ns)
 
     def job_ended(self, job: Job, error: Exception | None, now_ns: int) -> None:
         """A job has run, or failed."""
@@ -292,10 +292,10 @@ class ReplicationNode:
         """How many pending messages another owner delivers instead."""
         return sum(copy.yielded_count for log in self.logs.values() for copy in log.copies)
 
-    def shown(self, now_ns: int) -> dict[str, Any]:
+    def to_json(self, now_ns: int) -> dict[str, Any]:
         """The content of GET /replication."""
-        return shown_node(self.state, self.logs, now_ns)
+        return node_json(self.state, self.logs, now_ns)
 
     def decommission_state(self) -> dict[str, Any]:
         """The content of GET /decommission."""
-        return shown_decommission(self.state, self.logs)
+        return decommission_json(self.state, self.logs)

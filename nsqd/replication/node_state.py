@@ -8,7 +8,7 @@ from typing import Final
 
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Topic
-from nsqd.log.disk import Disk, words_of
+from nsqd.log.disk import Disk, error_text
 from nsqd.replication.copies import Copies
 from nsqd.replication.frames import REFUSALS, Draining, Holder
 from nsqd.replication.handshake import Incarnations
@@ -101,7 +101,7 @@ class NodeState:
 
     def job_failed(self, copy: LocalCopy, error: Exception, now_ns: int) -> str:
         """A job on a copy has failed and may be tried again after a while; returns the reason in words."""
-        reason = words_of(error) if isinstance(error, OSError) else str(error) or type(error).__name__
+        reason = error_text(error) if isinstance(error, OSError) else str(error) or type(error).__name__
         copy.retry_ns = now_ns + _RETRY_NS
         if copy.problems.get("") != reason:
             copy.problems[""] = reason

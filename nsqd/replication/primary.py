@@ -29,7 +29,7 @@ class _TappedTopic:
 
     def segments_removed(self, segments: list[Segment]) -> None:  # noqa: ARG002 - the streams look again
         for stream in self._primary.streams:
-            stream.look_at(self._log)
+            stream.recheck(self._log)
 
     def lost(self) -> None:
         """The next connection finds that the replica has more than the log, and begins a new copy."""

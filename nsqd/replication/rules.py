@@ -9,7 +9,7 @@ from nsqd.replication.claims import STAGGER_NS, subtract, takeover_wait_ns
 from nsqd.replication.dropping import check_replication, open_after_ns, waits_for
 from nsqd.replication.jobs import Jobs
 from nsqd.replication.local_copy import LocalCopy
-from nsqd.replication.log_state import KnownCopy, LogState
+from nsqd.replication.log_state import LogState, PeerCopy
 from nsqd.replication.yielding import apply_transfer, apply_yielding, end_asking
 
 _S: Final = 1_000_000_000
@@ -18,7 +18,7 @@ _S: Final = 1_000_000_000
 def apply_rules(log: LogState, jobs: Jobs, now_ns: int) -> None:
     """Apply the rules; called once a second, and after each status and job."""
     seen = (
-        frozenset(key for key, known in log.known.items() if log.is_fresh(known, now_ns)),
+        frozenset(key for key, known in log.peer_copies.items() if log.is_fresh(known, now_ns)),
         tuple(map(log.claim, log.copies)),
     )
     if seen != log.seen_before:
@@ -102,7 +102,7 @@ def _raise_epoch(log: LogState, jobs: Jobs, copy: LocalCopy, now_ns: int) -> Non
     jobs.raise_epoch(log, copy, copy.seen + 1)
 
 
-def _has_answered(log: LogState, known: KnownCopy) -> bool:
+def _has_answered(log: LogState, known: PeerCopy) -> bool:
     """Whether an owner has sent its whole channel state since a copy here was opened."""
     exchange = log.exchanges.get(known.node)
     return known.is_full and (exchange is None or exchange.answered)

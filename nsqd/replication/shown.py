@@ -11,7 +11,7 @@ from nsqd.replication.primary import Primary
 _S: Final = 1_000_000_000
 
 
-def shown_node(node: NodeState, logs: Logs, now_ns: int) -> dict[str, Any]:
+def node_json(node: NodeState, logs: Logs, now_ns: int) -> dict[str, Any]:
     """The content of GET /replication."""
     own = logs[node.identity]
     primary = own.primaries[node.own_copy]
@@ -23,10 +23,10 @@ def shown_node(node: NodeState, logs: Logs, now_ns: int) -> dict[str, Any]:
         "replicas_wanted": node.settings.replicas,
         "fully_replicated": own.counted(node.own_copy, 0, now_ns) is not None,
         "replicas": [
-            _shown_replica(primary, no_replica(addresses.get(one, ""), one), now_ns) for one in node.replicas
+            _replica_json(primary, no_replica(addresses.get(one, ""), one), now_ns) for one in node.replicas
         ],
         "copies": [
-            _shown_copy(node, log, copy, now_ns)
+            _copy_json(node, log, copy, now_ns)
             for log in logs.values()
             for copy in log.copies
             if not copy.is_origin
@@ -34,7 +34,7 @@ def shown_node(node: NodeState, logs: Logs, now_ns: int) -> dict[str, Any]:
     }
 
 
-def _shown_replica(primary: Primary, found: dict[str, Any], now_ns: int) -> dict[str, Any]:
+def _replica_json(primary: Primary, found: dict[str, Any], now_ns: int) -> dict[str, Any]:
     stream = next((one for one in primary.streams if one.peer.hex() == found["identity"]), None)
     if stream is not None:
         in_sync = stream.in_sync_topics == stream.topics
@@ -50,7 +50,7 @@ def _shown_replica(primary: Primary, found: dict[str, Any], now_ns: int) -> dict
     return found
 
 
-def _shown_copy(node: NodeState, log: LogState, copy: LocalCopy, now_ns: int) -> dict[str, Any]:
+def _copy_json(node: NodeState, log: LogState, copy: LocalCopy, now_ns: int) -> dict[str, Any]:
     pending = count(log.delivered(copy))
     link = node.link_to(copy.owner)
     state = "promoted" if copy.is_owner else "replica"
@@ -96,7 +96,7 @@ NO_DECOMMISSION: Final[dict[str, Any]] = {
 }
 
 
-def shown_decommission(node: NodeState, logs: Logs) -> dict[str, Any]:
+def decommission_json(node: NodeState, logs: Logs) -> dict[str, Any]:
     """The content of GET /decommission."""
     owned = [(log, copy) for log in logs.values() for copy in log.copies if copy.is_owner]
     others = [copy for log in logs.values() for copy in log.copies if not copy.is_origin]

@@ -54,7 +54,7 @@ class Streams:
         links = {one.peer: one for one in node.links if one.is_up and one.connector}
         primary = log.primaries[copy]
         streaming = [peer for peer, link in links.items() if link.stream_of(primary) is not None]
-        order = dict.fromkeys((*streaming, *(peer for peer, _ in log.known), *node.replicas))
+        order = dict.fromkeys((*streaming, *(peer for peer, _ in log.peer_copies), *node.replicas))
         found = sorted((one for one in order if one in links), key=lambda one: links[one].peer_drains)
         return found[: node.settings.replicas]
 

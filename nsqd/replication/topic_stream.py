@@ -203,7 +203,7 @@ class CatchUp:
         self._start = start
         self._is_reading = False
 
-    def look_at(self, stream: TopicStream) -> None:
+    def recheck(self, stream: TopicStream) -> None:
         """The copy may lack files of this topic, or have obsolete ones."""
         self._to_look_at[stream] = None
 

@@ -12,7 +12,7 @@ from nsqd.replication.log_state import LogState
 from nsqd.replication.log_stream import LogStream
 
 # An owner that starts, takes over or was suspended asks the holders for so long.
-ASK_NS: Final = 2_000_000_000
+STATUS_WAIT_NS: Final = 2_000_000_000
 
 
 def apply_yielding(log: LogState, now_ns: int) -> None:
@@ -77,7 +77,7 @@ def update(log: LogState, copy: LocalCopy, name: str) -> None:
 # --- rule 10: asking ---
 
 
-def ask(log: LogState, copy: LocalCopy, now_ns: int, *, failover: bool = False) -> None:
+def await_statuses(log: LogState, copy: LocalCopy, now_ns: int, *, failover: bool = False) -> None:
     """Ask the holders for their status before old messages are delivered.
 
     After a failover a holder that was not reached for the failover timeout is not waited for.
@@ -85,10 +85,10 @@ def ask(log: LogState, copy: LocalCopy, now_ns: int, *, failover: bool = False) 
     peers = copy.holders.keys() - log.without_copy
     log.unreached = peers - log.exchanges.keys() if failover else set()
     peers -= log.unreached
-    copy.asks_until_ns = now_ns + ASK_NS if peers else now_ns
+    copy.asks_until_ns = now_ns + STATUS_WAIT_NS if peers else now_ns
     copy.old_ends = {name: topic.log.next_seq for name, topic in copy.topics.items()} if peers else {}
     for exchange in log.exchanges.values():
-        exchange.ask()
+        exchange.request_full_state()
     for name in copy.old_ends:
         update(log, copy, name)
 

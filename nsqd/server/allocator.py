@@ -13,7 +13,7 @@ M_MMAP_THRESHOLD: Final = -3
 # The size of a log's newest blocks and the node's cache. They are freed together when a backlog is finished
 # or its topic is deleted, and the next backlog needs as much again. If the memory went back to the system in
 # between, each page would cost a fault, and reading that backlog a quarter more.
-KEPT: Final = RESIDENT_BYTES + STRETCHES_BYTES + STARTS_BYTES
+RETAINED_BYTES: Final = RESIDENT_BYTES + STRETCHES_BYTES + STARTS_BYTES
 # The largest value that mallopt accepts on 64 bits.
 FROM_THE_HEAP: Final = 32 << 20
 
@@ -21,7 +21,7 @@ FROM_THE_HEAP: Final = 32 << 20
 SOMEBODYS: Final = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES")
 
 
-def keep_what_is_freed() -> bool:
+def retain_freed_memory() -> bool:
     """Keep freed memory for later blocks; False without glibc, or when one of `SOMEBODYS` is set.
 
     The peak memory of the process stays the same; only its memory at rest grows.
@@ -30,5 +30,5 @@ def keep_what_is_freed() -> bool:
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     return mallopt is not None and bool(
-        mallopt(M_MMAP_THRESHOLD, FROM_THE_HEAP) and mallopt(M_TRIM_THRESHOLD, KEPT)
+        mallopt(M_MMAP_THRESHOLD, FROM_THE_HEAP) and mallopt(M_TRIM_THRESHOLD, RETAINED_BYTES)
     )

@@ -10,7 +10,7 @@ from nsqd.server.health import Health
 from nsqd.server.lookup.peer import LookupPeers
 
 # How often the state is checked. Until nsqlookupd knows of a change, producers are refused and look again.
-LOOK_S: Final = 0.5
+CHECK_INTERVAL_S: Final = 0.5
 
 
 class Availability:
@@ -37,4 +37,4 @@ class Availability:
         """Report the state every half second, forever."""
         while True:
             self._lookups.set_obstacle(self.obstacle())
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_INTERVAL_S)

@@ -29,11 +29,11 @@ class BusyPoll:
         "_clock",
         "_dear",
         "_for_ns",
-        "_give_way",
         "_in_vain",
         "_looking",
-        "_rest",
+        "_pause",
         "_skip",
+        "_yield",
     )
 
     def __init__(
@@ -50,7 +50,7 @@ class BusyPoll:
         self._for_ns = for_ns
         self._call_soon = call_soon
         self._clock = clock
-        self._give_way = give_way
+        self._yield = give_way
         self._answered_ns = -for_ns
         self._looking = False
         self._in_vain = 0
@@ -58,7 +58,7 @@ class BusyPoll:
         self._skip = 0
         # How often in a row another process kept the processor, and how many answers are skipped for that.
         self._dear = 0
-        self._rest = 0
+        self._pause = 0
 
     def answered(self) -> None:
         """Note that a client was answered, and may come back immediately."""
@@ -67,14 +67,14 @@ class BusyPoll:
         self._answered_ns = self._clock()
         if self._looking:
             return
-        if self._rest:
-            self._rest -= 1
+        if self._pause:
+            self._pause -= 1
             return
         if self._skip:
             self._skip -= 1
             return
         self._looking = True
-        self._call_soon(self._look)
+        self._call_soon(self._poll)
 
     def heard(self, now_ns: int) -> None:
         """Note that a client which waits for an answer sent a request."""
@@ -84,20 +84,20 @@ class BusyPoll:
                 # No other process took the processor during this poll.
                 self._dear = 0
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         # While a callback is scheduled, the loop reads from its sockets without sleeping.
         now_ns = self._clock()
         if now_ns - self._answered_ns < self._for_ns:
-            self._give_way()
+            self._yield()
             away_ns = self._clock() - now_ns
             if away_ns < _ALONE_NS:
-                self._call_soon(self._look)
+                self._call_soon(self._poll)
                 return
             # Another process used the processor, and may need it again.
             self._looking = False
             if away_ns >= _DEAR_NS:
                 self._dear = min(self._dear + 1, _RAREST)
-                self._rest = (1 << self._dear) - 1
+                self._pause = (1 << self._dear) - 1
             return
         self._looking = False
         self._dear = 0

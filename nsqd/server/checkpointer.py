@@ -16,12 +16,12 @@ from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
-from nsqd.log.disk import words_of
-from nsqd.server.clock import keep_true, now_ns
+from nsqd.log.disk import error_text
+from nsqd.server.clock import follow_clock, now_ns
 from nsqd.server.compactor import Compactor
 from nsqd.server.health import Health, checkpoint_of
 from nsqd.storage.data_path import DataPath
-from nsqd.storage.keeping import keep
+from nsqd.storage.retention import apply_retention
 from nsqd.storage.slots import STEP_NS, CheckpointJob
 from nsqd.storage.spare import NO_SPACE
 from nsqd.storage.topic_log import TopicLog, store_of
@@ -32,7 +32,7 @@ IDLE_S: Final = 5.0
 # A disk syncs several files in little more time than one.
 WRITERS: Final = 8
 # How many topics are checked in one go: a millisecond.
-_AT_ONCE: Final = 200
+_TOPICS_PER_TURN: Final = 200
 
 
 @dataclass(slots=True)
@@ -94,22 +94,22 @@ class Checkpointer:
                 await self._removing
 
     async def _round(self, now: float) -> None:
-        self._look_at_clock()
+        self._check_clock()
         self._forget_deleted()
         changed: deque[Topic] = deque()
-        pace = Pace(_AT_ONCE)
+        pace = Pace(_TOPICS_PER_TURN)
         for topic in list(self._broker.topics.values()):
             await pace.done()
             for copy in topic.promoted:
-                self._look_at_copy(copy, now, changed)
+                self._check_copy(copy, now, changed)
             self._broker.sequences.note_used(topic.sequence_end)
             topic.forget_due(now_ns())
             if topic.settings.retains:
-                keep(topic, time.time_ns())
+                apply_retention(topic, time.time_ns())
             if not topic.take_changed():
                 continue  # there is nothing to trim either: thousands of idle topics cost next to nothing
             while topic.trim():
-                await pace.done(_AT_ONCE)
+                await pace.done(_TOPICS_PER_TURN)
             if topic.ephemeral or topic.deleted:
                 continue
             care = self._state_of(topic)
@@ -122,23 +122,23 @@ class Checkpointer:
             await self._reserve()
         await self._write_all(changed)
         self.remove_deleted()
-        self._compactor.look(busy)
+        self._compactor.start(busy)
         if now - self._closed_idle_at >= IDLE_S:
             self._closed_idle_at = now
             self._data.open_files.close_idle()
-        await self._look_for_space()
+        await self._check_space()
 
-    def _look_at_clock(self) -> None:
+    def _check_clock(self) -> None:
         """Note the wall clock; when it was set, write all checkpoints again, because they have its times."""
         wall = self._broker.wall
-        keep_true(wall)
+        follow_clock(wall)
         if abs(wall.offset_ns - self._offset_ns) > STEP_NS:
             self._offset_ns = wall.offset_ns
             for topic in self._broker.topics.values():
                 for one in (topic, *topic.promoted):
                     one.changed = True
 
-    def _look_at_copy(self, copy: Topic, now: float, changed: deque[Topic]) -> None:
+    def _check_copy(self, copy: Topic, now: float, changed: deque[Topic]) -> None:
         """Note a changed promoted copy for a checkpoint; its files are not removed or compacted here."""
         if copy.take_changed() and not copy.deleted:
             care = self._state_of(copy)
@@ -146,7 +146,7 @@ class Checkpointer:
                 care.changed_at = now
             changed.append(copy)
 
-    async def write_at_once(self, topic: Topic) -> bool:
+    async def write_now(self, topic: Topic) -> bool:
         """Write a durable checkpoint of a topic, own or of a copy, now; False if that failed.
 
         It is for changes that a crash must not undo, such as the deletion of a channel of a copy.
@@ -214,9 +214,9 @@ class Checkpointer:
             topic.changed = True
         began = time.monotonic()
         # This checkpoint already includes what the notes that wait to be written say.
-        job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
+        job = store.checkpoints.start_job(topic, store.checkpoint_position(topic.log.next_seq))
         try:
-            store.appender.look_for_file()
+            store.appender.reopen_if_removed()
             store.appender.make_folder()
             await self.in_thread(topic, lambda: job.run(self._data.disk))
             store.checkpoints.end(job)
@@ -240,7 +240,7 @@ class Checkpointer:
                 if error.errno == errno.ENOENT and not self._state_of(topic).jobs:
                     with contextlib.suppress(OSError):
                         # If the folder cannot be read at the moment, the next round tries again.
-                        store.begin_again_if_gone()
+                        store.restart_if_removed()
             return False
         return True
 
@@ -289,14 +289,14 @@ class Checkpointer:
         finally:
             self._removing = None
 
-    async def _look_for_space(self) -> None:
+    async def _check_space(self) -> None:
         """Make the node healthy again when there is room for the refused messages, even without publishes.
 
         Publishers are sent away from an unhealthy node, so no publish would find the room.
         """
         spare = self._data.spare
         if not spare.there:
-            await asyncio.to_thread(spare.make_again)
+            await asyncio.to_thread(spare.refill)
         for name, size in list(self._health.refused.items()):
             if spare.there and await asyncio.to_thread(spare.is_room_for, size):
                 self._health.publish_worked(name)
@@ -308,7 +308,9 @@ class Checkpointer:
             if store is None:
                 continue
             for _ in range(2):
-                job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq), durable=False)
+                job = store.checkpoints.start_job(
+                    topic, store.checkpoint_position(topic.log.next_seq), durable=False
+                )
                 try:
                     store.appender.make_folder()
                     job.run(self._data.disk)
@@ -321,7 +323,7 @@ class Checkpointer:
         await asyncio.to_thread(self._data.disk.sync_all)
 
     def _failed(self, topic: Topic, store: TopicLog, error: OSError, low_water: int) -> None:
-        reason = words_of(error)
+        reason = error_text(error)
         if self._health.failed(_what(topic), reason):
             self._log.error(
                 "TOPIC(%s) failed to write its checkpoint to %s - %s",
@@ -329,7 +331,7 @@ class Checkpointer:
                 store.segments.folder,
                 reason,
             )
-        if error.errno not in NO_SPACE or self._data.spare.give_up():
+        if error.errno not in NO_SPACE or self._data.spare.release():
             return
         # The spare space was not enough either, so finished messages go before a checkpoint notes it.
         # After a crash before the next checkpoint they are reported as lost, which they are not. Notes stay

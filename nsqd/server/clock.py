@@ -9,9 +9,9 @@ from time import thread_time_ns as busy_ns
 from nsqcore.process.clock import steady_ns as now_ns
 from nsqd.engine.clock import Wall
 
-__all__ = ["busy_ns", "keep_true", "now_ns"]
+__all__ = ["busy_ns", "follow_clock", "now_ns"]
 
 
-def keep_true(wall: Wall) -> None:
+def follow_clock(wall: Wall) -> None:
     """Update the offset between the wall clock and the steady clock."""
     wall.offset_ns = time.time_ns() - now_ns()

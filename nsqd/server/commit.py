@@ -9,7 +9,7 @@ from collections.abc import Callable
 from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Topic
-from nsqd.log.disk import words_of
+from nsqd.log.disk import error_text
 from nsqd.log.frames import Block
 from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
@@ -117,11 +117,11 @@ class Commit:
         fsync = self._fsync
         if fsync.is_fast(len(stored), size) and few_wait():
             for topic, store in stored.items():
-                reason = fsync.at_once(topic, store)
+                reason = fsync.sync_now(topic, store)
                 if reason:
                     failures.failed(topic, reason)
         for store in stored.values():
-            if fsync.owes(store):
+            if fsync.has_unsynced(store):
                 fsync.sync(store)
 
     def _append(self, store: TopicLog, blocks: list[Block], notes: list[bytes], next_seq: int) -> None:
@@ -129,7 +129,7 @@ class Commit:
             store.appender.append(blocks, notes, next_seq)
         except OSError as error:
             # Emptying and deleting free a full disk, so their notes may use the spare space.
-            if blocks or error.errno not in NO_SPACE or not self._data.spare.give_up():
+            if blocks or error.errno not in NO_SPACE or not self._data.spare.release():
                 raise
             store.appender.append(blocks, notes, next_seq)
 
@@ -139,7 +139,7 @@ class Commit:
         return self._broker.sequences.reserved
 
     def _not_stored(self, topic: Topic, blocks: list[Block], error: OSError) -> str:
-        reason = words_of(error)
+        reason = error_text(error)
         topic.abandon()
         size = max(1, sum(len(block.data) for block in blocks))
         if self._health.publish_failed(topic.name, reason, size):

@@ -22,15 +22,15 @@ from nsqd.storage.topic_log import TopicLog, store_of
 WORKERS: Final = 3
 BYTES_PER_SECOND: Final = 96 << 20
 # How many topics a worker checks in one go, if there is nothing to do for them: a millisecond.
-_AT_ONCE: Final = 100
+_TOPICS_PER_TURN: Final = 100
 # A thread that has worked for so long rests this many times as long, if other threads of the process have
 # used more than this share of the time.
-_LEAST_WORK_S: Final = 0.002
-_REST_FOR_WORK: Final = 3
+_MIN_WORK_S: Final = 0.002
+_PAUSE_FOR_WORK: Final = 3
 _BUSY: Final = 0.1
 # A compaction that saves nothing is followed by a rest of this many times its length, but at most so long.
-_REST: Final = 10
-_LONGEST_REST_S: Final = 10.0
+_PAUSE_FACTOR: Final = 10
+_MAX_PAUSE_S: Final = 10.0
 
 
 class _Work(threading.local):
@@ -65,22 +65,22 @@ class Rate:
         with self._lock:
             now = time.monotonic()
             self._paid_at = max(self._paid_at, now - 1.0) + size / self._per_second
-            ahead = max(self._paid_at - now, self._rest(now))
+            ahead = max(self._paid_at - now, self._pause(now))
         if ahead > 0:
             self._ended.wait(ahead)
 
-    def _rest(self, now: float) -> float:
+    def _pause(self, now: float) -> float:
         """How long the thread should rest for the others, in seconds: 0 if they have little to do."""
         work = self._work
         own = time.thread_time()
         worked = own - work.own
-        if worked < _LEAST_WORK_S:
+        if worked < _MIN_WORK_S:
             return 0.0
         process = time.process_time()
         others = process - work.process - worked
         wall = now - work.wall
         work.wall, work.process, work.own = now, process, own
-        return _REST_FOR_WORK * worked if others > _BUSY * wall else 0.0
+        return _PAUSE_FOR_WORK * worked if others > _BUSY * wall else 0.0
 
     def end(self) -> None:
         """End all waiting, now and later."""
@@ -120,7 +120,7 @@ class Compactor:
         if topic in self._working:
             self._changed_meanwhile.add(topic)
 
-    def look(self, changed: set[Topic]) -> None:
+    def start(self, changed: set[Topic]) -> None:
         """Start workers for the topics to check; those *changed* since the last call are in use."""
         now = time.monotonic()
         for topic, not_before in list(self._restless.items()):
@@ -139,11 +139,11 @@ class Compactor:
         self._waiting.clear()
         self._rate.end()
         for compaction in self._compacting:
-            compaction.give_up()
+            compaction.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
 
     async def _work(self) -> None:
-        pace = Pace(_AT_ONCE)
+        pace = Pace(_TOPICS_PER_TURN)
         while self._waiting:
             await pace.done()
             if not self._waiting:
@@ -164,7 +164,7 @@ class Compactor:
         await self._remove(topic, store)
         while self._threads.may_work(topic):
             low_water, notes = topic.unwanted_below(), store.checkpoints.covered_notes
-            if not store.cleaner.wants_compaction(notes, low_water, resting=resting):
+            if not store.cleaner.needs_compaction(notes, low_water, resting=resting):
                 break
             began = time.monotonic()
             compaction = store.cleaner.begin_compaction(
@@ -174,18 +174,18 @@ class Compactor:
                 saved = await self._compact(topic, store, compaction)
             except OSError as error:
                 self._log.warning("TOPIC(%s): compaction failed - %s", topic.name, error)
-                self._restless[topic] = time.monotonic() + _LONGEST_REST_S
+                self._restless[topic] = time.monotonic() + _MAX_PAUSE_S
                 return
             if not saved:
                 ended = time.monotonic()
-                self._restless[topic] = ended + min(_REST * (ended - began), _LONGEST_REST_S)
+                self._restless[topic] = ended + min(_PAUSE_FACTOR * (ended - began), _MAX_PAUSE_S)
                 break
             self._log.debug("TOPIC(%s): compaction saved %d bytes", topic.name, saved)
             await self._remove(topic, store)
         if resting:
-            self._leave_alone(topic, store)
+            self._forget(topic, store)
 
-    def _leave_alone(self, topic: Topic, store: TopicLog) -> None:
+    def _forget(self, topic: Topic, store: TopicLog) -> None:
         """Stop checking the topic until it changes, if nothing is left to do."""
         low_water = topic.unwanted_below()
         if store.cleaner.waits_for_notes(store.checkpoints.covered_notes, low_water):

@@ -32,13 +32,11 @@ from nsqd.log.layout import NewerVersion
 from nsqd.log.open_files import MAX_OPEN_FILES
 from nsqd.options import NsqdOptions
 from nsqd.policies.definition import BadPolicy
-from nsqd.server.allocator import keep_what_is_freed
+from nsqd.server.allocator import retain_freed_memory
 from nsqd.server.auth import AuthServers
 from nsqd.server.availability import Availability
 from nsqd.server.checkpointer import Checkpointer
 from nsqd.server.clock import now_ns
-from nsqd.server.figures.stats import StatsReport
-from nsqd.server.figures.statsd import Statsd, resolve_prefix, statsd_options
 from nsqd.server.fsync import THREADS as SYNC_THREADS
 from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
@@ -60,6 +58,8 @@ from nsqd.server.messages.finding import Finder
 from nsqd.server.opening import OpenedNsqd
 from nsqd.server.policies import Policies
 from nsqd.server.replication.service import Replication
+from nsqd.server.statistics.stats import StatsReport
+from nsqd.server.statistics.statsd import Statsd, resolve_prefix, statsd_options
 from nsqd.server.tcp import Clients
 from nsqd.server.tls import to_replicas
 from nsqd.server.topology_events import TopologyEvents
@@ -98,7 +98,7 @@ class Nsqd:
         open_files = MAX_OPEN_FILES if most == resource.RLIM_INFINITY else min(most // 4, MAX_OPEN_FILES)
         storage = StorageOptions(options.max_bytes_per_file, open_files=open_files)
         self.data = DataPath(opened.path, storage, log.warning, node_id=options.node_id)
-        self.broker = Broker(MessageIds(options.node_id), options.limits(), self.data.make_store)
+        self.broker = Broker(MessageIds(options.node_id), options.limits(), self.data.create_log)
         self.fsync = Fsync(
             self.data,
             self.health,
@@ -114,7 +114,7 @@ class Nsqd:
             self.fsync,
             log,
             # The turn and the lookups are made later.
-            lambda: self.write_batch.ask(),  # noqa: PLW0108
+            lambda: self.write_batch.request_turn(),  # noqa: PLW0108
             server_tls=tls,
             client_tls=None if self.peer_certificates is None else self.peer_certificates.context,
             look_up=lambda identities: self.lookups.addresses_of(identities),  # noqa: PLW0108
@@ -139,7 +139,7 @@ class Nsqd:
             opened.path,
             options.policies_file,
             log,
-            ask_turn=self.write_batch.ask,
+            ask_turn=self.write_batch.request_turn,
         )
         self.auth = AuthServers(
             options.auth_http_address,
@@ -150,7 +150,7 @@ class Nsqd:
             tls=self.trusted.context if self.trusted is not None else None,
         )
         self.guard = HttpGuard(self.auth) if options.http_auth else None
-        self.clients = Clients(self.broker, self.write_batch, log, tls, self.auth, self.replication.take)
+        self.clients = Clients(self.broker, self.write_batch, log, tls, self.auth, self.replication.accept)
         self.lookups = LookupPeers(
             options.lookupd_tcp_address,
             self._identity,
@@ -170,7 +170,7 @@ class Nsqd:
             self.checkpoints,
             self.health,
             log,
-            ask_turn=self.write_batch.ask,
+            ask_turn=self.write_batch.request_turn,
             percentiles=options.e2e_processing_latency_percentile,
             window_ns=options.e2e_processing_latency_window_time,
         )
@@ -178,7 +178,7 @@ class Nsqd:
             options.disk_watermark, self.broker, self.data.disk, self.data.path, self.health, log
         )
         stats = self._stats = StatsReport(
-            self.broker, self.clients, self.health, int(time.time()), self._disk_figures, self.replication
+            self.broker, self.clients, self.health, int(time.time()), self._disk_stats, self.replication
         )
         self.finder = Finder(self.data.disk, start_pool(1, "search"))
         self.drain = Drain(self.broker, self.clients, log, self._close_idle_publishers)
@@ -197,7 +197,7 @@ class Nsqd:
         self.tcp, self.http, self.https = self._listen(opened, tls)
         self._announce_ports()
 
-    def _disk_figures(self) -> dict[str, int]:
+    def _disk_stats(self) -> dict[str, int]:
         """Figures of the disk with the messages; free and total are -1 while they are unknown."""
         return {
             "free_bytes": self.watermark.free,
@@ -207,7 +207,7 @@ class Nsqd:
 
     def _metrics(self) -> "Metrics":
         from nsqcore.http.metrics import Metrics
-        from nsqd.server.figures.metrics import NsqdCollector
+        from nsqd.server.statistics.metrics import NsqdCollector
 
         return Metrics(
             NsqdCollector(
@@ -297,13 +297,13 @@ class Nsqd:
     async def run(self, stop: asyncio.Event) -> None:
         """Load, serve until *stop* is set, save."""
         sys.setswitchinterval(SWITCH_S)
-        keep_what_is_freed()
+        retain_freed_memory()
         if self.options.policies_file:
             # Before the file is read first. Without a policies file SIGHUP stops the daemon.
-            handle_signal(signal.SIGHUP, self.policies.read_again)
+            handle_signal(signal.SIGHUP, self.policies.reload)
         self._load()
         # Before anybody is served, nsqd.dat is to name the running version and every topic found.
-        await self.changes.begin()
+        await self.changes.start()
         # Objects made by a start stay, so the garbage collector is never to look through them.
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
@@ -317,7 +317,7 @@ class Nsqd:
         if statsd is not None:
             await statsd.begin()
         # Must be known before anybody publishes.
-        await self.watermark.look()
+        await self.watermark.check()
         self.lookups.start()
         await self.tcp.start(self.clients.accept)
         if self.http is not None:
@@ -371,18 +371,18 @@ class Nsqd:
             for channel in topic.channels.values():
                 self.changes.measure(channel)
         self.broker.events.clear()
-        self.replication.begin(
+        self.replication.start(
             join_host_port(self.options.broadcast_address, self.options.broadcast_tcp_port)
         )
-        self.write_batch.ask()
+        self.write_batch.request_turn()
 
     async def _stop(self) -> None:
-        self.drain.say_what_stays()
+        self.drain.log_remaining()
         await self.tcp.close()
         self.write_batch.run()
         # In strict mode publishers wait for this; their connections are closed after they were answered.
         await self.fsync.synced()
-        await self.replication.settled()
+        await self.replication.wait_until_answered()
         self.clients.close_all()
         if self.http is not None:
             await self.http.close()
@@ -391,7 +391,7 @@ class Nsqd:
         self.fast_publish.close()
         self.finder.close()
         self.write_batch.run()
-        await self.changes.settle()
+        await self.changes.finish()
         self.log.info("NSQ: closing topics")
         await self.fsync.synced()
         self.write_batch.close()
@@ -430,7 +430,7 @@ class Nsqd:
             # A producer that does not publish to it again would keep the topic and its messages in memory.
             self.clients.forget_publish_lines()
             self.replication.topic_deleted(event.topic)
-        self.changes.happened(event)
+        self.changes.handle(event)
 
     def _ports(self) -> tuple[int, int]:
         """The TCP and HTTP ports as /info shows them: -1 for a unix socket, 0 without HTTP."""

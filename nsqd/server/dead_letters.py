@@ -23,12 +23,12 @@ from nsqd.server.fsync import Callback
 from nsqd.storage.topic_log import store_of
 
 # How many messages of one channel are moved in one turn, which takes a few milliseconds.
-_AT_ONCE: Final = 500
+_MESSAGES_PER_TURN: Final = 500
 # Messages that could not be moved are tried again after this time.
 _PAUSE_S: Final = 1.0
 
 
-class _Letter(NamedTuple):
+class _DeadLetter(NamedTuple):
     """A message that becomes a dead letter."""
 
     seq: int
@@ -37,18 +37,18 @@ class _Letter(NamedTuple):
     body: bytes
 
 
-class Turns(Protocol):
+class BatchQueue(Protocol):
     """What stores dead letters; `WriteBatch` is it."""
 
-    def ask(self) -> None: ...
+    def request_turn(self) -> None: ...
 
     def when_stored(self, topic: Topic, callback: Callback, *, durable: bool = False) -> None: ...
 
 
-class DeadLetters:
+class DeadLetterMover:
     """See the module."""
 
-    def __init__(self, broker: Broker, write_batch: Turns, log: Log, node: str) -> None:
+    def __init__(self, broker: Broker, write_batch: BatchQueue, log: Log, node: str) -> None:
         """*node* is the name of this nsqd in dead letters."""
         self._node = node
         self._broker = broker
@@ -62,7 +62,7 @@ class DeadLetters:
 
     def move(self, channel: Channel) -> None:
         """Begin to move the messages that the channel gives up, unless that was begun already."""
-        if channel in self._busy or not channel.backlog.dead_letter_queue.waits:
+        if channel in self._busy or not channel.backlog.dead_letter_queue.has_pending:
             return
         name = dead_letter_topic(channel.topic_name, channel.name, channel.settings)
         topic = self._broker.topic(name, clock_ns())
@@ -71,7 +71,7 @@ class DeadLetters:
         if store is not None and store.appender.failed:
             self._later(channel, [], f"{name}: {store.appender.failed}")
             return
-        moves = channel.backlog.dead_letter_queue.take(_AT_ONCE)
+        moves = channel.backlog.dead_letter_queue.take(_MESSAGES_PER_TURN)
         staged: list[DeadLetterMove] = []
         try:
             for move in moves:
@@ -92,22 +92,22 @@ class DeadLetters:
             size = sum(map(len, extensions))
             topic.stage_batch(Batch(bodies, has_headers=True, extension_bytes=size), now_ns, moved=True)
 
-    def _read(self, channel: Channel, move: DeadLetterMove) -> list[_Letter]:
+    def _read(self, channel: Channel, move: DeadLetterMove) -> list[_DeadLetter]:
         """The messages of *move* that are still in the log. Raises CannotRead."""
-        letters: list[_Letter] = []
+        letters: list[_DeadLetter] = []
         move.lost = 0
         for start, stop, found in Cursor(channel.log).scan(move.start, move.end):
             if not isinstance(found, Block):
                 move.lost += stop - start
                 if found.is_loss:
-                    channel.log.stored_ranges.take_out(start, stop)
+                    channel.log.stored_ranges.remove(start, stop)
                 continue
             letters += [
-                _Letter(seq, found.timestamp_ns(seq), *message(found, seq)) for seq in range(start, stop)
+                _DeadLetter(seq, found.timestamp_ns(seq), *message(found, seq)) for seq in range(start, stop)
             ]
         return letters
 
-    def _extension(self, channel: Channel, move: DeadLetterMove, letter: _Letter, now_ns: int) -> bytes:
+    def _extension(self, channel: Channel, move: DeadLetterMove, letter: _DeadLetter, now_ns: int) -> bytes:
         """The message's own headers, and headers that say where it comes from and why it is here."""
         added = {
             "dead-topic": channel.topic_name,
@@ -116,7 +116,7 @@ class DeadLetters:
             "dead-node": self._node,
             "dead-attempts": str(channel.backlog.attempts.get(letter.seq, 0)),
             "dead-first": str(letter.published_ns),
-            "dead-last": str(channel.wall.at(now_ns)),
+            "dead-last": str(channel.wall.time_at(now_ns)),
             "dead-client": move.client,
             "dead-reason": move.reason,
         }
@@ -140,13 +140,13 @@ class DeadLetters:
             "TOPIC(%s): %d of channel %s are in %s", channel.topic_name, count, channel.name, topic.name
         )
         if channel not in self._paused:
-            self._go_on(channel)
+            self._continue(channel)
 
     def _later(self, channel: Channel, moves: list[DeadLetterMove], reason: str) -> None:
         """Keep the messages of *moves* pending, and try them again."""
         if channel not in self._paused:
             self._paused.add(channel)
-            asyncio.get_running_loop().call_later(_PAUSE_S, self._go_on, channel)
+            asyncio.get_running_loop().call_later(_PAUSE_S, self._continue, channel)
         for move in reversed(moves):
             channel.backlog.dead_letter_queue.failed(move)
         if self._failing.get(channel) != reason:
@@ -158,7 +158,7 @@ class DeadLetters:
                 reason,
             )
 
-    def _go_on(self, channel: Channel) -> None:
+    def _continue(self, channel: Channel) -> None:
         """Ask for a turn that takes the next messages for the dead letters."""
         if channel in self._paused:
             self._paused.discard(channel)
@@ -169,4 +169,4 @@ class DeadLetters:
             self._failing.pop(channel, None)
             return
         self._broker.serve(channel)
-        self._write_batch.ask()
+        self._write_batch.request_turn()

@@ -5,17 +5,17 @@ from collections.abc import Callable
 
 from nsqd.engine.broker import Broker
 from nsqd.server.clock import now_ns as clock_ns
-from nsqd.server.heartbeats import LAST_LOOK_S, LATE_S
+from nsqd.server.heartbeats import LATE_S, READ_GRACE_S
 
 
 class Deadlines:
     """One timer, for the earliest of all deadlines."""
 
-    __slots__ = ("_ask", "_broker", "_looked", "_loop", "_planned_ns", "_timer", "_timer_ns")
+    __slots__ = ("_broker", "_looked", "_loop", "_planned_ns", "_request_turn", "_timer", "_timer_ns")
 
     def __init__(self, broker: Broker, ask_turn: Callable[[], None]) -> None:
         self._broker = broker
-        self._ask = ask_turn
+        self._request_turn = ask_turn
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         # The deadline that the timer is for, and when it runs, which is later if the deadline has passed.
@@ -40,12 +40,12 @@ class Deadlines:
             # This process was stopped or busy. The loop runs timers before it reads sockets, so answers that
             # clients gave in time may still be unread.
             self._looked = True
-            self._timer = self._loop.call_later(LAST_LOOK_S, self._expire)
+            self._timer = self._loop.call_later(READ_GRACE_S, self._expire)
             return
         self._looked = False
         self._timer = None
         self._broker.expire(now_ns)
-        self._ask()
+        self._request_turn()
 
     def close(self) -> None:
         if self._timer is not None:

@@ -9,12 +9,12 @@ from typing import Final
 from nsqd.engine.bounds import apply_limits
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
-from nsqd.engine.delivering import DRAWN_AT_ONCE, deliver
+from nsqd.engine.delivering import MAX_SAMPLED_PER_TURN, deliver
 from nsqd.engine.settings import NOTHING
-from nsqd.log.tail import READS_AT_ONCE
+from nsqd.log.tail import MAX_READS_PER_TURN
 
 # Bytes that a consumer gets in one turn, on average: with more, publishers of small batches would wait long.
-TURN_BYTES: Final = 64 << 10
+BYTES_PER_TURN: Final = 64 << 10
 
 
 def serve(broker: Broker, channel: Channel, now_ns: int) -> bool:
@@ -29,9 +29,9 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> bool:
     logs = [one for one in (host, *host.siblings) if _can_be_read(broker, one, now_ns)]
     near = broker.limits.topology_aware
     next_ready = host.next_nearest if near else host.next_ready
-    room = TURN_BYTES * max(1, len(host.ready))
-    drawing = DRAWN_AT_ONCE
-    reads = READS_AT_ONCE
+    room = BYTES_PER_TURN * max(1, len(host.ready))
+    drawing = MAX_SAMPLED_PER_TURN
+    reads = MAX_READS_PER_TURN
     left_in_round = share = 0
     while room > 0 and drawing > 0 and reads > 0 and (log := _next_of(logs)) is not None:
         consumer = next_ready()

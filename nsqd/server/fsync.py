@@ -17,7 +17,7 @@ from typing import Final
 
 from nsqcore.process.logs import Log
 from nsqd.engine.topic import Topic
-from nsqd.log.disk import words_of
+from nsqd.log.disk import error_text
 from nsqd.log.segment_writer import SyncJob
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.health import Health, syncing_of
@@ -25,11 +25,11 @@ from nsqd.storage.data_path import DataPath
 from nsqd.storage.topic_log import TopicLog
 
 # How many of the last fsyncs the percentiles are computed from.
-LATELY: Final = 1000
+LATENCY_SAMPLES: Final = 1000
 # A disk syncs several files in little more time than one.
 THREADS: Final = 8
 # At most so many threads sync new topics: these take longer, may be thousands, and must not delay others.
-NEW_AT_ONCE: Final = 5
+MAX_NEW_TOPIC_THREADS: Final = 5
 # The time between the starts of two fsyncs that --sync-every asks for. Without a pause, the fsyncs and
 # handing them to threads took a fifth of the processor time of publishing.
 SYNC_PAUSE_NS: Final = 20_000_000
@@ -80,7 +80,7 @@ class Fsync:
         self.count = 0
         self.seconds = 0.0
         # How long the last fsyncs took.
-        self._took: deque[float] = deque(maxlen=LATELY)
+        self._took: deque[float] = deque(maxlen=LATENCY_SAMPLES)
         self._data = data
         self._health = health
         self._log = log
@@ -126,9 +126,9 @@ class Fsync:
 
     def waits_for(self, store: TopicLog | None) -> bool:
         """Whether publishers must wait until the messages in *store* are durable, which they are not yet."""
-        return store is not None and self.strict and self.owes(store)
+        return store is not None and self.strict and self.has_unsynced(store)
 
-    def owes(self, store: TopicLog) -> bool:
+    def has_unsynced(self, store: TopicLog) -> bool:
         """Whether *store* has messages that are not durable yet."""
         return store.appender.unsynced > 0 or store in self._running
 
@@ -181,7 +181,7 @@ class Fsync:
         """Whether *count* stores with *size* new bytes are synced faster in the loop than by a thread."""
         return not self._running and size <= SMALL and count * self._recent_s < self._fast_s
 
-    def at_once(self, topic: Topic, store: TopicLog) -> str:
+    def sync_now(self, topic: Topic, store: TopicLog) -> str:
         """Sync a store now; returns the reason why that failed, or "". Only while no job runs."""
         if store.appender.is_new or store in self._waiting or store in self._resting:
             # It is synced later by a thread; callbacks that wait for it are called then.
@@ -217,7 +217,7 @@ class Fsync:
         self._launching = False
         while self._waiting and self._busy < THREADS:
             self._begin(_first(self._waiting))
-        while self._waiting_new and self._busy < THREADS and self._busy_new < NEW_AT_ONCE:
+        while self._waiting_new and self._busy < THREADS and self._busy_new < MAX_NEW_TOPIC_THREADS:
             self._begin(_first(self._waiting_new))
         if (self._for_path or self._names) and not self._path_busy:
             self._sync_path()
@@ -294,7 +294,7 @@ class Fsync:
         error = None if failure is None else _as_os_error(failure)
         reason = ""
         if error is not None:
-            reason = words_of(error)
+            reason = error_text(error)
             # Their files are removed after the next sync of the data path, or by the next start.
             self._data.deleted_unsynced = folders + self._data.deleted_unsynced
         else:
@@ -316,7 +316,7 @@ class Fsync:
             self._loop.call_exception_handler({"message": "a sync did not end", "exception": unexpected})
             error = _as_os_error(unexpected)
             store.appender.fail(error)
-        reason = "" if error is None else words_of(error)
+        reason = "" if error is None else error_text(error)
         if error is None:
             self._health.worked(syncing_of(topic.name))
         elif store.segments.deleted:

@@ -4,7 +4,7 @@ import asyncio
 from typing import Final, Protocol
 
 # Bytes that wait in a socket are read within this time, so a client counts as silent only after it.
-LAST_LOOK_S: Final = 0.05
+READ_GRACE_S: Final = 0.05
 # A heartbeat that is later than this was delayed by this process.
 LATE_S: Final = 0.5
 
@@ -23,7 +23,7 @@ class Beating(Protocol):
         """End the connection of a client that was silent for *silent_s* seconds."""
 
 
-class _Nobody:
+class _Removed:
     """Stands in for a connection that is gone."""
 
     deaf = True
@@ -35,7 +35,7 @@ class _Nobody:
         pass
 
 
-_NOBODY: Final = _Nobody()
+_REMOVED: Final = _Removed()
 
 
 class Heartbeats:
@@ -67,7 +67,7 @@ class Heartbeats:
     def end(self) -> None:
         """Stop, and let go of the connection."""
         self.stop()
-        self._connection = _NOBODY
+        self._connection = _REMOVED
 
     def _beat(self, interval: float) -> None:
         if self._heartbeat is None:
@@ -87,7 +87,7 @@ class Heartbeats:
         else:
             # The loop runs timers before it reads sockets, so bytes that the client sent while this process
             # was stopped or busy may still be unread.
-            self._deadline = self._loop.call_later(LAST_LOOK_S, self._end_if_silent, limit)
+            self._deadline = self._loop.call_later(READ_GRACE_S, self._end_if_silent, limit)
 
     def _end_if_silent(self, limit: float) -> None:
         silent = self._silent_s()

@@ -20,12 +20,12 @@ class PendingReplies:
         self.upgrading = bool(session.upgrading)
         # Of the first failed publish.
         self.error: ProtocolError | None = None
-        self._marks = session.marks
-        self._out = session.out
+        self._marks = session.staged
+        self._out = session.replies
         self._failed: dict[Topic, str] = {}
         session.forget_replies()
 
-    def settle(self, topic: Topic, reason: str) -> None:
+    def resolve(self, topic: Topic, reason: str) -> None:
         """Note that the publishes to *topic* are durable, or why they are not."""
         self.waiting -= 1
         if reason:
@@ -37,7 +37,7 @@ class PendingReplies:
             reason = self._failed.get(mark.topic)
             if reason:
                 del self._out[mark.reply :]
-                self.error = ProtocolError(f"E_{mark.word}_FAILED", f"{mark.word} failed {reason}")
+                self.error = ProtocolError(f"E_{mark.command}_FAILED", f"{mark.command} failed {reason}")
                 self._out.append(encode_frame(FRAME_ERROR, self.error.payload()))
                 self.closing = True
                 break

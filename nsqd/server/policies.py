@@ -13,7 +13,7 @@ from typing import Final
 from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.settings import SettingsOf
-from nsqd.log.disk import Disk, words_of
+from nsqd.log.disk import Disk, error_text
 from nsqd.policies.definition import BadPolicy
 from nsqd.policies.effects import would_delete
 from nsqd.policies.policy import Policy, PolicySet
@@ -70,7 +70,7 @@ class Policies:
             self._of_file = self._read_file()
         self._take(self._joined(self._of_file, self._of_http))
 
-    def read_again(self) -> None:
+    def reload(self) -> None:
         """Read the policies file again; if it cannot be used, nothing changes."""
         try:
             of_file = self._read_file()
@@ -140,7 +140,7 @@ class Policies:
             text = Path(self._file).read_text(encoding="utf-8-sig")
             return _by_name(from_toml(text))
         except OSError as error:
-            reason = words_of(error)
+            reason = error_text(error)
             raise BadPolicy(f"failed to read policies file {self._file} - {reason}") from error
         except ValueError as error:
             raise BadPolicy(f"failed to read policies file {self._file} - {error}") from error
@@ -151,7 +151,7 @@ class Policies:
 
     def _is_files(self, policy: Policy) -> bool:
         files = self._of_file.get(policy.name)
-        return files is not None and files.said() == policy.said()
+        return files is not None and files.to_json() == policy.to_json()
 
     def _refuse_files(self, names: Iterable[str]) -> None:
         for name in names:

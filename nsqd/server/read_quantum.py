@@ -9,11 +9,11 @@ from typing import Final
 
 # How long a portion should take at most.
 LONG_NS: Final = 2_000_000
-LEAST: Final = 4 << 10
+MIN_BYTES: Final = 4 << 10
 # The first portion of a client, in bytes, before anything is known of its commands.
 FIRST: Final = 64 << 10
 # From this size on, a portion is everything that was read.
-MOST: Final = 256 << 10
+MAX_BYTES: Final = 256 << 10
 
 
 class ReadQuantum:
@@ -36,7 +36,7 @@ class ReadQuantum:
         """Whether any bytes are left."""
         return bool(self._data)
 
-    def put(self, data: bytes) -> None:
+    def add(self, data: bytes) -> None:
         """Add *data* behind the bytes that are left."""
         self._data = self._data[self._at :] + data if self._data else data
         self._at = 0
@@ -44,11 +44,11 @@ class ReadQuantum:
     def take(self) -> bytes:
         """The next portion."""
         data, start = self._data, self._at
-        if not start and (len(data) <= self._size or self._size >= MOST):
+        if not start and (len(data) <= self._size or self._size >= MAX_BYTES):
             # In compiled code a slice of the whole would be a copy.
             self._data = b""
             return data
-        if self._size >= MOST:
+        if self._size >= MAX_BYTES:
             return self.take_all()
         self._at = min(len(data), start + self._size)
         portion = data[start : self._at]
@@ -69,10 +69,10 @@ class ReadQuantum:
         """
         if ns > LONG_NS:
             if self.watched:
-                self._size = max(LEAST, min(self._size, size * LONG_NS // ns))
+                self._size = max(MIN_BYTES, min(self._size, size * LONG_NS // ns))
             self.watched = True
         elif ns < LONG_NS // 2:
             self.watched = False
             if size >= self._size:
-                self._size = min(MOST, 2 * self._size)
+                self._size = min(MAX_BYTES, 2 * self._size)
         self.whole = 0 if self.watched else self._size

@@ -19,7 +19,7 @@ from nsqcore.process.logs import Log
 from nsqcore.process.tls_layer import Tls
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Topic
-from nsqd.log.frames import Piece
+from nsqd.log.frames import Buffer
 from nsqd.protocol.connection_state import HEARTBEAT
 from nsqd.protocol.identify import Upgrade
 from nsqd.protocol.session import Session
@@ -29,7 +29,7 @@ from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.heartbeats import Heartbeats
 from nsqd.server.pending_replies import PendingReplies
 from nsqd.server.read_quantum import FIRST, LONG_NS, ReadQuantum
-from nsqd.server.write_batch import MANY, Settle, WriteBatch
+from nsqd.server.write_batch import PIPELINED, OnDurable, WriteBatch
 
 # 2500 messages (RDY) of 200 bytes are 585 KB: with asyncio's 64 KiB every delivery would stall half-way.
 WRITE_BUFFER_HIGH: Final = 2 << 20
@@ -114,10 +114,10 @@ class ClientConnection:
         "_bodies",
         "_clients",
         "_heartbeats",
-        "_held",
         "_host",
         "_long_bytes",
         "_loop",
+        "_pending_replies",
         "_read_quantum",
         "_settings",
         "_shaking_hands",
@@ -135,7 +135,7 @@ class ClientConnection:
         self._transport: asyncio.Transport | None = None
         self._heartbeats = Heartbeats(self)
         # Replies that wait for an fsync or a replica, and later replies behind them.
-        self._held: deque[PendingReplies] = deque()
+        self._pending_replies: deque[PendingReplies] = deque()
         # A TLS handshake is under way.
         self._shaking_hands = False
         # The question to the auth servers; nothing is read from the client until they answer.
@@ -164,7 +164,7 @@ class ClientConnection:
         sock = transport.get_extra_info("socket")
         if sock is not None:
             set_keepalive(sock)
-        self.session = Session(self._clients.broker, self, self._host, _keep_for)
+        self.session = Session(self._clients.broker, self, self._host, _sampler)
         self._settings = self.session.settings
         self._clients.connections[self] = None
         self._clients.accepted += 1
@@ -175,7 +175,7 @@ class ClientConnection:
         self._heartbeats.heard = self._loop.time()
         if self._working:
             # A layer may deliver bytes that it has already decoded, though reading is paused.
-            self._read_quantum.put(data)
+            self._read_quantum.add(data)
             return
         session, size = self.session, len(data)
         now_ns = clock_ns()
@@ -187,7 +187,7 @@ class ClientConnection:
             if took_ns > LONG_NS:
                 self._worked(size, took_ns, now_ns)
         else:
-            self._read_quantum.put(data)
+            self._read_quantum.add(data)
             self._work()
         if session.stream is not None:
             self._hand_over(session.stream)
@@ -197,7 +197,7 @@ class ClientConnection:
             self._read_with(self._bodies)
         # Clients that wait for each answer publish a little at a time. An upgrade of the connection waits for
         # the end of the round, when no call reads from it.
-        waits = size <= SMALL_READ and session.marks and not session.upgrading
+        waits = size <= SMALL_READ and session.staged and not session.upgrading
         self._applied(now_ns if waits else 0)
 
     def _applied(self, waits_since_ns: int) -> None:
@@ -206,9 +206,9 @@ class ClientConnection:
         if session.settings is not self._settings:
             self._settings = session.settings
             self._start_timers()
-        if session.waits():
-            self._have_it_done()
-        self._clients.write_batch.ask_for(self, waits_since_ns)
+        if session.is_blocked():
+            self._start_pending()
+        self._clients.write_batch.request_turn_for(self, waits_since_ns)
 
     def _read_with(self, protocol: "LongBodies | ClientConnection") -> None:
         """Let *protocol* take what is read from now on."""
@@ -236,7 +236,7 @@ class ClientConnection:
         self._long_bytes += body.size
         now_ns = clock_ns()
         session.end_body(now_ns)
-        self._applied(now_ns if session.marks else 0)
+        self._applied(now_ns if session.staged else 0)
         transport = self._transport
         if self._long_bytes >= LONG_BYTES and transport and not (self.deaf or transport.is_closing()):
             # Otherwise the loop would read up to 32 times from this client, before others.
@@ -263,7 +263,7 @@ class ClientConnection:
             session.stream += read_quantum.take_all()
             return
         left = bool(read_quantum)
-        if left and (session.waits() or session.upgrading or session.closing):
+        if left and (session.is_blocked() or session.upgrading or session.closing):
             # The session keeps the rest while it waits, and drops it when it is upgrading or closing.
             session.receive(read_quantum.take_all(), now_ns)
             left = False
@@ -278,13 +278,13 @@ class ClientConnection:
     def _work_on(self) -> None:
         if self._read_quantum and self._transport is not None:
             self._work()
-            self._clients.write_batch.ask_for(self)
+            self._clients.write_batch.request_turn_for(self)
         if self._read_quantum and self._transport is not None:
             self._loop.call_soon(self._work_on)
             return
         self._working = False
         if self._transport is not None:
-            self._listen_again()
+            self._resume_reading()
 
     def _hand_over(self, data: bytes) -> None:
         """Give the connection to replication, because the peer is another node, not a client."""
@@ -300,9 +300,9 @@ class ClientConnection:
         if self._read_quantum:
             self.session.receive(self._read_quantum.take_all(), clock_ns())
         self.session.end_of_stream(clock_ns())
-        if self.session.waits():
-            self._have_it_done()
-        self._clients.write_batch.ask_for(self)
+        if self.session.is_blocked():
+            self._start_pending()
+        self._clients.write_batch.request_turn_for(self)
         # Keep the connection open until the turn has sent the last replies.
         return True
 
@@ -324,7 +324,7 @@ class ClientConnection:
             consumer.blocked = False
             if consumer.channel is not None and consumer.channel.refresh(consumer):
                 self._clients.broker.serve(consumer.channel)
-                self._clients.write_batch.ask()
+                self._clients.write_batch.request_turn()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -339,7 +339,7 @@ class ClientConnection:
         if exc is not None:
             self._clients.log.info("client(%s) - %s", self.peer, exc)
         self._clients.log.info("PROTOCOL(V2): [%s] exiting ioloop", self.peer)
-        self._clients.write_batch.ask()
+        self._clients.write_batch.request_turn()
 
     # --- what the turn and the engine's consumers call ---
 
@@ -349,15 +349,15 @@ class ClientConnection:
     def answer(self) -> None:
         """Send the replies of this turn; then close or upgrade the connection if the session says so."""
         session = self.session
-        if self._held:
+        if self._pending_replies:
             # Replies are sent in order, so these join those that wait, though they need not wait themselves.
-            self.hold_answer(0)
+            self.defer_replies(0)
             return
         self._log_errors()
         transport = self._transport
         if transport is None:
             return
-        if session.out:
+        if session.replies:
             transport.write(session.take_replies())
             consumer = session.consumer
             if consumer is not None and consumer.blocked and transport.get_write_buffer_size() > MAX_UNREAD:
@@ -376,7 +376,7 @@ class ClientConnection:
         if (
             transport is not None
             and self.session.is_idle_publisher
-            and not (self._held or self._read_quantum or self.deaf)
+            and not (self._pending_replies or self._read_quantum or self.deaf)
             and not _has_unread(transport)
         ):
             if transport.can_write_eof():
@@ -386,29 +386,29 @@ class ClientConnection:
 
     def published(self) -> list[Topic]:
         """The topics that this turn's replies answer publishes to."""
-        marks = self.session.marks
+        marks = self.session.staged
         return [marks[0].topic] if len(marks) == 1 else list({mark.topic: None for mark in marks})
 
     def pending(self) -> int:
         """How many replies are to be sent; `MANY` if earlier replies are held back."""
-        return MANY if self._held else len(self.session.out)
+        return PIPELINED if self._pending_replies else len(self.session.replies)
 
-    def hold_answer(self, waiting: int) -> Settle | None:
+    def defer_replies(self, waiting: int) -> OnDurable | None:
         """Hold this turn's replies until *waiting* topics are settled; returns what to call for each topic.
 
         Returns None if the replies wait neither for a topic nor for earlier replies.
         """
-        if not (waiting or self._held):
+        if not (waiting or self._pending_replies):
             return None
         self._log_errors()
         part = PendingReplies(self.session, waiting)
-        self._held.append(part)
-        return partial(self._settle, part)
+        self._pending_replies.append(part)
+        return partial(self._resolve, part)
 
-    def _settle(self, part: PendingReplies, topic: Topic, reason: str) -> None:
-        part.settle(topic, reason)
-        while self._held and not self._held[0].waiting:
-            first = self._held.popleft()
+    def _resolve(self, part: PendingReplies, topic: Topic, reason: str) -> None:
+        part.resolve(topic, reason)
+        while self._pending_replies and not self._pending_replies[0].waiting:
+            first = self._pending_replies.popleft()
             transport = self._transport
             if transport is None:
                 continue
@@ -424,7 +424,7 @@ class ClientConnection:
             elif self._clients.broker.drain_pending:
                 self.close_if_idle_publisher()
 
-    def send_messages(self, frames: list[Piece]) -> None:
+    def send_messages(self, frames: list[Buffer]) -> None:
         if self._transport is not None:
             if len(frames) == 1:
                 self._transport.write(frames[0])
@@ -442,7 +442,7 @@ class ClientConnection:
         """Whether reading is paused until AUTH, a long batch or many commands are dealt with."""
         return self._asking is not None or self._slicing or self._working
 
-    def _have_it_done(self) -> None:
+    def _start_pending(self) -> None:
         """Start what the session waits for, unless it was started already; reading pauses until it ends."""
         if self._asking is not None or self._slicing or self._transport is None:
             return
@@ -460,30 +460,30 @@ class ClientConnection:
             asker = asker_at(self._transport, self._host, session.query.secret)
             found = await self._clients.auth.ask(asker, self.peer)
             session.authorized(found, clock_ns())
-            self._clients.write_batch.ask_for(self)
+            self._clients.write_batch.request_turn_for(self)
         self._asking = None
-        self._listen_again()
+        self._resume_reading()
 
     def _resume(self) -> None:
         """Publish the next slice of a long batch, or apply the commands that have waited for others."""
         self.session.resume(clock_ns())
-        self._clients.write_batch.ask_for(self)
+        self._clients.write_batch.request_turn_for(self)
         if self.session.batch is not None:
             self._loop.call_soon(self._resume)
         else:
             self._slicing = False
-            self._listen_again()
+            self._resume_reading()
 
-    def _listen_again(self) -> None:
+    def _resume_reading(self) -> None:
         # The time in which nothing was read does not count as silence of the client.
         self._heartbeats.heard = self._loop.time()
         session = self.session
         if session.settings is not self._settings:
             self._settings = session.settings
             self._start_timers()
-        if session.waits():
+        if session.is_blocked():
             # Commands read at the same time may need it.
-            self._have_it_done()
+            self._start_pending()
             return
         transport = self._transport
         # From a client that does not read its replies, nsqd reads on when it does: see `resume_writing`.
@@ -576,6 +576,6 @@ def _has_unread(transport: asyncio.Transport) -> bool:
     return sock is not None and fcntl.ioctl(sock.fileno(), termios.FIONREAD, bytes(4)) != bytes(4)
 
 
-def _keep_for(rate: int) -> Callable[[], bool]:
+def _sampler(rate: int) -> Callable[[], bool]:
     """A random choice for a sample rate; as in the original it delivers (rate + 1) percent."""
     return lambda: random.randrange(100) <= rate

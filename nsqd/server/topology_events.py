@@ -10,7 +10,7 @@ from nsqd.engine.broker import Broker, Change, Event
 from nsqd.engine.channel import Channel
 from nsqd.engine.latency import Latency
 from nsqd.engine.topic import Topic
-from nsqd.log.disk import words_of
+from nsqd.log.disk import error_text
 from nsqd.server.checkpointer import Checkpointer
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.health import Health
@@ -55,7 +55,7 @@ class TopologyEvents:
         self._dirty = False
         self._asking: dict[Topic, asyncio.Task[None]] = {}
 
-    def happened(self, event: Event) -> None:
+    def handle(self, event: Event) -> None:
         """Handle one event of the broker."""
         topic, channel = event.topic, event.channel
         if channel is None:
@@ -97,7 +97,7 @@ class TopologyEvents:
         await asyncio.wait([asking])
         return True
 
-    async def settle(self) -> None:
+    async def finish(self) -> None:
         """End the questions and writes under way, and write the metadata a last time."""
         asking = list(self._asking.values())
         for task in asking:
@@ -108,7 +108,7 @@ class TopologyEvents:
             await asyncio.gather(self._writing, return_exceptions=True)
         await self.persist()
 
-    async def begin(self) -> None:
+    async def start(self) -> None:
         """Write nsqd.dat before anybody is served; a write that fails is repeated until it succeeds."""
         await self.persist()
         if self._dirty:
@@ -143,7 +143,7 @@ class TopologyEvents:
                 try:
                     await self._save(identity)
                 except OSError as error:
-                    self._health.failed("metadata", words_of(error))
+                    self._health.failed("metadata", error_text(error))
                     self._log.error("failed to persist metadata - %s", error)
                     self._dirty = True
                     if not after_s:

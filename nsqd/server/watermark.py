@@ -10,13 +10,13 @@ from nsqd.log.disk import Disk
 from nsqd.policies.quantities import watermark
 from nsqd.server.health import Health
 
-LOOK_S: Final = 1.0
+CHECK_INTERVAL_S: Final = 1.0
 # Without a watermark the figures are only shown, so they are read less often.
 RARELY_S: Final = 10.0
 # This many times the mark has to be free before publishes are taken again. Otherwise a node at the mark would
 # change its state with each message.
 _MORE: Final = 1.02
-_WHAT: Final = "disk watermark"
+_SUBJECT: Final = "disk watermark"
 
 
 class Watermark:
@@ -43,10 +43,10 @@ class Watermark:
     async def watch(self) -> None:
         """Look forever: once a second if there is a mark, otherwise every ten seconds."""
         while True:
-            await self.look()
-            await asyncio.sleep(LOOK_S if self._bytes or self._part else RARELY_S)
+            await self.check()
+            await asyncio.sleep(CHECK_INTERVAL_S if self._bytes or self._part else RARELY_S)
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Look once; if there is a mark, refuse or take publishes accordingly."""
         try:
             free, total = await asyncio.to_thread(self._disk.free, self._path)
@@ -64,12 +64,12 @@ class Watermark:
         low = free < (mark * _MORE if self._broker.disk_low else mark)
         if low == self._broker.disk_low:
             return
-        self._broker.tell_disk_low(low)
+        self._broker.set_disk_low(low)
         if low:
-            self._health.failed(_WHAT, "disk is nearly full")
+            self._health.failed(_SUBJECT, "disk is nearly full")
             self._log.error(
                 "publishes are refused: %d bytes of the disk are free, %d is the mark", free, mark
             )
         else:
-            self._health.worked(_WHAT)
+            self._health.worked(_SUBJECT)
             self._log.info("publishes are taken again: %d bytes of the disk are free", free)

@@ -18,7 +18,7 @@ from nsqd.replication.sender import PendingAck
 from nsqd.server.busy_poll import BusyPoll
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.commit import Commit, Failures
-from nsqd.server.dead_letters import DeadLetters
+from nsqd.server.dead_letters import DeadLetterMover
 from nsqd.server.deadlines import Deadlines
 from nsqd.server.delivery import serve
 from nsqd.server.fsync import Callback, Fsync
@@ -29,14 +29,14 @@ from nsqd.storage.data_path import DataPath
 from nsqd.storage.topic_log import TopicLog, store_of
 
 # With at most so many publishers an fsync in the loop serves them sooner than one in a thread.
-FEW: Final = 8
+FEW_PUBLISHERS: Final = 8
 # Stands for the replies of a client that sends ahead.
-MANY: Final = 1000
+PIPELINED: Final = 1000
 
 _NONE: Final = Failures()
 
 # Called for each topic that a connection waits for, with "" when it is durable, or with the reason why not.
-Settle: TypeAlias = Callable[[Topic, str], None]
+OnDurable: TypeAlias = Callable[[Topic, str], None]
 
 
 class NotStored(Exception):
@@ -56,7 +56,7 @@ class Answerer(Protocol):
     def pending(self) -> int:
         """How many replies it has."""
 
-    def hold_answer(self, waiting: int) -> Settle | None:
+    def defer_replies(self, waiting: int) -> OnDurable | None:
         """Hold the replies until *waiting* topics are durable; None when they wait for nothing."""
 
 
@@ -88,7 +88,7 @@ class WriteBatch:
         self._commit = Commit(broker, data, health, log, fsync, replication)
         self._on_event = on_event
         self._loop = asyncio.get_running_loop()
-        self.dead_letters = DeadLetters(broker, self, log, node)
+        self.dead_letter_mover = DeadLetterMover(broker, self, log, node)
         self._replication = replication
         self._scheduled = False
         # Whether something came since the last turn.
@@ -106,17 +106,17 @@ class WriteBatch:
         self._notes: list[tuple[Topic, Callback, bool]] = []
         # Topics with messages that cannot be read, and the reasons last logged.
         self._unreadable: dict[str, str] = {}
-        self._deadlines = Deadlines(broker, self.ask)
+        self._deadlines = Deadlines(broker, self.request_turn)
 
     # --- asking for a turn ---
 
-    def ask(self) -> None:
+    def request_turn(self) -> None:
         self._wanted = True
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self.run)
 
-    def ask_for(self, connection: Answerer, waits_since_ns: int = 0) -> None:
+    def request_turn_for(self, connection: Answerer, waits_since_ns: int = 0) -> None:
         """Ask for a turn that answers *connection*, whose client has waited for it since *waits_since_ns*.
 
         In each round of the loop the first client that waits gets its answer, so that it continues while
@@ -125,7 +125,7 @@ class WriteBatch:
         one turn: their answers wait for a replica in any case, and it gets one frame.
         """
         self._answering[connection] = None
-        self.ask()
+        self.request_turn()
         if waits_since_ns:
             self._awaited = True
             self._busy_poll.heard(waits_since_ns)
@@ -140,7 +140,7 @@ class WriteBatch:
         """
         self._broker.dirty[topic] = None
         self._publishes.append((topic, callback, durable))
-        self.ask()
+        self.request_turn()
 
     def stored(self, topic: Topic, *, durable: bool = False) -> asyncio.Future[None]:
         """Wait until what was just published to *topic* is stored. Raises NotStored."""
@@ -153,14 +153,14 @@ class WriteBatch:
         future: asyncio.Future[None] = self._loop.create_future()
         self._broker.dirty[topic] = None
         self._notes.append((topic, _settler(future), durable))
-        self.ask()
+        self.request_turn()
         return future
 
     def names_durable(self) -> asyncio.Future[None]:
         """Wait until the removal of deleted topics' folders is durable. Raises NotStored."""
         future: asyncio.Future[None] = self._loop.create_future()
         # The turn announces the deletion.
-        self.ask()
+        self.request_turn()
         self._fsync.when_names_durable(_settler(future))
         return future
 
@@ -177,19 +177,19 @@ class WriteBatch:
         broker = self._broker
         if broker.events:
             self._notify()
-        failures = self._commit.store(now_ns, self._few_wait) if broker.dirty else _NONE
+        failures = self._commit.store(now_ns, self._is_small) if broker.dirty else _NONE
         if self._answering:
             self._answer(failures.publishes)
         if self._publishes:
             publishes, self._publishes = self._publishes, []
-            self._settle(publishes, failures.publishes, is_publish=True)
+            self._resolve(publishes, failures.publishes, is_publish=True)
         if self._notes:
             notes, self._notes = self._notes, []
-            self._settle(notes, failures.notes, is_publish=False)
+            self._resolve(notes, failures.notes, is_publish=False)
         if broker.wake:
             self._serve(now_ns)
         if broker.stalled or self._unreadable:
-            self._tell_unreadable()
+            self._log_unreadable()
         if broker.events:
             self._notify()
         self._deadlines.arm(now_ns)
@@ -198,7 +198,7 @@ class WriteBatch:
             self._busy_poll.answered()
         if broker.dirty:
             # An event of this turn has staged a note.
-            self.ask()
+            self.request_turn()
 
     def _serve(self, now_ns: int) -> None:
         wake = self._broker.wake
@@ -210,21 +210,21 @@ class WriteBatch:
             if serve(self._broker, channel, now_ns):
                 later.append(channel)
             if channel.backlog.dead_letter_queue.count:
-                self.dead_letters.move(channel)
+                self.dead_letter_mover.move(channel)
             for sibling in channel.siblings:
                 if sibling.backlog.dead_letter_queue.count:
-                    self.dead_letters.move(sibling)
+                    self.dead_letter_mover.move(sibling)
         for channel in later:
             wake[channel] = None
-            self.ask()
+            self.request_turn()
 
-    def _few_wait(self) -> bool:
+    def _is_small(self) -> bool:
         """Whether few publishers wait in this turn, and none of them has sent ahead."""
         count = len(self._publishes) + len(self._notes)
         for connection in self._answering:
             pending = connection.pending()
-            count += pending if pending <= 1 else MANY
-        return count <= FEW
+            count += pending if pending <= 1 else PIPELINED
+        return count <= FEW_PUBLISHERS
 
     def _answer(self, failed: dict[Topic, str]) -> None:
         answering, self._answering = self._answering, {}
@@ -233,7 +233,7 @@ class WriteBatch:
             try:
                 for topic, reason in failed.items():
                     connection.not_stored(topic, reason)
-                if not (waits and self._hold(connection, failed)):
+                if not (waits and self._defer_replies(connection, failed)):
                     connection.answer()
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this client's alone
                 self._answer_failed(error)
@@ -243,7 +243,7 @@ class WriteBatch:
         """Whether publishers may have to wait for an fsync, or for a replica."""
         return self._fsync.strict or self._replication.primary.replicates
 
-    def _hold(self, connection: Answerer, failed: dict[Topic, str]) -> bool:
+    def _defer_replies(self, connection: Answerer, failed: dict[Topic, str]) -> bool:
         """Hold the replies of *connection* until their topics are durable or copied; False if none waits.
 
         Replies about *failed* topics are not held.
@@ -254,11 +254,11 @@ class WriteBatch:
                 store, wait = self._waits_for(topic, is_publish=True)
                 if wait is not None or self._fsync.waits_for(store):
                     waiting.append((topic, wait))
-        settle = connection.hold_answer(len(waiting))
+        settle = connection.defer_replies(len(waiting))
         if settle is None:
             return False
         for topic, wait in waiting:
-            self._when_kept(topic, wait, partial(settle, topic), durable=False)
+            self._when_stored(topic, wait, partial(settle, topic), durable=False)
         return True
 
     def _waits_for(self, topic: Topic, *, is_publish: bool) -> tuple[TopicLog | None, PendingAck | None]:
@@ -266,7 +266,9 @@ class WriteBatch:
         store = store_of(topic)
         return store, None if store is None else self._replication.primary.wait(store, is_publish=is_publish)
 
-    def _when_kept(self, topic: Topic, wait: PendingAck | None, callback: Callback, *, durable: bool) -> None:
+    def _when_stored(
+        self, topic: Topic, wait: PendingAck | None, callback: Callback, *, durable: bool
+    ) -> None:
         """Call *callback* when all that a client waits for is done; *durable*: an fsync in any mode."""
         if wait is None:
             self._when_durable(topic, callback)
@@ -284,7 +286,7 @@ class WriteBatch:
         else:
             self._fsync.when_durable(topic, store, callback)
 
-    def _settle(
+    def _resolve(
         self, waiting: list[tuple[Topic, Callback, bool]], failed: dict[Topic, str], *, is_publish: bool
     ) -> None:
         for topic, callback, durable in waiting:
@@ -293,7 +295,7 @@ class WriteBatch:
                 continue
             store, wait = self._waits_for(topic, is_publish=is_publish)
             if durable or wait is not None or self._fsync.waits_for(store):
-                self._when_kept(topic, wait, callback, durable=durable)
+                self._when_stored(topic, wait, callback, durable=durable)
             else:
                 self._call(callback, "")
 
@@ -307,7 +309,7 @@ class WriteBatch:
         """Report a failed answer; other clients still get theirs."""
         self._loop.call_exception_handler({"message": "an answer failed", "exception": error})
 
-    def _tell_unreadable(self) -> None:
+    def _log_unreadable(self) -> None:
         """Log which topics have messages that cannot be read at the moment, and which can be read again."""
         stalled = self._broker.stalled
         for channel in [

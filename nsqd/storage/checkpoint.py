@@ -112,7 +112,7 @@ def encoder(
         "paused": topic.paused,
         "held": topic.awaiting_registration,
         "had": topic.log.stored_ranges.ranges(mark.next),
-        "gone": topic.gone.copy(),
+        "gone": topic.deleted_channels.copy(),
         **({"alone": exclusive} if (exclusive := topic.exclusive.since(alone_from)) else {}),
         **({"tombstoned": True} if isinstance(topic, ReplicaTopic) and topic.tombstoned else {}),
         **_elsewhere_of(topic),
@@ -200,7 +200,7 @@ def _header(backlog: Backlog, channel: Channel | None) -> dict[str, Any]:
 class Sealed:
     """The complete records at the beginning of a file. Only the file that counts of the two is decoded."""
 
-    __slots__ = ("_records", "rest", "serial")
+    __slots__ = ("_records", "serial", "trailing_bytes")
 
     def __init__(self, content: bytes, topic_name: str = "") -> None:
         """Raises BadCheckpoint when there is no such record, or one of another topic, and NewerVersion."""
@@ -219,7 +219,7 @@ class Sealed:
         if not self._records:
             raise BadCheckpoint("checksum mismatch")
         # Bytes behind these records that were not written completely or are no longer valid.
-        self.rest = len(content) - at
+        self.trailing_bytes = len(content) - at
 
     def state(self) -> TopicState:
         """What the records say. Raises BadCheckpoint."""
@@ -274,12 +274,12 @@ def _record(content: bytes, at: int, *, first: bool) -> tuple[dict[str, Any], by
 def _state(header: dict[str, Any], rest: bytes, before: TopicState | None) -> TopicState:
     """What a record says; an added record continues the state *before* it."""
     arrays = _Arrays(rest, header["offset"])
-    backlog = _decode_owed(header["backlog"], arrays, before.backlog if before else None)
+    backlog = _decode_backlog(header["backlog"], arrays, before.backlog if before else None)
     known = before.channels if before else {}
     exclusive = [(first, end, name) for first, end, name in header.get("alone", ())]
     return TopicState(
         serial=header["serial"],
-        mark=CheckpointPosition(
+        checkpoint_position=CheckpointPosition(
             header["next"],
             header["notes"],
             header["synced"],
@@ -293,10 +293,11 @@ def _state(header: dict[str, Any], rest: bytes, before: TopicState | None) -> To
         counters=header["counters"],
         backlog=backlog,
         channels={
-            item["name"]: _decode_owed(item, arrays, known.get(item["name"])) for item in header["channels"]
+            item["name"]: _decode_backlog(item, arrays, known.get(item["name"]))
+            for item in header["channels"]
         },
         stored_ranges=_ranges(header["had"]),
-        gone={str(name): int(number) for name, number in header["gone"].items()},
+        deleted_channels={str(name): int(number) for name, number in header["gone"].items()},
         exclusive=(before.exclusive if before else []) + exclusive,
         tombstoned=bool(header.get("tombstoned", False)),
         finished_elsewhere={
@@ -306,7 +307,7 @@ def _state(header: dict[str, Any], rest: bytes, before: TopicState | None) -> To
     )
 
 
-def _decode_owed(item: dict[str, Any], arrays: "_Arrays", before: BacklogState | None) -> BacklogState:
+def _decode_backlog(item: dict[str, Any], arrays: "_Arrays", before: BacklogState | None) -> BacklogState:
     generation = item.get("generation", 0)
     # A channel that was deleted and created again under its name takes over nothing.
     state = before if before is not None and before.generation == generation else BacklogState()
@@ -321,10 +322,10 @@ def _decode_owed(item: dict[str, Any], arrays: "_Arrays", before: BacklogState |
     state.dues.extend(arrays.dues(item["dues"]))
     state.tries.extend(arrays.numbers(WIDTH * item["tries"]))
     for number, size in zip(numbers[0::2], numbers[1::2], strict=True):
-        state.finished.put_page(number, arrays.bits(size))
+        state.finished.set_page(number, arrays.bits(size))
     for first, end in item["runs"]:
         state.finished.add_run(int(first), int(end))
-    state.finished.settle(item["floor"])
+    state.finished.raise_floor(item["floor"])
     return state
 
 

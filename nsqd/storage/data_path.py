@@ -13,10 +13,10 @@ from nsqd.engine.state import TopicState
 from nsqd.engine.topic import Topic
 from nsqd.log.cache import Cache
 from nsqd.log.disk import Disk, remove_folders
-from nsqd.log.finding import Found
 from nsqd.log.gaps import CannotRead
 from nsqd.log.open_files import MAX_OPEN_FILES, OpenFiles
 from nsqd.log.ranges import Ranges, within, without
+from nsqd.log.segment_files import FoundSegments
 from nsqd.log.tail_records import CheckpointPosition
 from nsqd.storage import restoring
 from nsqd.storage.metadata import Metadata, TopicMetadata
@@ -26,7 +26,7 @@ from nsqd.storage.takeover.adopt import PROGRESS, Adoption
 from nsqd.storage.topic_log import DELETED_SUFFIX, FOLDER_SUFFIX, TopicLog, store_of, topic_folder
 
 
-def _is_of(listed: TopicMetadata, found: Found) -> bool:
+def _is_of(listed: TopicMetadata, found: FoundSegments) -> bool:
     """Whether the metadata is of the topic with this log, and not of one that was deleted before."""
     return not listed.log_id or any(one.header.log_id == listed.log_id for one in found.segments)
 
@@ -92,7 +92,7 @@ class DataPath:
         self.warn = warn
         self._node_id = node_id
 
-    def make_store(self, topic_name: str) -> TopicLog | None:
+    def create_log(self, topic_name: str) -> TopicLog | None:
         """The log of a topic that is being created; None for an ephemeral topic, which has no disk."""
         if is_ephemeral(topic_name):
             return None
@@ -138,8 +138,8 @@ class DataPath:
             topic, state = self.restore_topic(broker, name, listed.get(name), now_ns)
             states[topic] = state
         ends = [store.segments.end for topic in states if (store := store_of(topic))]
-        checkpointed = [state.mark.next for state in states.values() if state]
-        clock = broker.sequences.first(broker.wall.at(now_ns))
+        checkpointed = [state.checkpoint_position.next for state in states.values() if state]
+        clock = broker.sequences.first(broker.wall.time_at(now_ns))
         floor = max([reserved, clock, *ends, *checkpointed]) + jump
         # The reservation is durable before anything new is accepted.
         self.reservation.open(floor)
@@ -149,7 +149,7 @@ class DataPath:
             self._add_listed(broker, one, ours=ours)
         self._adopt(broker)
         for topic in broker.topics.values():
-            self._recall(topic, now_ns)
+            self._load_dedup(topic, now_ns)
             topic.awaiting_registration = False
             topic.pump()
             topic.forget_due(now_ns)
@@ -158,10 +158,10 @@ class DataPath:
             broker.uphold(topic)
         self.spare.make()
 
-    def _recall(self, topic: Topic, now_ns: int) -> None:
+    def _load_dedup(self, topic: Topic, now_ns: int) -> None:
         if topic.published is not None:
             try:
-                topic.published.recall(topic.log, topic.wall, now_ns)
+                topic.published.load(topic.log, topic.wall, now_ns)
             except CannotRead as error:
                 self.warn(f"TOPIC({topic.name}): what was published before may be published again - {error}")
 
@@ -190,7 +190,7 @@ class DataPath:
         store = cast("TopicLog", topic.store)
         state = store.checkpoints.load(self.warn, name)
         unusable = state is None and store.checkpoints.damaged
-        mark = None if unusable else state.mark if state else CheckpointPosition()
+        mark = None if unusable else state.checkpoint_position if state else CheckpointPosition()
         found = store.recover(mark)
         for origin in store.segments.origins():
             broker.ids.recognise(origin)
@@ -200,12 +200,12 @@ class DataPath:
         if state is not None:
             topic.log.log_start = state.log_start
             restoring.fill(topic, state, now_ns)
-        elif listed is not None and not restoring.is_told_whole(found) and _is_of(listed, found):
+        elif listed is not None and not restoring.is_complete(found) and _is_of(listed, found):
             # Every channel must deliver all messages, because it is not known any more which of them were
             # finished.
             topic.paused = listed.paused
             self._add_channels(topic, listed)
-        next_seq = state.mark.next if state else 0
+        next_seq = state.checkpoint_position.next if state else 0
         until = None
         if PROGRESS in found.names:
             self._adopting.append(store)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from nsqd.log.disk import words_of
+from nsqd.log.disk import error_text
 
 # A pod that was deleted by force is replaced at once, but its process still runs for the seconds that the
 # kubelet needs to end it.
@@ -54,14 +54,14 @@ def lock_data_path(path: Path) -> int:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise DataPathLocked(f"open {shown}: {words_of(error)}") from error
+        raise DataPathLocked(f"open {shown}: {error_text(error)}") from error
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(fd)
         kind = DataPathInUse if isinstance(error, BlockingIOError) else DataPathLocked
         raise kind(
-            f"cannot flock directory {shown} - {words_of(error)} "
+            f"cannot flock directory {shown} - {error_text(error)} "
             "(possibly in use by another instance of nsqd)"
         ) from error
     return fd

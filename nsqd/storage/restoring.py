@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable
 
-from nsqd.engine import facts, replay
+from nsqd.engine import finished_ranges, replay
 from nsqd.engine.journal import WIDTH
 from nsqd.engine.notes import BadNote
 from nsqd.engine.state import CHANNEL_COUNTERS, TopicState
 from nsqd.engine.topic import Topic
-from nsqd.log.finding import Found
 from nsqd.log.ranges import Ranges, RangeSet, merged, within, without
+from nsqd.log.segment_files import FoundSegments
 from nsqd.log.segments import Segments
 from nsqd.log.tail_records import RecoveredMessages, RecoveredNote
 
@@ -20,7 +20,7 @@ def fill(topic: Topic, state: TopicState, now_ns: int = 0) -> None:
     topic.awaiting_registration = state.awaiting_registration
     for first, end, name in state.exclusive:
         topic.exclusive.add(first, end, name)
-    topic.gone = dict(state.gone)
+    topic.deleted_channels = dict(state.deleted_channels)
     topic.message_count = state.counters["messages"]
     topic.message_bytes = state.counters["bytes"]
     topic.dropped_count = state.counters["dropped"]
@@ -38,7 +38,7 @@ def fill(topic: Topic, state: TopicState, now_ns: int = 0) -> None:
     dues, known = state.backlog.dues, RangeSet()
     for at in range(len(dues) - WIDTH, -1, -WIDTH):
         for start, end in known.missing(dues[at + 1], dues[at + 2]):
-            topic.deferred.put(start, end, max(1, dues[at] - offset_ns))
+            topic.deferred.add(start, end, max(1, dues[at] - offset_ns))
         known.add(dues[at + 1], dues[at + 2])
 
 
@@ -70,13 +70,13 @@ def replay_tail(
         if isinstance(happening, RecoveredNote):
             replay_notes(topic, happening, warn)
         elif until is None or happening.first < until:
-            _owe(topic, happening)
+            _add_pending(topic, happening)
             stored.append((happening.first, happening.next))
             topic.log.next_seq = max(topic.log.next_seq, happening.next)
     return stored
 
 
-def _owe(topic: Topic, stored: RecoveredMessages) -> None:
+def _add_pending(topic: Topic, stored: RecoveredMessages) -> None:
     """Messages stored after the checkpoint are pending on the channels that existed when they were stored.
 
     They are counted as they were then: a counter that falls a little seems to have begun again.
@@ -99,12 +99,12 @@ def load_stored_ranges(
     stored_ranges = merged([*segments.extents(), *stored] if noted is None else [*noted, *stored])
     lost = merged(damaged + [(gap.start, gap.end) for gap in segments.losses(topic.log.log_start)])
     if noted is not None:
-        pending = facts.pending_anywhere(topic)
+        pending = finished_ranges.pending_anywhere(topic)
         lost = [part for start, end in lost for part in within(pending, start, end)]
-    topic.log.stored_ranges.begin(without(stored_ranges, lost), segments.end)
+    topic.log.stored_ranges.reset(without(stored_ranges, lost), segments.end)
 
 
-def is_told_whole(found: Found) -> bool:
+def is_complete(found: FoundSegments) -> bool:
     """Whether the log exists from its beginning, so that its notes name every channel."""
     return not found.segments or any(
         isinstance(one, RecoveredNote) and one.number == 1 for one in found.tail_records

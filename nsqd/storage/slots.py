@@ -42,12 +42,12 @@ class _Chain:
     whole: int = 0
     size: int = 0
     # What was sent to one channel alone is listed in the file up to here.
-    alone_to: int = 0
+    exclusive_end: int = 0
     added: dict[Backlog, Additions] = field(default_factory=dict)
     # The bytes of the journals in it.
     waiting: int = 0
 
-    def goes_on(self, spare: int) -> bool:
+    def can_append(self, spare: int) -> bool:
         """Whether, by what was added so far, one more record costs less than writing all again."""
         return self.size <= 2 * self.whole + spare
 
@@ -59,7 +59,7 @@ class _Chain:
         self.added.setdefault(pending, Additions()).add(change)
         self.waiting += sum([journal.size for journal in change.journals])
 
-    def keep_only(self, backlogs: Collection[Backlog]) -> None:
+    def retain(self, backlogs: Collection[Backlog]) -> None:
         """Forget the changes of all but *backlogs*, because the others were deleted."""
         if len(self.added) > len(backlogs):
             self.added = {backlog: self.added[backlog] for backlog in backlogs}
@@ -155,8 +155,8 @@ class CheckpointSlots:
                 self._refuse(NAMES[place], error, warn)
                 continue
             # It is not known whether it ever reached the disk, so it covers nothing.
-            if sealed.rest:
-                warn(f"{self._folder / NAMES[place]}: the last {sealed.rest} bytes cannot be used")
+            if sealed.trailing_bytes:
+                warn(f"{self._folder / NAMES[place]}: the last {sealed.trailing_bytes} bytes cannot be used")
             self._slots[place] = _Slot(sealed.serial, 0, 0, durable=False)
         return found
 
@@ -164,7 +164,7 @@ class CheckpointSlots:
         self.damaged = True
         warn(f"cannot use {self._folder / name}: {error}")
 
-    def begin(self, topic: Topic, mark: CheckpointPosition, *, durable: bool = True) -> CheckpointJob:
+    def start_job(self, topic: Topic, mark: CheckpointPosition, *, durable: bool = True) -> CheckpointJob:
         """The job that writes the checkpoint of a topic as it is now."""
         # A reader asks for what follows the position it committed, though its channel must deliver none of
         # it.
@@ -173,7 +173,7 @@ class CheckpointSlots:
         offset_ns = topic.wall.offset_ns
         if abs(offset_ns - self._offset_ns) > STEP_NS:
             # The clock was set. Each record says by the clock of its moment when deferred messages are due.
-            self.begin_anew()
+            self.restart_chains()
             self._offset_ns = offset_ns
         everybody = owners(topic)
         for backlog, channel in everybody.items():
@@ -184,7 +184,7 @@ class CheckpointSlots:
                     one.add(backlog, change)
         for at, one in enumerate(self._chains):
             if one is not None:
-                one.keep_only(everybody)
+                one.retain(everybody)
                 if one.is_outgrown(self.chain_bytes):
                     # While checkpoints fail, the same file is tried each time, and this would only grow.
                     self._chains[at] = None
@@ -195,12 +195,12 @@ class CheckpointSlots:
             place = 1 - place
         slot = _Slot(max(0, *serials) + 1, topic.low_water(), mark.notes, durable)
         chain = self._chains[place]
-        if chain is None or not chain.goes_on(self.chain_bytes):
+        if chain is None or not chain.can_append(self.chain_bytes):
             chain = _Chain()
             encode = checkpoint.encoder(topic, slot.serial, mark)
         else:
-            encode = checkpoint.encoder(topic, slot.serial, mark, chain.added, chain.alone_to)
-        chain.alone_to = topic.exclusive.end
+            encode = checkpoint.encoder(topic, slot.serial, mark, chain.added, chain.exclusive_end)
+        chain.exclusive_end = topic.exclusive.end
         # Until the checkpoint is written, it is not known what is in that file.
         self._slots[place] = self._chains[place] = None
         self.is_writing = True
@@ -212,9 +212,9 @@ class CheckpointSlots:
         chain = job.chain
         whole = chain.whole if chain.size else job.written
         self._slots[job.place] = job.slot
-        self._chains[job.place] = _Chain(whole, chain.size + job.written, chain.alone_to)
+        self._chains[job.place] = _Chain(whole, chain.size + job.written, chain.exclusive_end)
 
-    def begin_anew(self) -> None:
+    def restart_chains(self) -> None:
         """Write the next records whole, because somebody lacks the ones that they would continue."""
         self._chains = [None, None]
 

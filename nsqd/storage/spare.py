@@ -31,7 +31,7 @@ class Spare:
                 self._allocate(self.path, SPARE_BYTES)
                 self.there = True
 
-    def make_again(self) -> None:
+    def refill(self) -> None:
         """Take the space again after it was given up, when the disk has plenty."""
         if not self.there and self.is_room_for(SPARE_BYTES + _BESIDE_BYTES):
             self.make()
@@ -56,7 +56,7 @@ class Spare:
         finally:
             self._disk.close(fd)
 
-    def give_up(self) -> bool:
+    def release(self) -> bool:
         """Free the space for others; False when it was freed already, or cannot be."""
         if not self.there:
             return False

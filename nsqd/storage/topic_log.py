@@ -13,8 +13,8 @@ from nsqd.log.appender import Appender
 from nsqd.log.cache import Cache
 from nsqd.log.cleaner import Cleaner
 from nsqd.log.disk import Disk
-from nsqd.log.finding import Found, find_segments
 from nsqd.log.open_files import OpenFiles
+from nsqd.log.segment_files import FoundSegments, find_segments
 from nsqd.log.segments import Segments
 from nsqd.log.tail_records import CheckpointPosition
 from nsqd.storage.slots import CheckpointSlots
@@ -61,7 +61,7 @@ class TopicLog:
         # What the checkpoint of the last start says. What it calls durable and is missing was removed.
         self.known_durable = CheckpointPosition()
 
-    def recover(self, mark: CheckpointPosition | None) -> Found:
+    def recover(self, mark: CheckpointPosition | None) -> FoundSegments:
         """Find the segments that are on disk, as a stop, a crash or a power cut left them.
 
         *mark* is what the checkpoint says; None when there is one that cannot be used. Raises OSError when
@@ -76,16 +76,16 @@ class TopicLog:
         self.appender.resume(found.next_number)
         return found
 
-    def mark(self, next_seq: int) -> CheckpointPosition:
+    def checkpoint_position(self, next_seq: int) -> CheckpointPosition:
         """What a checkpoint made now, which covers messages below *next_seq*, must say of the log."""
         segments = self.segments
         return CheckpointPosition(
             next_seq, segments.notes, segments.synced, segments.end, segments.synced_notes
         )
 
-    def begin_again_if_gone(self) -> None:
+    def restart_if_removed(self) -> None:
         """If the folder was removed, begin the log and its checkpoints again. Raises OSError."""
-        if not (self.segments.read_only or self.appender.look_for_folder()):
+        if not (self.segments.read_only or self.appender.check_folder()):
             self.checkpoints = CheckpointSlots(self.segments.disk, self.segments.folder)
 
     def move_to(self, folder: Path) -> None:
@@ -100,7 +100,7 @@ class TopicLog:
         moved = self.appender.move_away(f"{self.segments.folder.name}.{uuid4().hex[:12]}{DELETED_SUFFIX}")
         # The changes to be added refer to the channels, and these to the log. Without this call only a
         # garbage collection would free that cycle.
-        self.checkpoints.begin_anew()
+        self.checkpoints.restart_chains()
         return moved
 
 

@@ -55,7 +55,7 @@ def _index(options: HookOptions) -> int:
     return int(options.pod.rpartition("-")[2])
 
 
-def tell(api: KubeApi, options: HookOptions, left: str) -> str:
+def write_event(api: KubeApi, options: HookOptions, left: str) -> str:
     """Write the event about what a drain left, and return its text. Raises ApiFailed and ValueError."""
     index = _index(options)
     pods = api.ordinals(options.namespace, options.stateful_set)
@@ -94,7 +94,7 @@ def command(options: HookOptions, connect: Callable[[], KubeApi]) -> list[str]:
                 to = target(api, options)
                 return ["nsqd.decommission", *flags, *([f"--to={to}"] if to else [])]
         except Exception as error:  # noqa: BLE001 - any error: the pod is still drained
-            output.tell(f"not decommissioned: {error}")
+            output.write_message(f"not decommissioned: {error}")
     return ["nsqd.drain", *options.drain]
 
 
@@ -105,15 +105,15 @@ def hook(options: HookOptions, connect: Callable[[], KubeApi]) -> int:
         [sys.executable, "-m", *words], stderr=subprocess.PIPE, text=True, check=False
     )
     if done.stderr:
-        output.tell(done.stderr.removesuffix("\n"))
+        output.write_message(done.stderr.removesuffix("\n"))
     if done.returncode and options.events:
         left = done.stderr.strip().rpartition("\n")[2]
         for program in ("nsqd-drain", "nsqd-decommission"):
             left = left.removeprefix(f"{program}: ")
         try:
-            output.tell(f"event: {tell(connect(), options, left)}")
+            output.write_message(f"event: {write_event(connect(), options, left)}")
         except Exception as error:  # noqa: BLE001 - whatever it is, the exit code is that of the command
-            output.tell(f"no event about it: {error}")
+            output.write_message(f"no event about it: {error}")
     return done.returncode
 
 

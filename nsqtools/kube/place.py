@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from nsqclient.wire.durations import SECOND
 from nsqcore.options.arguments import duration_of
-from nsqcore.process.output import tell
+from nsqcore.process.output import write_message
 from nsqtools.kube.access import ApiFailed, KubeApi, in_cluster
 
 REGION_LABEL: Final = "topology.kubernetes.io/region"
@@ -26,7 +26,7 @@ ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceOptions:
+class AddressOptions:
     output: Path
     timeout_s: float
     node: str
@@ -77,7 +77,7 @@ def outside_of(service: Any, host_address: str, addresses: Sequence[str]) -> Out
     return Outside(given or found, *numbers)
 
 
-def wait_for_outside(api: KubeApi, options: PlaceOptions) -> Outside:
+def wait_for_outside(api: KubeApi, options: AddressOptions) -> Outside:
     """Return the address of the pod's Service as soon as it has one. Raises ApiFailed."""
     while True:
         service = api.service(options.namespace, options.service)
@@ -94,7 +94,7 @@ def wait_for_outside(api: KubeApi, options: PlaceOptions) -> Outside:
             raise ApiFailed(f"the Service {options.service} has no address after {options.timeout_s:.0f}s")
 
 
-def place(options: PlaceOptions, api: KubeApi) -> None:
+def place(options: AddressOptions, api: KubeApi) -> None:
     """Write the config file. Raises ApiFailed and OSError."""
     lines = []
     if options.node:
@@ -108,7 +108,7 @@ def place(options: PlaceOptions, api: KubeApi) -> None:
     _log(f"wrote {', '.join(lines) or 'nothing'} to {options.output}")
 
 
-def parse_arguments(argv: Sequence[str] | None) -> PlaceOptions:
+def parse_arguments(argv: Sequence[str] | None) -> AddressOptions:
     parser = ArgumentParser(prog="nsqtools.kube.place", description="Find out where a broker runs.")
     add = parser.add_argument
     add("--output", required=True, type=Path, metavar="FILE", help="the config file for nsqd")
@@ -119,7 +119,7 @@ def parse_arguments(argv: Sequence[str] | None) -> PlaceOptions:
     add("--host-address", default="", help="the address of the node, for a Service of type NodePort")
     add("--address", default=[], action="append", help="what to announce instead, for broker 0, 1, ...")
     given = parser.parse_args(argv)
-    return PlaceOptions(
+    return AddressOptions(
         given.output,
         given.timeout / SECOND,
         given.node,
@@ -135,7 +135,7 @@ def _toml(text: str) -> str:
 
 
 def _log(text: str) -> None:
-    tell(f"place: {text}")
+    write_message(f"place: {text}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from nsqcore.near_misses import meant_name
 from nsqcore.options.options import parse
-from nsqcore.process.output import tell
+from nsqcore.process.output import write_message
 from nsqtools.nsq_channel.options import ACTIONS, HELP, ActionOptions, NoAction
 from nsqtools.process import run
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if words and words[0].lstrip("-") in {"h", "help"}:
-        tell(HELP.removesuffix("\n"))
+        write_message(HELP.removesuffix("\n"))
         return 0
     if not words or words[0].startswith("-"):
         # parse() ends the program with the help, the version or a sentence.
@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if action not in ACTIONS:
         near = meant_name(action, ACTIONS)
         meant = f"; is {near} meant?" if near else f"; {ActionOptions.program} -help lists them"
-        tell(f"{action} is no action of {ActionOptions.program}{meant}")
+        write_message(f"{action} is no action of {ActionOptions.program}{meant}")
         return 2
     options = parse(ACTIONS[action], f"{ActionOptions.program} {action}", words)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from nsqclient.wire.durations import MILLISECOND
 from nsqclient.wire.node_error import NodeError
-from nsqcore.cluster.fanout import ask_all
+from nsqcore.cluster.fanout import call_all
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.process.output import ReaderEnded, Unwritable, write_all
@@ -17,11 +17,11 @@ from nsqtools.nsq_channel.options import (
     ChannelOptions,
     CreateOptions,
     HandleOptions,
+    MessageOptions,
     PoliciesOptions,
     RequeueOptions,
     SeekOptions,
     SendBackOptions,
-    WhichOptions,
 )
 from nsqtools.nsq_channel.sentences import (
     DONE,
@@ -48,10 +48,10 @@ async def _on_all_nsqd(action: str, options: ActionOptions) -> None:
         if action == "delete":
             failures += await _delete_from_lookupds(http, options, channel)
         one = _Action(http, action, options, channel)
-        answers = await ask_all(addresses, one.on)
+        answers = await call_all(addresses, one.on)
     if answers.failed and all(error.code in ABSENT for error in answers.errors):
         raise Failed(not_found_sentence(options.topic, channel, answers.errors))
-    by_id = isinstance(options, WhichOptions) and bool(options.id)
+    by_id = isinstance(options, MessageOptions) and bool(options.id)
     for error in answers.errors:
         elsewhere = error.code in ABSENT or (by_id and answers.value and _is_on_another_nsqd(error))
         if not elsewhere:
@@ -74,7 +74,7 @@ async def _on_all_nsqd(action: str, options: ActionOptions) -> None:
 async def _delete_from_lookupds(http: ClusterHttp, options: ActionOptions, channel: str) -> list[str]:
     """Let each nsqlookupd forget a channel first, so that none makes an nsqd create it again."""
     lookupds = [LookupdApi(http, address) for address in options.lookupd_http_address]
-    deleted = await ask_all(lookupds, lambda lookupd: lookupd.delete_channel(options.topic, channel))
+    deleted = await call_all(lookupds, lambda lookupd: lookupd.delete_channel(options.topic, channel))
     return [f"{error.address}: {reason(error)}" for error in deleted.errors if error.code not in ABSENT]
 
 
@@ -170,7 +170,7 @@ class _Action:
         return await self._http.post_for(address, path, [*params, *where], lambda answer: answer)
 
 
-def _which(options: WhichOptions) -> Params:
+def _which(options: MessageOptions) -> Params:
     wanted = {
         "topic": options.topic,
         "id": options.id,

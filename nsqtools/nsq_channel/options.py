@@ -62,7 +62,7 @@ class SeekOptions(ChannelOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WhichOptions(ActionOptions):
+class MessageOptions(ActionOptions):
     """The options that say which messages are meant."""
 
     id: str = option("", help="the message of this id")
@@ -87,7 +87,7 @@ class WhichOptions(ActionOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HandleOptions(WhichOptions, ChannelOptions):
+class HandleOptions(MessageOptions, ChannelOptions):
     state: str = option("", help="messages that are waiting, deferred, in_flight or dead_lettering")
 
     def problem(self) -> str | None:
@@ -107,7 +107,7 @@ class RequeueOptions(HandleOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SendBackOptions(WhichOptions):
+class SendBackOptions(MessageOptions):
     """``topic`` is that of the dead letters."""
 
     def problem(self) -> str | None:

@@ -10,7 +10,7 @@ from nsqcore.cluster.http import ClusterHttp
 from nsqcore.process.output import write_all
 from nsqtools.blocking import BlockingThread
 from nsqtools.nsq_stat.options import StatOptions
-from nsqtools.nsq_stat.rounds import RoundFailed, ask
+from nsqtools.nsq_stat.rounds import RoundFailed, fetch_stats
 from nsqtools.nsq_stat.statistics import HEAD, Snapshot, line, rates, total
 from nsqtools.process import Failed, log_line, unless_stopped
 
@@ -40,7 +40,7 @@ async def _rounds(http: ClusterHttp, options: StatOptions) -> None:
     due = loop.time()
     while True:
         try:
-            answer = await ask(http, options)
+            answer = await fetch_stats(http, options)
         except RoundFailed as failure:
             failures += 1
             # In the first round nothing has shown yet that topic, channel and addresses are right.

@@ -2,7 +2,7 @@
 
 from nsqclient.wire.node_error import TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.discovery import LookupdDiscovery
-from nsqcore.cluster.fanout import Partial, ask_all
+from nsqcore.cluster.fanout import Partial, call_all
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.nsqd_api import NsqdApi
 from nsqtools.nsq_stat.options import StatOptions
@@ -13,11 +13,11 @@ class RoundFailed(Exception):
     """The reason why this round has no figures at all, as one sentence."""
 
 
-async def ask(http: ClusterHttp, options: StatOptions) -> Partial[Snapshot]:
+async def fetch_stats(http: ClusterHttp, options: StatOptions) -> Partial[Snapshot]:
     """Return the channel's figures on each nsqd that has it, and the errors of nodes that did not answer."""
     found = await _nsqds(http, options)
     apis = [NsqdApi(http, address) for address in found.value]
-    stats = await ask_all(
+    stats = await call_all(
         apis,
         lambda nsqd: nsqd.stats(topic=options.topic, channel=options.channel, include_clients=False),
     )
@@ -52,7 +52,7 @@ async def _nsqds(http: ClusterHttp, options: StatOptions) -> Partial[list[str]]:
         raise RoundFailed(f"failed to get topic producers - {_sentence(found.errors)}")
     # An nsqlookupd that does not know the topic has answered.
     errors = tuple(error for error in found.errors if error.code != TOPIC_NOT_FOUND)
-    return Partial([producer.http_address for producer in found.value], errors, found.asked)
+    return Partial([producer.http_address for producer in found.value], errors, found.targets)
 
 
 def _sentence(errors: tuple[NodeError, ...]) -> str:

@@ -26,7 +26,7 @@ class Printer:
         print_headers: bool = False,
     ) -> None:
         self._write = write
-        self._left = total if total > 0 else None
+        self._remaining = total if total > 0 else None
         self._flow = flow
         self._print_topic = print_topic
         self._print_headers = print_headers
@@ -49,7 +49,7 @@ class Printer:
 
     async def run(self) -> None:
         """Print until the last message to show is printed and finished."""
-        while self._left is None or self._left > 0:
+        while self._remaining is None or self._remaining > 0:
             await self._arrived.wait()
             batch = self._take()
             printing = self._write(b"".join(self._line(prefix, delivery) for prefix, delivery in batch))
@@ -59,14 +59,14 @@ class Printer:
             except Exception:
                 self._waiting.extendleft(reversed(batch))  # to be given back with the others
                 raise
-            if self._left is not None:
-                self._flow.limit(self._left)
+            if self._remaining is not None:
+                self._flow.limit(self._remaining)
             for _, delivery in batch:
                 delivery.finish()
             if not self._waiting:
                 self._flow.resume()
 
-    def give_back(self) -> None:
+    def requeue_pending(self) -> None:
         """Requeue messages that wait or still arrive; call it after RDY 0."""
         self._done = True
         while self._waiting:
@@ -79,13 +79,13 @@ class Printer:
 
     def _take(self) -> list[tuple[bytes, Message]]:
         batch: list[tuple[bytes, Message]] = []
-        while self._waiting and len(batch) != self._left:
+        while self._waiting and len(batch) != self._remaining:
             prefix, delivery = self._waiting.popleft()
             # A message whose connection is lost cannot be finished: it is delivered and printed again later.
             if not delivery.is_lost:
                 batch.append((prefix, delivery))
-        if self._left is not None:
-            self._left -= len(batch)
+        if self._remaining is not None:
+            self._remaining -= len(batch)
         if not self._waiting:
             self._arrived.clear()
         return batch

@@ -44,10 +44,10 @@ async def tail(options: TailOptions, stop: asyncio.Event) -> None:
         await asyncio.wait({printing, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if printing.done():
             printing.result()  # a closed pipe raises here; no message is finished unprinted
-            printer.give_back()
+            printer.requeue_pending()
         else:
             # What it still holds is printed. If that fails, or -n is reached, the rest is not needed.
-            printing.add_done_callback(lambda done: None if done.cancelled() else printer.give_back())
+            printing.add_done_callback(lambda done: None if done.cancelled() else printer.requeue_pending())
     stopping.cancel()
     if printing.done():
         printing.result()

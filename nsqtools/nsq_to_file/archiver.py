@@ -78,7 +78,7 @@ class Archiver:
         except OSError as error:
             raise Failed(f"[{topic}/{options.channel}] {error}") from error
         writer = TopicWriter(archive, options.sync_interval / SECOND, options.max_in_flight, log)
-        consumer = options.consumer(topic, options.channel, writer.take, auto_answer=False)
+        consumer = options.consumer(topic, options.channel, writer.handle, auto_answer=False)
         await start(consumer)
         self._writers[topic] = writer, consumer
         self._tasks.append(tasks.create_task(writer.run(consumer), name=f"writer of {topic}"))

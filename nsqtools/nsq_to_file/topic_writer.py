@@ -33,7 +33,7 @@ class TopicWriter:
         self._last = False
         self._closed = asyncio.Event()
 
-    def take(self, delivery: Message) -> None:
+    def handle(self, delivery: Message) -> None:
         """The handler of the consumer, for ``auto_answer=False``."""
         self._arrived.append(delivery)
         self._wake.set()

@@ -13,8 +13,8 @@ _ESCAPED_PATTERN: Final = re.compile("[&<>\u2028\u2029]")
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 # Numbers are written in full from 1e-6 up to below 1e21.
-_LEAST_EXPONENT: Final = -6
-_MOST_EXPONENT: Final = 21
+_MIN_EXPONENT: Final = -6
+_MAX_EXPONENT: Final = 21
 
 
 class TooDeep(Exception):
@@ -108,7 +108,7 @@ def number_text(number: Decimal) -> str:
         return "0"
     exponent += len(written) - len(significant)
     point = len(significant) + exponent  # the position of the decimal point, counted from the first digit
-    if not _LEAST_EXPONENT < point <= _MOST_EXPONENT:
+    if not _MIN_EXPONENT < point <= _MAX_EXPONENT:
         fraction = f".{significant[1:]}" if len(significant) > 1 else ""
         text = f"{significant[0]}{fraction}e{point - 1:+03d}".replace("e-0", "e-")
     elif exponent >= 0:

@@ -11,7 +11,7 @@ _RULES: Final[dict[str, dict[str, Any]]] = {
     "light": {},
     "dark": {"runOnly": ["color-contrast"]},  # the dark scheme differs only in colours
 }
-_MOST_TARGETS: Final = 3
+_MAX_TARGETS: Final = 3
 
 
 def faults_of(page: Page, within: str | None = None, scheme: Literal["light", "dark"] = "light") -> list[str]:
@@ -19,6 +19,6 @@ def faults_of(page: Page, within: str | None = None, scheme: Literal["light", "d
     page.emulate_media(color_scheme=scheme)
     found = Axe().run(page, within, options=_FAULTS_ONLY | _RULES[scheme]).response["violations"]
     return [
-        f"{fault['id']}: {fault['help']} {[node['target'] for node in fault['nodes']][:_MOST_TARGETS]}"
+        f"{fault['id']}: {fault['help']} {[node['target'] for node in fault['nodes']][:_MAX_TARGETS]}"
         for fault in found
     ]

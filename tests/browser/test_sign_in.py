@@ -126,13 +126,13 @@ def test_a_node_that_left_is_missed_until_somebody_dismisses_it(page, site):
     expect(page.get_by_role("link", name="missed", exact=True)).to_be_visible(timeout=15000)
     gone.kill()
     page.goto("/")
-    trouble = page.locator(".card").filter(has_text=f"nsqd {gone.http_address} is down")
-    expect(trouble).to_contain_text("unavailable until it is back", timeout=30000)
-    trouble.get_by_role("link", name="Remove node…").click()
+    problem = page.locator(".card").filter(has_text=f"nsqd {gone.http_address} is down")
+    expect(problem).to_contain_text("unavailable until it is back", timeout=30000)
+    problem.get_by_role("link", name="Remove node…").click()
     page.get_by_role("dialog").get_by_role("button", name="Remove nsqd").click()
 
     expect(page.locator("[data-note]")).to_contain_text(
         f"nsqd {gone.http_address} was removed from the pages"
     )
-    expect(trouble).to_have_count(0)
+    expect(problem).to_have_count(0)
     gone.start()  # other tests of this site need it

@@ -12,7 +12,7 @@ import sys
 import time
 
 from tests.campaign.campaigns import CAMPAIGNS, run, seeds_for
-from tests.campaign.ledger import LEAST_WORKLOADS, shortfalls, written
+from tests.campaign.ledger import MIN_WORKLOADS, shortfalls, written
 from tests.campaign.result import Result
 
 SHOWN = 5
@@ -68,7 +68,7 @@ def _run(name: str, chosen: argparse.Namespace, seconds: float) -> int:
     if chosen.ledger:
         print(written(result.ledger))
     # The least counts hold for whole runs of many seeds.
-    whole = len(tried) * len(modes) >= LEAST_WORKLOADS and not (chosen.stop or chosen.every or chosen.at)
+    whole = len(tried) * len(modes) >= MIN_WORKLOADS and not (chosen.stop or chosen.every or chosen.at)
     short = shortfalls(name, result.ledger) if whole else []
     for text in short:
         print(text)

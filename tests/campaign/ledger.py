@@ -13,7 +13,7 @@ from typing import Final
 from tests.support.simulated_disk import Call
 
 # In runs with fewer workloads a share of the least counts means nothing.
-LEAST_WORKLOADS: Final = 60
+MIN_WORKLOADS: Final = 60
 
 _SEGMENT: Final = re.compile(r".*\.topic/\d{8,}(\.\d+)?\.log")
 _COMPACTED: Final = re.compile(r".*\.topic/\S+\.log\.new(.*)")
@@ -136,7 +136,7 @@ def of_start(calls: Iterable[Call], warnings: list[str]) -> Ledger:
 def shortfalls(campaign: str, ledger: Ledger) -> list[str]:
     """Return what a run of *campaign* has done too rarely; a short run is not judged."""
     workloads = ledger[Deed.WORKLOADS]
-    if workloads < LEAST_WORKLOADS:
+    if workloads < MIN_WORKLOADS:
         return []
     return [
         f"{campaign}: {ledger[deed]} {deed} in {workloads} workloads, not {count * workloads // 100}"

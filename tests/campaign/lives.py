@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from nsqclient.wire.message import MessageRecord
-from nsqcore.process.output import tell
+from nsqcore.process.output import write_message
 from tests.support.processes import Cluster, Daemon
 from tests.support.replicated import FAILOVER_S, empty_path, nodes, shown
 from tests.support.wire import ERROR, MESSAGE, Wire, fin, pub
@@ -223,9 +223,9 @@ def run(folder: Path, starts: int, seed: int, *flags: str) -> Outcome:
         lives.outcome.seconds = time.monotonic() - began
         if lives.outcome.lost:
             for node in lives.nodes:
-                tell(f"{node.folder.name}: {json.dumps(shown(node))}")
+                write_message(f"{node.folder.name}: {json.dumps(shown(node))}")
             for body in lives.outcome.lost[:20]:
-                tell(f"lost: {body.decode()}")
+                write_message(f"lost: {body.decode()}")
         return lives.outcome
     finally:
         cluster.close()
@@ -238,7 +238,7 @@ def main() -> int:
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="lives-"))
     outcome = run(folder / "cluster", given.starts, given.seed)
-    tell("\n".join((str(outcome), f"data paths: {folder}", *outcome.tracebacks)), sys.stdout)
+    write_message("\n".join((str(outcome), f"data paths: {folder}", *outcome.tracebacks)), sys.stdout)
     return 1 if outcome.lost or outcome.tracebacks else 0
 
 

@@ -72,7 +72,7 @@ class SmallStores(DataPath):
     """A data path that compacts segments and rewrites checkpoints even if they are small."""
 
     def make_store(self, topic_name: str) -> TopicLog | None:
-        store = super().make_store(topic_name)
+        store = super().create_log(topic_name)
         if store is not None:
             store.checkpoints.chain_bytes = CHAIN_BYTES
         return store
@@ -100,7 +100,7 @@ class Storage:
 
     def load(self) -> None:
         """Load the data path, as the daemon does at its start."""
-        clock.keep_true(self.broker.wall)
+        clock.follow_clock(self.broker.wall)
         self.data.restore(
             self.broker, metadata.load(self.data.disk, DATA, self.warnings.append), clock.now_ns()
         )
@@ -150,7 +150,7 @@ class Node:
             node="node",
             on_event=self._on_event,
         )
-        self.clients = Clients(self.broker, self.write_batch, QUIET, None, None, replication.take)
+        self.clients = Clients(self.broker, self.write_batch, QUIET, None, None, replication.accept)
         self.checkpoints = Checkpointer(self.broker, self.data, self.health, QUIET, replication.checkpointed)
         self.changes = TopologyEvents(
             self.broker,
@@ -159,7 +159,7 @@ class Node:
             self.checkpoints,
             self.health,
             QUIET,
-            ask_turn=self.write_batch.ask,
+            ask_turn=self.write_batch.request_turn,
             percentiles=(),
             window_ns=0,
         )
@@ -191,8 +191,8 @@ class Node:
     async def start(self) -> None:
         """Load the data path and begin to work. Raises the error that would end the daemon."""
         self._storage.load()
-        self.write_batch.ask()
-        await self.changes.begin()
+        self.write_batch.request_turn()
+        await self.changes.start()
         self._tasks = [
             self.loop.create_task(self.checkpoints.run()),
             self.loop.create_task(self._sync_in_time()),
@@ -209,7 +209,7 @@ class Node:
         if self._requests:
             await asyncio.wait(self._requests, timeout=_ANSWERED_S)
         self.write_batch.run()
-        await self.changes.settle()
+        await self.changes.finish()
         await self.fsync.synced()
         self.write_batch.close()
         self.fsync.close()
@@ -352,7 +352,7 @@ class Node:
         return task
 
     def _on_event(self, event: Event) -> None:
-        self.changes.happened(event)
+        self.changes.handle(event)
 
     async def _sync_in_time(self) -> None:
         failed = self.disk.failed

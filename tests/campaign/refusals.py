@@ -42,7 +42,7 @@ def _held(topic: Topic, channel: Channel) -> int:
     """Return how many messages of a paused topic the channel gets when the topic is no longer paused."""
     if topic.flowing:
         return 0
-    return size_of(channel.held(topic.backlog))
+    return size_of(channel.topic_backlog_ranges(topic.backlog))
 
 
 class Refusals:

@@ -54,7 +54,7 @@ def read_back(
     now_ns = clock.now_ns()
     found = Found({}, {}, 0)
     for name, topic in sorted(broker.topics.items()):
-        found.forgotten |= _forgotten(topic, broker.wall.at(now_ns))
+        found.forgotten |= _forgotten(topic, broker.wall.time_at(now_ns))
         found.topics[name] = _read_topic(broker, topic, found, now_ns)
     found.first_seq = min(
         [broker.sequences.first(now_ns), *(topic.sequence_end for topic in broker.topics.values())]

@@ -10,7 +10,7 @@ from tests.campaign.ledger import Deed, Ledger, shortfalls
 from tests.campaign.node import DATA
 from tests.campaign.played import play
 from tests.campaign.profiles import PROFILES
-from tests.campaign.replication.counted import LEAST_PER_1000
+from tests.campaign.replication.counted import MIN_PER_1000
 from tests.campaign.replication.counted import shortfalls as few_events
 from tests.campaign.replication.histories import PROFILES as REPLICATION
 from tests.campaign.replication.staged import STAGES
@@ -57,7 +57,7 @@ def test_replication_finds_no_violation_in_each_profile(profile):
 
 def test_replication_that_saw_too_little_fails():
     assert any("failover" in text for text in few_events(Counter(), 1000))
-    assert few_events(Counter(LEAST_PER_1000), 1000) == []
+    assert few_events(Counter(MIN_PER_1000), 1000) == []
 
 
 @pytest.mark.parametrize("part", PARTS)

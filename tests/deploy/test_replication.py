@@ -11,7 +11,7 @@ from nsqcore.options.options import parse
 from nsqd.data import cli as data_tool
 from nsqd.drain import parse_arguments
 from nsqd.options import NsqdOptions
-from nsqd.policies.definition import MOST_REPLICAS
+from nsqd.policies.definition import MAX_REPLICAS
 from nsqtools.kube import drain_hook
 from nsqtools.kube.access import KubeApi
 from tests.deploy.release import NAME, NAMESPACE, render
@@ -280,12 +280,12 @@ def test_brokers_use_tls_between_each_other_where_it_is_required(chart, tls, wan
 
 
 def test_the_most_replicas_are_those_of_nsqd(chart):
-    values = {"replicas": MOST_REPLICAS + 2, "replication": MEMBERS | {"replicas": MOST_REPLICAS}}
+    values = {"replicas": MAX_REPLICAS + 2, "replication": MEMBERS | {"replicas": MAX_REPLICAS}}
     line = render(chart, {"nsqd": values}).command_line("nsqd")
 
-    assert parse(NsqdOptions, "nsqd", line).replicas == MOST_REPLICAS
+    assert parse(NsqdOptions, "nsqd", line).replicas == MAX_REPLICAS
     with pytest.raises(HelmError):
-        render(chart, {"nsqd": values | {"replication": MEMBERS | {"replicas": MOST_REPLICAS + 1}}})
+        render(chart, {"nsqd": values | {"replication": MEMBERS | {"replicas": MAX_REPLICAS + 1}}})
 
 
 @pytest.mark.parametrize(

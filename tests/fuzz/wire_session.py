@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nsqclient.wire.frames import FrameParser
 from nsqd.protocol.auth import parse_authorizations
-from nsqd.protocol.batch import SLICE
+from nsqd.protocol.batch import SLICE_MESSAGES
 from nsqd.protocol.session import MAGIC
 from nsqd.protocol.states import State
 from tests.support.engine import Node
@@ -62,13 +62,13 @@ commands = st.one_of(
     st.tuples(names, bodies).map(lambda pair: b"PUB %b\n" % pair[0] + sized(pair[1])),
     st.tuples(names, numbers, bodies).map(lambda of: b"DPUB %b %b\n" % of[:2] + sized(of[2])),
     st.tuples(names, st.lists(bodies, max_size=8)).map(lambda of: b"MPUB %b\n" % of[0] + sized(batch(of[1]))),
-    st.integers(1, 2 * SLICE).map(lambda count: b"MPUB t\n" + sized(batch([b"x"] * count))),
+    st.integers(1, 2 * SLICE_MESSAGES).map(lambda count: b"MPUB t\n" + sized(batch([b"x"] * count))),
     st.tuples(names, lengths, bodies).map(lambda of: b"MPUB %b\n" % of[0] + of[1] + of[2]),
     st.tuples(names, extended).map(lambda pair: b"PUB_EXT %b\n" % pair[0] + sized(pair[1])),
     st.tuples(names, st.lists(extended, max_size=8)).map(
         lambda of: b"MPUB_EXT %b 0\n" % of[0] + sized(batch(of[1]))
     ),
-    st.tuples(extended, st.integers(30, 2 * SLICE)).map(
+    st.tuples(extended, st.integers(30, 2 * SLICE_MESSAGES)).map(
         lambda of: b"MPUB_EXT t\n" + sized(batch([of[0]] * of[1]))
     ),
     st.tuples(names, lengths).map(lambda pair: b"PUB %b\n" % pair[0] + pair[1]),
@@ -102,7 +102,7 @@ def outcome(pieces: list[bytes], *, auth: bool) -> Outcome:
     def served() -> bytes:
         """Do the server's part: answer auth questions, apply slices, take replies."""
         out = b""
-        while session.waits():
+        while session.is_blocked():
             if session.query is not None:
                 session.authorized(parse_authorizations(GRANTED, node.now_ns), node.now_ns)
             else:

@@ -30,7 +30,7 @@ from nsqclient import (
     sync,
 )
 from nsqclient._backoff import Phase
-from nsqclient._passage import MAX_ENTERING
+from nsqclient._publish_chain import MAX_ENTERING
 from nsqclient.testing import MemoryNsqd
 from tests.support.client import consumer_of, fail
 from tests.support.waiting import eventually

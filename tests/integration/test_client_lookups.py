@@ -118,9 +118,9 @@ async def test_a_secret_of_two_lines_cannot_add_a_header():
 async def test_producer_and_consumer_show_the_secret_and_their_name():
     asked = []
     async with answering(reply(LIST), reply(LIST), reply(LIST), asked=asked) as address:
-        await book_of(address, topic="t", auth_secret="s3cret", user_agent="me/1").ask()
-        await book_of(address, auth_secret="s3cret", user_agent="me/1").ask()
-        await book_of(address, topic="t", auth_secret="s3cret", lookupd_authorization=False).ask()
+        await book_of(address, topic="t", auth_secret="s3cret", user_agent="me/1").query_lookupds()
+        await book_of(address, auth_secret="s3cret", user_agent="me/1").query_lookupds()
+        await book_of(address, topic="t", auth_secret="s3cret", lookupd_authorization=False).query_lookupds()
 
     assert [request.partition(b" HTTP")[0] for request in asked] == [
         b"GET /lookup?topic=t",
@@ -135,7 +135,7 @@ async def test_a_producer_asks_an_nsqlookupd_of_the_original_for_its_nodes():
     asked = []
     async with answering(reply(b"{}", "404 Not Found"), reply(LIST), asked=asked) as address:
         book = book_of(f"http://{address}/nsq/lookup?x=1")
-        await book.ask()
+        await book.query_lookupds()
 
     assert (book.known, book.errors) == (["10.0.0.1:4150"], [])
     assert [request.partition(b" HTTP")[0] for request in asked] == [
@@ -147,7 +147,7 @@ async def test_a_producer_asks_an_nsqlookupd_of_the_original_for_its_nodes():
 async def test_what_one_nsqlookupd_knows_is_used_while_another_fails(caplog):
     async with answering(reply(LIST)) as good, answering(reply(b'{"message":"no"}', "500 Oops")) as bad:
         book = book_of(bad, good)
-        await book.ask()
+        await book.query_lookupds()
         await eventually(lambda: book.errors and book.known, "both have answered")
 
     assert book.known == ["10.0.0.1:4150"]
@@ -159,7 +159,7 @@ async def test_a_redirect_is_named():
     moved = reply(b"", "301 Moved", "Location: https://elsewhere/\r\n")
     async with answering(moved) as address:
         book = book_of(address)
-        await book.ask()
+        await book.query_lookupds()
 
     assert book.errors[0].endswith("status 301, it points to https://elsewhere/")
 
@@ -292,17 +292,17 @@ async def test_what_an_nsqlookupd_said_before_it_stopped_counts_for_nsqd_that_ar
     async with registry.serve() as lookupd:
         async with Registry([gone, there]).serve() as stopping:
             book = book_of(stopping, lookupd)
-            await book.ask()
+            await book.query_lookupds()
             await eventually(lambda: sorted(book.known) == [gone, there], "both have answered")
         registry.clear()
-        await book.ask()
+        await book.query_lookupds()
         await eventually(lambda: book.errors, "it is known that one has stopped")
         assert sorted(book.known) == [gone, there]
 
         book.unreachable(gone)
         assert book.known == [there]
 
-    await book.ask()
+    await book.query_lookupds()
     book.unreachable(there)  # while none answers, it may just be restarted
     assert book.known == [there]
 
@@ -330,8 +330,8 @@ async def test_an_nsqlookupd_that_hangs_keeps_nobody_from_the_answers_of_others(
     known = ["10.0.0.1:4150"]
     async with asyncio.timeout(30), scripted_peer(silent) as hanging, Registry(known).serve() as lookupd:
         book = book_of(hanging, lookupd, topic=topic)
-        await book.ask()
-        await book.ask()
+        await book.query_lookupds()
+        await book.query_lookupds()
         await book.close()
     assert (book.known, book.errors) == (known, [])
 
@@ -397,7 +397,7 @@ async def test_a_certificate_nobody_vouches_for_is_refused_and_said(tmp_path, ca
     address = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     caplog.set_level(logging.ERROR)
     async with server:
-        await book_of(address, topic="t").ask()
+        await book_of(address, topic="t").query_lookupds()
 
     assert "certificate not accepted: unable to get local issuer certificate" in caplog.text
 
@@ -423,7 +423,7 @@ async def test_nsqd_of_a_topic_are_chosen_from_in_the_order_of_nsqlookupd():
     listed = [f"10.0.0.{n}:4150" for n in range(20)]
     async with Registry(listed).serve() as lookupd:
         book = book_of(lookupd, topic="t")
-        await book.ask()
+        await book.query_lookupds()
 
     assert book.known == listed
 

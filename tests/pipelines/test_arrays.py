@@ -58,7 +58,7 @@ from pathlib import Path
 from nsqclient.wire.frames import FRAME_MESSAGE, encode_frame
 from nsqclient.wire.message import MessageRecord
 from pyspark.sql.types import LongType, StringType, StructType, TimestampType
-from pyspark_nsq.parquet.places import FolderPlace
+from pyspark_nsq.parquet.storage import FolderPlace
 from pyspark_nsq.parquet.range_files import RangeFiles
 from pyspark_nsq.parquet.reader import _row
 from pyspark_nsq.source.columns import MessageColumns, Origin

@@ -8,8 +8,8 @@ import pytest
 from deltalake import DeltaTable
 
 from pyspark_nsq.parquet.delta import DeltaLog
-from pyspark_nsq.parquet.places import FolderPlace
 from pyspark_nsq.parquet.range_files import RangeFiles
+from pyspark_nsq.parquet.storage import FolderPlace
 from pyspark_nsq.source.columns import ARROW_SCHEMA, ARROW_SCHEMA_WITH_HEADERS
 from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.planner import LogRange

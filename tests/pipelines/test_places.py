@@ -14,8 +14,8 @@ import pyarrow.dataset as ds
 import pytest
 from pyarrow import fs
 
-from pyspark_nsq.parquet.places import UNFINISHED, FolderPlace, StorePlace, open_place
 from pyspark_nsq.parquet.range_files import RangeFiles
+from pyspark_nsq.parquet.storage import UNFINISHED, FolderPlace, StorePlace, open_place
 from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.planner import LogRange
 from tests.pipelines.test_range_files import batch

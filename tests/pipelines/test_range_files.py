@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyspark_nsq.parquet.layout import NO_VALUE, PartitionColumn, folder_of
-from pyspark_nsq.parquet.places import UNFINISHED, FolderPlace
 from pyspark_nsq.parquet.range_files import RangeFiles
+from pyspark_nsq.parquet.storage import UNFINISHED, FolderPlace
 from pyspark_nsq.source.columns import ARROW_SCHEMA
 from pyspark_nsq.source.planner import LogRange
 

@@ -7,7 +7,7 @@ import pytest
 
 from pyspark_nsq.jobs.signals import Stop
 from pyspark_nsq.jobs.stats import StatsLook, main, parse, record, rows_of
-from pyspark_nsq.parquet.places import FolderPlace
+from pyspark_nsq.parquet.storage import FolderPlace
 from pyspark_nsq.sink.options import SinkOptions
 from pyspark_nsq.source.errors import SourceError
 from tests.pipelines.conftest import Nodes

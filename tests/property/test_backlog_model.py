@@ -41,7 +41,7 @@ class BacklogMachine(RuleBasedStateMachine):
     @initialize(base=st.sampled_from([0, (1 << 63) - 7, (1 << 64) - 4096]))
     def begin(self, base):
         self.base = self.end = base
-        self.backlog.begin(base)
+        self.backlog.reset(base)
 
     def of(self, *states):
         return [seq for seq, state in self.states.items() if state in states]
@@ -89,7 +89,7 @@ class BacklogMachine(RuleBasedStateMachine):
         other = Backlog()
         start, self.end = self.end, self.end + count
         due_ns = 0 if delay is None else self.now_ns + delay
-        other.begin(start)
+        other.reset(start)
         other.extend(start, self.end, due_ns)
         other.remove([(start, start + done)])
         self.backlog.merge(other)
@@ -224,7 +224,7 @@ class BacklogMachine(RuleBasedStateMachine):
     def move(self, spans, delay):
         """Take messages out of their state: they are deferred, or pending again."""
         unfinished = [part for one in merged(self.ranges(spans)) for part in self.backlog.unfinished(*one)]
-        self.backlog.take_out(unfinished)
+        self.backlog.discard(unfinished)
         seqs = [seq for start, end in unfinished for seq in range(start, end)]
         if delay is None:
             self.backlog.enqueue(unfinished)
@@ -237,7 +237,7 @@ class BacklogMachine(RuleBasedStateMachine):
     @rule(spans=SPANS)
     def give_up(self, spans):
         unfinished = [part for one in merged(self.ranges(spans)) for part in self.backlog.unfinished(*one)]
-        self.backlog.take_out(unfinished)
+        self.backlog.discard(unfinished)
         for start, end in unfinished:
             self.backlog.dead_letter_queue.add(start, end, "expired")
             self.become(range(start, end), DEAD_LETTERING)

@@ -144,7 +144,7 @@ class ChannelMachine(RuleBasedStateMachine):
         if self.consumers:
             gone = data.draw(st.sampled_from(self.consumers))
             self.consumers.remove(gone)
-            self.node.broker.leave(gone[0])
+            self.node.broker.remove_consumer(gone[0])
             self.step()
 
     @rule(seconds=st.integers(1, 6))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqclient.wire.compression import PIECE, CorruptStream, Deflate, Snappy
+from nsqclient.wire.compression import MAX_CHUNK, CorruptStream, Deflate, Snappy
 from tests.property.test_frames import cut
 
 KINDS = {"deflate": lambda: Deflate(6), "snappy": Snappy}
@@ -46,7 +46,7 @@ def test_each_write_can_be_read_at_once(make, sent):
 
 
 @kinds
-@pytest.mark.parametrize("size", [PIECE - 1, PIECE, PIECE + 1, 3 * PIECE, 10_000_000])
+@pytest.mark.parametrize("size", [MAX_CHUNK - 1, MAX_CHUNK, MAX_CHUNK + 1, 3 * MAX_CHUNK, 10_000_000])
 @pytest.mark.parametrize(
     "content", [lambda size: b"\0" * size, random.Random(1).randbytes], ids=["zeros", "noise"]
 )
@@ -57,7 +57,7 @@ def test_much_is_read_in_pieces_of_bounded_size(make, content, size):
     there.feed(here.compress(data))
     read = pieces(there)
 
-    assert max(map(len, read)) <= PIECE
+    assert max(map(len, read)) <= MAX_CHUNK
     assert b"".join(read) == data
 
 

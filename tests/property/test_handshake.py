@@ -67,7 +67,7 @@ def feed(handshake, reader, data):
 @example(ACCEPTOR, [encode(ALICE) + encode(RIGHT)])
 def test_handshake_with_any_peer_is_done_only_after_its_proof(role, sent):
     handshake = side(role)
-    handshake.begin()
+    handshake.first_frames()
     reader = FrameReader(MAX_HANDSHAKE_FRAME)
     data = b""
     for one in sent:
@@ -93,7 +93,7 @@ class Wire:
     def __init__(self):
         self.sides = (side(CONNECTOR), side(ACCEPTOR))
         self.readers = [FrameReader(MAX_HANDSHAKE_FRAME) for _ in self.sides]
-        self.wires = [b"".join(map(encode, self.sides[0].begin())), b""]
+        self.wires = [b"".join(map(encode, self.sides[0].first_frames())), b""]
 
     def deliver(self, sender, size, change):
         """Give some bytes of a sender to the other side, changed."""

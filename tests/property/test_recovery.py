@@ -179,7 +179,7 @@ class Machine:
 
     def start(self):
         self.data = DataPath(self.path, StorageOptions(max_segment_bytes=self.segment), lambda _: None)
-        self.broker = Broker(MessageIds(1), Limits(mem_queue_size=3), self.data.make_store)
+        self.broker = Broker(MessageIds(1), Limits(mem_queue_size=3), self.data.create_log)
         self.data.restore(self.broker, Metadata(), self.now_ns)
         self.topic = self.broker.topics.get("t")
 
@@ -200,7 +200,7 @@ class Machine:
 
     def save(self):
         store = store_of(self.topic)
-        job = store.checkpoints.begin(self.topic, store.mark(self.topic.log.next_seq))
+        job = store.checkpoints.start_job(self.topic, store.checkpoint_position(self.topic.log.next_seq))
         job.run(self.data.disk)
         store.checkpoints.end(job)
         store.cleaner.drop_below(store.checkpoints.covered_low_water, store.checkpoints.covered_notes)
@@ -218,7 +218,7 @@ class Machine:
         if finish:
             for message_id, _, _ in taken:
                 channel.finish([self.broker.ids.decode(message_id)], consumer, self.now_ns)
-        self.broker.leave(consumer)
+        self.broker.remove_consumer(consumer)
         return [body for _, _, body in taken]
 
 

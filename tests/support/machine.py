@@ -24,7 +24,7 @@ class Machine(Node):
         self.warnings: list[str] = []
         options = StorageOptions(max_segment_bytes=SEGMENT_BYTES)
         self.data = DataPath(path, options, self.warnings.append, disk, node_id=node_id)
-        self.broker = Broker(MessageIds(node_id), Limits(mem_queue_size=0), self.data.make_store)
+        self.broker = Broker(MessageIds(node_id), Limits(mem_queue_size=0), self.data.create_log)
         self.data.restore(self.broker, Metadata(), self.now_ns)
         self.turn()
 
@@ -43,7 +43,7 @@ class Machine(Node):
         store = store_of(topic)
         assert store is not None
         store.appender.make_folder()
-        job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
+        job = store.checkpoints.start_job(topic, store.checkpoint_position(topic.log.next_seq))
         job.run(self.data.disk)
         store.checkpoints.end(job)
 

@@ -32,7 +32,7 @@ _OF_DAEMONS: Final = (
 # Warnings of a tool, and of the modules that it imports, are errors.
 _FOR_TOOLS: Final = [sys.executable, "-W", "error", "-m"]
 _TOOLS: Final = "nsqtools"
-_MOST_BYTES: Final = 1 << 18
+_MAX_BYTES: Final = 1 << 18
 ROOT: Final = Path(__file__).parents[2]
 
 
@@ -128,7 +128,7 @@ class Nursery:
         self._process.wait(20)
 
     def _answer(self) -> int:
-        said = self._door.recv(_MOST_BYTES)
+        said = self._door.recv(_MAX_BYTES)
         if not said:
             raise RuntimeError(f"the nursery ended with {self._process.wait(10)}")
         return int(json.loads(said))
@@ -191,7 +191,7 @@ def _serve(door: socket.socket) -> dict[str, Any]:
     """Fork on demand. Return only in a child, with the request; the nursery itself exits here."""
     children: set[int] = set()
     while True:
-        said, files, _, _ = socket.recv_fds(door, _MOST_BYTES, 3)
+        said, files, _, _ = socket.recv_fds(door, _MAX_BYTES, 3)
         if not said:
             break
         asked = json.loads(said)

@@ -28,7 +28,7 @@ def copy_of(topic: Topic, node: Node, *, node_id: int = NODE_ID) -> ReplicaTopic
     copy = ReplicaTopic(topic.name, "origin", MessageIds(node_id), _Stored(topic.log), node.broker.wall)
     restoring.fill(copy, state)
     copy.log.next_seq = end
-    copy.log.stored_ranges.begin(state.stored_ranges or [], end)
+    copy.log.stored_ranges.reset(state.stored_ranges or [], end)
     copy.pump()
     return copy
 
@@ -46,7 +46,7 @@ class _Damaged(NoDisk):
 def lose_all_but(topic: Topic, seq: int) -> None:
     """Damage all messages before *seq*."""
     topic.log.source = _Damaged(seq)
-    topic.log.keep_only([(seq, topic.log.next_seq)])
+    topic.log.retain([(seq, topic.log.next_seq)])
 
 
 class Owner(Node):

@@ -5,13 +5,13 @@ from pathlib import Path
 
 from nsqd.log.disk import Disk
 from nsqd.log.encoder import Batch, Encoder
-from nsqd.log.finding import Found
 from nsqd.log.frames import FRAME_OVERHEAD, Block
 from nsqd.log.gaps import Gap
 from nsqd.log.ids import MessageIds
 from nsqd.log.layout import FILE_HEADER_BYTES, Append, decode_append, decode_file_header
 from nsqd.log.ranges import RangeSet
 from nsqd.log.retention import WantedPositions
+from nsqd.log.segment_files import FoundSegments
 from nsqd.log.segment_writer import SyncJob
 from nsqd.log.tail_records import CheckpointPosition, RecoveredMessages, RecoveredNote
 from nsqd.storage.topic_log import TopicLog
@@ -24,7 +24,7 @@ class Shop:
     """A store, its warnings, and an encoder that continues where the last one ended."""
 
     store: TopicLog
-    found: Found
+    found: FoundSegments
     # The size of a full segment. A quarter of it is the waste that is worth a copy.
     segment_bytes = 1 << 20
 
@@ -42,7 +42,7 @@ class Shop:
 
     def reopen(
         self, mark: CheckpointPosition | None = None, disk: Disk | None = None, *, segment: int = 0
-    ) -> Found:
+    ) -> FoundSegments:
         """Forget the store and recover what is on disk."""
         self.store.appender.close()
         self.new(disk, segment=segment)
@@ -71,7 +71,7 @@ class Shop:
         return dropped
 
     def mark(self) -> CheckpointPosition:
-        return self.store.mark(self.store.segments.end)
+        return self.store.checkpoint_position(self.store.segments.end)
 
     def bodies(self) -> dict[int, bytes]:
         """Return every message that can be read."""
@@ -141,14 +141,14 @@ def read_all(
     return bodies, gaps
 
 
-def stored(found: Found) -> list[tuple[int, int, int]]:
+def stored(found: FoundSegments) -> list[tuple[int, int, int]]:
     """Return (first, next, due) of the blocks after the checkpoint."""
     return [
         (one.first, one.next, one.due_ns) for one in found.tail_records if isinstance(one, RecoveredMessages)
     ]
 
 
-def noted(found: Found) -> list[tuple[int, bytes]]:
+def noted(found: FoundSegments) -> list[tuple[int, bytes]]:
     return [(one.number, one.content) for one in found.tail_records if isinstance(one, RecoveredNote)]
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import aiohttp
 
-from nsqadmin.collecting.membership import MOST_REST_S
+from nsqadmin.collecting.membership import MAX_REST_S
 from nsqadmin.daemon import NsqadminDaemon
 from nsqadmin.options import NsqadminOptions
 from nsqclient.wire.durations import MILLISECOND
@@ -87,11 +87,11 @@ class StubSite:
         return await self.get(reply.headers["Location"], Cookie=cookie)
 
     async def until(
-        self, holds: Callable[[], Awaitable[Any]], what: str, seconds: float = 10.0 + MOST_REST_S
+        self, holds: Callable[[], Awaitable[Any]], what: str, seconds: float = 10.0 + MAX_REST_S
     ) -> Any:
         """Ask repeatedly until *holds* returns a true value.
 
-        On a busy machine a list may come late; nsqadmin asks for it again after `MOST_REST_S` at most.
+        On a busy machine a list may come late; nsqadmin asks for it again after `MAX_REST_S` at most.
         """
         try:
             async with asyncio.timeout(seconds):

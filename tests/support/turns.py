@@ -39,7 +39,7 @@ class Bench:
         log = Log("[test] ", LogLevel.FATAL)
         self.health = Health()
         self.data = DataPath(path, StorageOptions(), lambda _: None, disk or Disk())
-        self.broker = Broker(MessageIds(1), Limits(), self.data.make_store)
+        self.broker = Broker(MessageIds(1), Limits(), self.data.create_log)
         self.events: list[Event] = []
         self.on_event = self.events.append
         threads = ThreadPoolExecutor(THREADS + 1)
@@ -56,7 +56,7 @@ class Bench:
             on_event=self._happened,
         )
         auth = AuthServers((), log, method="get", connect_timeout_s=1, request_timeout_s=1)
-        self.clients = Clients(self.broker, self.write_batch, log, None, auth, self.replication.take)
+        self.clients = Clients(self.broker, self.write_batch, log, None, auth, self.replication.accept)
 
     def checkpoints(self) -> Checkpointer:
         """Return what writes the checkpoints of the topics."""
@@ -77,7 +77,7 @@ class Bench:
 
     async def rest(self) -> None:
         """Finish the turn and its fsyncs."""
-        self.write_batch.ask()
+        self.write_batch.request_turn()
         self.write_batch.run()
         await self.fsync.synced()
 
@@ -102,7 +102,7 @@ class Client:
 
     def says(self, data: bytes, *, waits: bool = False) -> None:
         self.session.receive(data, time.time_ns())
-        self.bench.write_batch.ask_for(self.connection, now_ns() if waits else 0)
+        self.bench.write_batch.request_turn_for(self.connection, now_ns() if waits else 0)
 
     @property
     def sent(self) -> bytes:

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
-from nsqclient.wire.compression import PIECE, Codec, CorruptStream
+from nsqclient.wire.compression import MAX_CHUNK, Codec, CorruptStream
 
 # How much is decompressed before other connections have their turn: about as much as an uncompressed read.
-_READ_AT_ONCE: Final = 256 << 10
+_READ_BYTES: Final = 256 << 10
 # How long one connection may work on decompressed bytes before others have their turn: a few compressed bytes
 # may be millions of commands, which would take seconds without a break.
 _WORK_S: Final = 0.00025
@@ -100,12 +100,12 @@ class Compressed(Layer):
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         # More is to be decompressed; nothing is read from below until that is done.
-        self._behind = False
+        self._has_more = False
         # Decompressing continues in the next round of the loop.
         self._scheduled = False
         # How many bytes are passed on at a time, and the rest of a piece for the next time.
-        self._size = PIECE
-        self._rest = memoryview(b"")
+        self._size = MAX_CHUNK
+        self._remaining = memoryview(b"")
         # The protocol above has paused reading.
         self._paused = False
         self._ended = False
@@ -115,13 +115,13 @@ class Compressed(Layer):
 
     def data_received(self, data: bytes) -> None:
         self._codec.feed(data)
-        if not self._behind:
+        if not self._has_more:
             self._decompress()
 
     def eof_received(self) -> bool | None:
         self._ended = True
         # Otherwise bytes that are not decompressed yet would be lost.
-        return True if self._behind else self._above.eof_received()
+        return True if self._has_more else self._above.eof_received()
 
     def pause_reading(self) -> None:
         self._paused = True
@@ -129,36 +129,36 @@ class Compressed(Layer):
 
     def resume_reading(self) -> None:
         self._paused = False
-        if self._behind:
-            self._go_on_soon()
+        if self._has_more:
+            self._schedule()
 
     def is_reading(self) -> bool:
         return not self._paused and not self.is_closing()
 
     def _wait(self) -> None:
-        self._behind = True
+        self._has_more = True
         self._below.pause_reading()
 
-    def _go_on_soon(self) -> None:
+    def _schedule(self) -> None:
         """Schedule it once, however often it is asked for: each call would take a share of every round."""
         if not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._go_on)
+            self._loop.call_soon(self._continue)
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         self._scheduled = False
         self._decompress()
 
     def _decompress(self) -> None:
-        left = _READ_AT_ONCE
+        left = _READ_BYTES
         began = now = self._clock()
         try:
             while not self._paused and not self._below.is_closing():
                 if left <= 0 or now - began >= _WORK_S:
                     self._wait()
-                    self._go_on_soon()
+                    self._schedule()
                     return
-                piece = self._next_piece()
+                piece = self._next_chunk()
                 if not piece:
                     self._caught_up()
                     return
@@ -171,26 +171,26 @@ class Compressed(Layer):
             self._error = error
             self._below.abort()
 
-    def _next_piece(self) -> bytes:
+    def _next_chunk(self) -> bytes:
         """The next bytes: as many as the protocol above is expected to handle within its budget."""
-        if not self._rest:
+        if not self._remaining:
             piece = self._codec.read()
             if len(piece) <= self._size:
                 return piece
-            self._rest = memoryview(piece)
-        piece = bytes(self._rest[: self._size])
-        self._rest = self._rest[self._size :]
+            self._remaining = memoryview(piece)
+        piece = bytes(self._remaining[: self._size])
+        self._remaining = self._remaining[self._size :]
         return piece
 
     def _adapt(self, took_s: float) -> None:
         if took_s > _WORK_S:
             self._size = max(_SMALLEST, int(self._size * _WORK_S / took_s))
         elif took_s < _WORK_S / 4:
-            self._size = min(PIECE, 2 * self._size)
+            self._size = min(MAX_CHUNK, 2 * self._size)
 
     def _caught_up(self) -> None:
-        if self._behind:
-            self._behind = False
+        if self._has_more:
+            self._has_more = False
             self._below.resume_reading()
             if self._ended and not self._above.eof_received():
                 self._below.close()  # it was kept open for what was still to be decompressed

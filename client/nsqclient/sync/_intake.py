@@ -26,7 +26,7 @@ class Intake:
         self._closed = False
         self._taking: asyncio.Task[None] | None = None
         self._is_awake = False  # _take() is scheduled on the loop
-        self._comes_in_bursts = False  # nobody waits for the message submitted last
+        self._is_bursty = False  # nobody waits for the message submitted last
 
     # --- in threads
 
@@ -42,7 +42,7 @@ class Intake:
                 self._wait_for_room(timeout)
             self._submitted.append((topic, body, outcome))
             self._bytes += len(body)
-            self._comes_in_bursts = in_bursts
+            self._is_bursty = in_bursts
             if not self._is_awake:
                 self._is_awake = True
                 self._thread.loop.call_soon_threadsafe(self._take)
@@ -95,7 +95,7 @@ class Intake:
             try:
                 if not offer(topic, body, outcome):
                     self._taken(taken, size)
-                    self._taking = asyncio.get_running_loop().create_task(self._wait_and_take())
+                    self._taking = asyncio.get_running_loop().create_task(self._take_when_room())
                     return
             except Exception as error:  # noqa: BLE001 - every error is for the submitter
                 outcome.set_exception(error)
@@ -104,7 +104,7 @@ class Intake:
             size += len(body)
         self._taken(taken, size)
         with self._lock:
-            self._is_awake = (taken > 0 and self._comes_in_bursts) or bool(submitted)
+            self._is_awake = (taken > 0 and self._is_bursty) or bool(submitted)
         if self._is_awake:
             self._thread.loop.call_soon(self._take)
 
@@ -114,7 +114,7 @@ class Intake:
             if self._blocked and not self._is_full:
                 self._room.notify(count)
 
-    async def _wait_and_take(self) -> None:
+    async def _take_when_room(self) -> None:
         try:
             await self._producer._wait_for_room(len(self._submitted[0][1]))
         except ClosedError as error:

@@ -30,7 +30,7 @@ class Stored:
 
 
 @dataclass(slots=True)
-class Held:
+class InFlightMessage:
     """A message in flight."""
 
     message: Stored
@@ -43,7 +43,7 @@ class Channel:
     """The messages of one channel, and its readers."""
 
     waiting: deque[Stored] = field(default_factory=deque)
-    in_flight: dict[bytes, Held] = field(default_factory=dict)
+    in_flight: dict[bytes, InFlightMessage] = field(default_factory=dict)
     deferred: list[tuple[float, Stored]] = field(default_factory=list)
     finished: list[bytes] = field(default_factory=list)  # bodies
     requeued: int = 0
@@ -66,7 +66,7 @@ class Channel:
             self.readers.append(ready)
             message = self.waiting.popleft()
             message.attempts += 1
-            self.in_flight[message.id] = Held(message, ready, now + msg_timeout)
+            self.in_flight[message.id] = InFlightMessage(message, ready, now + msg_timeout)
             ready.deliver(message)
 
     def answered(self, message_id: bytes, reader: Reader) -> Stored | None:
@@ -77,7 +77,7 @@ class Channel:
         del self.in_flight[message_id]
         return held.message
 
-    def left(self, reader: Reader) -> None:
+    def remove_reader(self, reader: Reader) -> None:
         """A connection has ended: its messages in flight wait again."""
         if reader in self.readers:
             self.readers.remove(reader)

@@ -249,7 +249,7 @@ class _Session:
 
     def leave(self) -> None:
         if self._channel is not None:
-            self._channel.left(self)
+            self._channel.remove_reader(self)
             self._pump()
             self._channel = None
 
@@ -263,14 +263,14 @@ class _Session:
             if command in _PUBLISHES or command in {b"IDENTIFY", b"AUTH"}:
                 body = await self._reader.readexactly(int.from_bytes(await self._reader.readexactly(4)))
             await self._thawed.wait()
-            error = self._carry_out(command, [argument.decode() for argument in arguments], body)
+            error = self._execute(command, [argument.decode() for argument in arguments], body)
             if error:
                 self._send(FRAME_ERROR, error.encode())
                 if not error.startswith(("E_FIN", "E_REQ", "E_TOUCH")):
                     return
             await self._writer.drain()
 
-    def _carry_out(self, command: bytes, arguments: list[str], body: bytes) -> str:
+    def _execute(self, command: bytes, arguments: list[str], body: bytes) -> str:
         """Carry out a command; returns the error to answer with, or an empty text."""
         if command in _PUBLISHES:
             return self._publish(command, arguments, body)

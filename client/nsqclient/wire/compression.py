@@ -8,7 +8,7 @@ import zlib
 from typing import Final, Protocol
 
 # The size in bytes of the largest piece that read() returns: the most that snappy allows in one chunk.
-PIECE: Final = 65_536
+MAX_CHUNK: Final = 65_536
 
 
 class CorruptStream(Exception):
@@ -48,7 +48,7 @@ class Deflate:
             self._fed.clear()
         # Called even without new bytes: the last call may have left some of its output inside.
         try:
-            piece = self._decompressor.decompress(packed, PIECE)
+            piece = self._decompressor.decompress(packed, MAX_CHUNK)
         except zlib.error as error:
             raise CorruptStream(f"deflate: {error}") from error
         if not piece and self._decompressor.eof:
@@ -63,7 +63,7 @@ _SKIPPABLE: Final = 0x80
 _STREAM: Final = 0xFF
 _HEADER_SIZE: Final = 4
 # A checksum, and 64 KiB with the most that compressing can add according to the format.
-_MAX_CHUNK: Final = 4 + 32 + PIECE + PIECE // 6
+_MAX_CHUNK: Final = 4 + 32 + MAX_CHUNK + MAX_CHUNK // 6
 
 
 class Snappy:

@@ -63,7 +63,7 @@ class FrameParser:
         self._message = message
         self._source = source
         self._pieces: list[bytes] = []  # of a frame that is not whole yet
-        self._held = 0  # bytes in pieces
+        self._buffered = 0  # bytes in pieces
         self._wanted = _HEADER_SIZE  # bytes needed before parsing can continue
 
     def feed(self, data: bytes, *, single: bool = False) -> list[tuple[int, bytes]]:
@@ -82,7 +82,7 @@ class FrameParser:
 
         Raises FrameError when the bytes cannot be frames; the frames before them have been appended.
         """
-        if self._held:
+        if self._buffered:
             joined = self._join(data)
             if joined is None:
                 return 0
@@ -95,27 +95,27 @@ class FrameParser:
         self._parse(data, oks * len(OK_FRAME), now, messages, others)
         return oks
 
-    def hold(self, data: bytes) -> None:
+    def add(self, data: bytes) -> None:
         """Keep *data* for later."""
         if data:
             self._pieces.append(data)
-            self._held += len(data)
+            self._buffered += len(data)
 
     def rest(self) -> bytes:
         """Return the bytes that were received and not parsed, and forget them."""
         rest = b"".join(self._pieces)
         self._pieces.clear()
-        self._held = 0
+        self._buffered = 0
         self._wanted = _HEADER_SIZE
         return rest
 
     def _join(self, data: bytes) -> bytes | None:
         """The bytes to parse; None while a frame is not whole."""
-        if not self._held:
+        if not self._buffered:
             return data
         # A large frame arrives in many pieces; joining at each of them would copy it over and over.
-        self.hold(data)
-        return self.rest() if self._held >= self._wanted else None
+        self.add(data)
+        return self.rest() if self._buffered >= self._wanted else None
 
     def _parse(
         self,
@@ -152,7 +152,7 @@ class FrameParser:
                 at = following
                 if single:
                     break
-        self.hold(data[at:])
+        self.add(data[at:])
 
 
 def _leading_oks(data: bytes) -> int:

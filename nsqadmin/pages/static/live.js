@@ -224,7 +224,7 @@
     const x = plot.valToPos(pointed, "x", true);
     if (x < bbox.left || x > bbox.left + bbox.width) return;
     ctx.save();
-    ctx.strokeStyle = css("--trouble");
+    ctx.strokeStyle = css("--problem");
     ctx.lineWidth = 2;
     ctx.beginPath();
     ctx.moveTo(x, bbox.top);

@@ -74,7 +74,7 @@ NEEDS: Final = {
 }
 
 # How many answers of the auth servers are kept until they expire; above this the oldest are dropped.
-_KEPT: Final = 10_000
+_MAX_CACHED: Final = 10_000
 
 
 class HttpGuard:
@@ -82,7 +82,7 @@ class HttpGuard:
 
     def __init__(self, auth: AuthServers) -> None:
         self._auth = auth
-        self._known: dict[Asker, Authorizations] = {}
+        self._cache: dict[Asker, Authorizations] = {}
         # All requests that wait for the same answer share one question.
         self._asking: dict[Asker, asyncio.Task[Authorizations | None]] = {}
 
@@ -118,7 +118,7 @@ class HttpGuard:
         return guarded
 
     async def _authorizations(self, asker: Asker, peer: str) -> Authorizations | None:
-        found = self._known.get(asker)
+        found = self._cache.get(asker)
         if found is not None and clock_ns() <= found.expires_ns:
             return found
         task = self._asking.get(asker)
@@ -130,12 +130,12 @@ class HttpGuard:
         return await asyncio.shield(task)
 
     async def _ask(self, asker: Asker, peer: str) -> Authorizations | None:
-        self._known.pop(asker, None)
+        self._cache.pop(asker, None)
         found = await self._auth.ask(asker, peer)
         if found is not None:
-            while len(self._known) >= _KEPT:
-                self._known.pop(next(iter(self._known)))
-            self._known[asker] = found
+            while len(self._cache) >= _MAX_CACHED:
+                self._cache.pop(next(iter(self._cache)))
+            self._cache[asker] = found
         return found
 
 

@@ -15,7 +15,7 @@ from typing import Final
 from nsqcore.http.api import ApiError, Request, Response, json_reply
 from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
-from nsqd.engine.sending_back import Letter, batch_of, finish, fitting, is_there
+from nsqd.engine.sending_back import DeadLetter, batch_of, finish, fitting, is_there
 from nsqd.engine.topic import Refused, Topic
 from nsqd.log.ids import ID_LENGTH
 from nsqd.server.clock import now_ns as clock_ns
@@ -48,10 +48,10 @@ class DeadLettersApi:
         query = self._query(request, topic)
         picked = await self._finder.pick(topic, None, query)
         letters = [
-            Letter(seq, *headers_and_body(block, seq))
+            DeadLetter(seq, *headers_and_body(block, seq))
             for seq, block in picked.messages
             # If the message with the id is gone, the next one is found, which must not be sent.
-            if ("id" not in request.query or seq == query.place.number)
+            if ("id" not in request.query or seq == query.position.number)
             and is_there(topic, seq)
             and (topic, seq) not in self._moving
         ]
@@ -79,9 +79,11 @@ class DeadLettersApi:
             arguments["from"] = request.query.get("from", str(topic.low_water()))
         return parse_query(arguments, "", self._broker.ids, time.time_ns())
 
-    def _sorted(self, letters: list[Letter]) -> tuple[dict[tuple[str, str], list[Letter]], dict[str, int]]:
+    def _sorted(
+        self, letters: list[DeadLetter]
+    ) -> tuple[dict[tuple[str, str], list[DeadLetter]], dict[str, int]]:
         """The letters that can be sent back by origin, and the number that cannot by reason."""
-        back: dict[tuple[str, str], list[Letter]] = {}
+        back: dict[tuple[str, str], list[DeadLetter]] = {}
         obstacles: dict[str, int] = {}
         for letter in letters:
             obstacle = self._obstacle(*letter.origin)
@@ -107,7 +109,7 @@ class DeadLettersApi:
             return f"topic {topic_name} is paused"
         return ""
 
-    async def _send(self, topic: Topic, back: dict[tuple[str, str], list[Letter]]) -> int:
+    async def _send(self, topic: Topic, back: dict[tuple[str, str], list[DeadLetter]]) -> int:
         """Publish the letters to their origins, then finish them; returns how many. Raises ApiError."""
         if self._broker.draining:
             raise ApiError(503, "DRAINING")
@@ -120,7 +122,7 @@ class DeadLettersApi:
             self._broker.under_way -= 1
             self._moving -= moving
 
-    async def _send_each(self, topic: Topic, back: dict[tuple[str, str], list[Letter]]) -> int:
+    async def _send_each(self, topic: Topic, back: dict[tuple[str, str], list[DeadLetter]]) -> int:
         sent = 0
         for (topic_name, channel_name), picked in back.items():
             origin = self._broker.topics.get(topic_name)

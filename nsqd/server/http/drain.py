@@ -14,7 +14,7 @@ from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.tcp import Clients
 
 # How often unread channels are looked for, in seconds. A look at ten thousand takes a millisecond.
-_LOOK_S: Final = 5.0
+_CHECK_INTERVAL_S: Final = 5.0
 _MILLISECONDS: Final = re.compile(r"[0-9]{1,7}")
 
 
@@ -87,7 +87,7 @@ class Drain:
         """How many messages a drain still waits for; 0 without a drain."""
         return int(self._report()["remaining"]) if self._broker.leaving else 0
 
-    def say_what_stays(self) -> None:
+    def log_remaining(self) -> None:
         """Log what was not emptied, because the output of the drain command may be lost."""
         if not self._broker.draining:
             return
@@ -100,8 +100,8 @@ class Drain:
     async def watch(self) -> None:
         """Note repeatedly which channels have no consumer, and since when."""
         while True:
-            self._unread.look(self._broker, clock_ns())
-            await asyncio.sleep(_LOOK_S)
+            self._unread.update(self._broker, clock_ns())
+            await asyncio.sleep(_CHECK_INTERVAL_S)
 
     def _report(self) -> dict[str, Any]:
         found = report(self._broker, self._unread, clock_ns())

@@ -25,7 +25,7 @@ from nsqd.server.write_batch import WriteBatch
 # A connection that is silent this long is closed, in the middle of a body or between requests.
 IDLE_S: Final = 120.0
 # Bytes that wait in a socket are read within this time, so a client counts as silent only after it.
-LAST_LOOK_S: Final = 0.05
+READ_GRACE_S: Final = 0.05
 # How many requests of one connection are stored together, before others have their turn.
 MAX_BATCH: Final = 256
 # A longer body of lines is published in slices, which only the fallback does.
@@ -33,7 +33,7 @@ MAX_LINES: Final = 64 << 10
 # Bytes that are read ahead while answers are pending; then reading pauses.
 READ_AHEAD: Final = 64 << 10
 # How many understood heads are remembered: a publisher repeats its head for every body of the same length.
-MAX_KNOWN: Final = 1024
+MAX_CACHED_HEADS: Final = 1024
 
 Fallback: TypeAlias = Callable[[], asyncio.Protocol]
 
@@ -45,7 +45,7 @@ class FastPublish:
         self.broker = broker
         self.write_batch = write_batch
         self.connections: set[FrontConnection] = set()
-        self._known: dict[bytes, PlainPublish] = {}
+        self._heads: dict[bytes, PlainPublish] = {}
         self._ok = b""
         self._ok_of = 0
 
@@ -64,13 +64,13 @@ class FastPublish:
                 connection.close()
 
     def understand(self, head: bytes) -> PlainPublish | None:
-        request = self._known.get(head)
+        request = self._heads.get(head)
         if request is None:
             request = understand(head)
             if request is not None:
-                if len(self._known) >= MAX_KNOWN:
-                    self._known.clear()
-                self._known[head] = request
+                if len(self._heads) >= MAX_CACHED_HEADS:
+                    self._heads.clear()
+                self._heads[head] = request
         return request
 
     def ok(self) -> bytes:
@@ -126,7 +126,7 @@ class FrontConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._fast.connections.add(self)
-        self._idle = self._loop.call_later(IDLE_S, self._look_if_idle)
+        self._idle = self._loop.call_later(IDLE_S, self._check_idle)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         self._leave()
@@ -156,7 +156,7 @@ class FrontConnection(asyncio.Protocol):
         self._stuck = False
         self._heard = self._loop.time()
         if not self._batch:
-            self._go_on()
+            self._resume()
 
     @property
     def is_idle(self) -> bool:
@@ -246,9 +246,9 @@ class FrontConnection(asyncio.Protocol):
         else:
             self._transport.write(self._fast.ok() * len(batch))
         if not self._stuck:
-            self._go_on()
+            self._resume()
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         """Go on after all publishes are answered and the client reads its answers."""
         transport = self._transport
         if transport is None:
@@ -290,17 +290,17 @@ class FrontConnection(asyncio.Protocol):
             self._idle.cancel()
             self._idle = None
 
-    def _look_if_idle(self) -> None:
+    def _check_idle(self) -> None:
         silent = self._loop.time() - self._heard
         if silent >= IDLE_S and not self._batch:
             # The loop runs timers before it reads sockets, so bytes from the client may still be unread.
-            self._idle = self._loop.call_later(LAST_LOOK_S, self._close_if_idle)
+            self._idle = self._loop.call_later(READ_GRACE_S, self._close_if_idle)
         else:
-            self._idle = self._loop.call_later(max(1.0, IDLE_S - silent), self._look_if_idle)
+            self._idle = self._loop.call_later(max(1.0, IDLE_S - silent), self._check_idle)
 
     def _close_if_idle(self) -> None:
         if self._loop.time() - self._heard < IDLE_S or self._batch:
-            self._look_if_idle()
+            self._check_idle()
         elif self._transport is not None:
             # close() would wait forever for a client that does not read.
             self._transport.abort()

@@ -36,7 +36,7 @@ _MILLISECONDS: Final = re.compile(r"[0-9]{1,12}")
 _NS_PER_MS: Final = 1_000_000
 
 # An operation on messages of a channel; returns how many it affected.
-Deed = Callable[[Topic, Channel, list[int]], int]
+MessageOperation = Callable[[Topic, Channel, list[int]], int]
 
 
 class HandlingApi:
@@ -56,24 +56,26 @@ class HandlingApi:
         """Requeue messages; a consumer that has one in flight loses it."""
         delay_ns = self._delay_ns(request, topic_and_channel(self._broker, request)[1])
 
-        def deed(topic: Topic, channel: Channel, seqs: list[int]) -> int:
-            return self._broker.put_off_messages(topic, channel, seqs, delay_ns, clock_ns())
+        def operation(topic: Topic, channel: Channel, seqs: list[int]) -> int:
+            return self._broker.requeue_messages(topic, channel, seqs, delay_ns, clock_ns())
 
-        return await self._handle("requeue", request, deed)
+        return await self._handle("requeue", request, operation)
 
     async def send(self, request: Request) -> Response:
         """Let deferred messages wait for delivery now."""
 
-        def deed(topic: Topic, channel: Channel, seqs: list[int]) -> int:
-            return self._broker.put_off_messages(topic, channel, seqs, 0, clock_ns())
+        def operation(topic: Topic, channel: Channel, seqs: list[int]) -> int:
+            return self._broker.requeue_messages(topic, channel, seqs, 0, clock_ns())
 
-        return await self._handle("send", request, deed, deferred=True)
+        return await self._handle("send", request, operation, deferred=True)
 
     async def cancel(self, request: Request) -> Response:
         """Finish deferred messages, so that they are never delivered."""
         return await self._handle("cancel", request, self._broker.finish_messages, deferred=True)
 
-    async def _handle(self, what: str, request: Request, deed: Deed, *, deferred: bool = False) -> Response:
+    async def _handle(
+        self, what: str, request: Request, deed: MessageOperation, *, deferred: bool = False
+    ) -> Response:
         refuse_unknown(request, "POST", f"/message/{what}")
         topic, channel = topic_and_channel(self._broker, request)
         if channel is None:
@@ -108,14 +110,14 @@ class HandlingApi:
         query = self._query(request, deferred=deferred)
         first, end = topic.log.log_start, topic.log.next_seq
         try:
-            start = max(first, query.place.position(topic.log, first, end))
+            start = max(first, query.position.position(topic.log, first, end))
         except CannotRead as error:
             raise cannot_read(error) from error
         if start > end:
             raise ApiError(416, f"INVALID_ARG_FROM: the log ends with {end - 1}, before {start}")
         # Without a state all pending messages.
         sorting = StateFilter(channel, topic.backlog, query.state)
-        found = await self._finder.find(topic, sorting, query.wanted, start, end, limit=query.limit)
+        found = await self._finder.find(topic, sorting, query.filter, start, end, limit=query.limit)
         return found.matches, found.position, found.position < end
 
     def _query(self, request: Request, *, deferred: bool) -> MessageQuery:

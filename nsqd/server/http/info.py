@@ -23,14 +23,14 @@ from nsqcore.http.pace import Pace
 from nsqcore.options.options import config_value
 from nsqd.build import BUILD
 from nsqd.options import NsqdOptions
-from nsqd.server.figures.stats import StatsFilter, StatsReport
-from nsqd.server.figures.stats_text import render
 from nsqd.server.health import Health
 from nsqd.server.replication.service import Replication
+from nsqd.server.statistics.stats import StatsFilter, StatsReport
+from nsqd.server.statistics.stats_text import render
 
 _NS_PER_MS = 1_000_000
 # How many topics or clients are written in one go: some milliseconds.
-_AT_ONCE = 50
+_ITEMS_PER_TURN = 50
 
 
 @dataclass(slots=True)
@@ -132,7 +132,7 @@ class InfoApi:
         snapshot = await self._stats.snapshot(wanted)
         if query.get("format") == "json":
             return await paced_json_reply(snapshot)
-        pace = Pace(_AT_ONCE)
+        pace = Pace(_ITEMS_PER_TURN)
         pieces: list[str] = []
         for piece in render(snapshot, time.time_ns()):
             pieces.append(piece)

@@ -76,7 +76,7 @@ class LogApi:
                 "promoted": [one.origin for one in topic.promoted if isinstance(one, ReplicaTopic)],
                 "first": _first(topic, channel_name),
                 "end": topic.log.next_seq,
-                "extents": _seen(topic, channel_name, extents_of(topic)),
+                "extents": _visible(topic, channel_name, extents_of(topic)),
                 "gaps": self._losses(topic, channel_name),
                 "channels": {
                     name: {"acknowledged": topic.acknowledged(channel)}
@@ -178,11 +178,11 @@ class LogApi:
         return [
             {"start": start, "end": end, "why": gap.why.value}
             for gap in losses
-            for start, end in _seen(topic, channel_name, [(gap.start, gap.end)])
+            for start, end in _visible(topic, channel_name, [(gap.start, gap.end)])
         ]
 
 
-def _seen(topic: Topic, channel_name: str, ranges: Ranges) -> Ranges:
+def _visible(topic: Topic, channel_name: str, ranges: Ranges) -> Ranges:
     """What a reader with this channel sees of sorted *ranges*; without a channel it sees all."""
     return topic.exclusive.without_others(channel_name, ranges) if channel_name else ranges
 
@@ -195,7 +195,7 @@ def _first(topic: Topic, channel_name: str) -> int:
 
 def _scan(topic: Topic, channel_name: str, start: int, end: int) -> Iterator[tuple[int, int, Block | Gap]]:
     """Yield what a reader with this channel sees of ``start <= seq < end``, like :meth:`Cursor.scan`."""
-    for first, stop in _seen(topic, channel_name, [(start, end)]):
+    for first, stop in _visible(topic, channel_name, [(start, end)]):
         if start < first:
             yield start, first, Gap(start, first, Why.UNUSED)
         yield from Cursor(topic.log).scan(first, stop)

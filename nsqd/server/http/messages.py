@@ -19,13 +19,13 @@ from nsqd.engine.topic import Topic
 from nsqd.server.http.openapi import refuse_unknown
 from nsqd.server.messages.finding import Finder, Picked
 from nsqd.server.messages.query import MessageQuery, parse_query
-from nsqd.server.messages.shown import shown, state_of
+from nsqd.server.messages.shown import message_json, state_of
 from nsqd.server.tcp import ClientConnection
 
 NEXT_HEADER: Final = "X-Nsq-Next"
 LINES_TYPE: Final = "application/x-ndjson"
 # How many messages are written in one go, in a millisecond; so many bytes count as one more message.
-_AT_ONCE: Final = 50
+_MESSAGES_PER_TURN: Final = 50
 _BYTES_OF_ONE: Final = 2 << 10
 # How many spans and runs are searched in the event loop; a thread searches more.
 _LITTLE: Final = 5_000
@@ -38,7 +38,7 @@ class MessagesApi:
         self._broker = broker
         self._finder = finder
 
-    async def look(self, request: Request) -> Response:
+    async def browse(self, request: Request) -> Response:
         """Show messages from a place on, forward or back: all, or those that a filter or state selects."""
         refuse_unknown(request, "GET", "/messages")
         topic, channel = topic_and_channel(self._broker, request)
@@ -82,23 +82,23 @@ class MessagesApi:
     async def _shown(
         self, topic: Topic, channel: Channel | None, picked: Picked, query: MessageQuery
     ) -> list[bytes]:
-        pace = Pace(_AT_ONCE)
+        pace = Pace(_MESSAGES_PER_TURN)
         found: list[MessageStatus] | None = None
         if channel is not None and work_on(channel, topic.backlog) > _LITTLE:
             # All messages together, because each resolution goes through everything that waits.
             seqs = [seq for seq, _ in picked.messages]
             found = await self._finder.aside(StatusSnapshot(channel, topic.backlog, seqs).resolve)
         pieces: list[bytes] = []
-        for first in range(0, len(picked.messages), _AT_ONCE):
-            some = picked.messages[first : first + _AT_ONCE]
-            standings = [] if found is None else found[first : first + _AT_ONCE]
+        for first in range(0, len(picked.messages), _MESSAGES_PER_TURN):
+            some = picked.messages[first : first + _MESSAGES_PER_TURN]
+            standings = [] if found is None else found[first : first + _MESSAGES_PER_TURN]
             if channel is not None and found is None:
                 standings = StatusSnapshot(channel, topic.backlog, [seq for seq, _ in some]).resolve()
             for place, (seq, block) in enumerate(some):
                 if query.state and standings[place].state is not query.state:
                     # It changed its state since it was found.
                     continue
-                message = shown(block, seq, query.most_body, exact=query.exact)
+                message = message_json(block, seq, query.max_body, exact=query.exact)
                 if channel is not None:
                     message = self._state(topic, channel, seq, standings[place]) | message
                 pieces.append(json_bytes(message))
@@ -150,8 +150,8 @@ def of_log(topic: Topic, channel: Channel | None, log: str) -> tuple[Topic, Chan
 
 def _next(topic: Topic, picked: Picked, query: MessageQuery) -> str | None:
     """The ``from`` with which to go on; forward there always is one, because messages may still come."""
-    if picked.behind is not None:
-        return "{}.{}".format(*picked.behind) if picked.full else None
+    if picked.next_from is not None:
+        return "{}.{}".format(*picked.next_from) if picked.full else None
     if query.forward or picked.position >= topic.log.log_start:
         return str(picked.position)
     return None
@@ -159,7 +159,7 @@ def _next(topic: Topic, picked: Picked, query: MessageQuery) -> str | None:
 
 def _more(topic: Topic, picked: Picked, query: MessageQuery) -> bool:
     """Whether more messages are available now."""
-    if picked.behind is not None:
+    if picked.next_from is not None:
         return picked.full
     return picked.position < topic.log.next_seq if query.forward else picked.position >= topic.log.log_start
 

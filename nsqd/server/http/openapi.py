@@ -12,7 +12,7 @@ _LINES: Final = "application/x-ndjson"
 
 _NUMBER: Final = {"type": "integer", "minimum": 0}
 _TRUTH: Final = {"type": "string", "enum": ["true", "false", "1", "0"]}
-_PLACE: Final = "earliest, latest, a sequence, an id, or a time (2026-01-31T12:00:00Z, @1769860800, -7d)"
+_POSITION: Final = "earliest, latest, a sequence, an id, or a time (2026-01-31T12:00:00Z, @1769860800, -7d)"
 
 _ARGUMENTS: Final[Arguments] = {
     "topic": (NAME, "name of a topic"),
@@ -23,9 +23,9 @@ _ARGUMENTS: Final[Arguments] = {
     "defer": (_NUMBER, "milliseconds to wait"),
     "binary": (_TRUTH, "the body is laid out as MPUB has it, not a message a line"),
     "ext": (TEXT, "headers of the message, a JSON object"),
-    "start": (TEXT, f"where a new channel begins: {_PLACE}"),
-    "to": (TEXT, f"where the channel is set to: {_PLACE}"),
-    "from": (TEXT, f"where to begin: {_PLACE}; or the next of the answer before"),
+    "start": (TEXT, f"where a new channel begins: {_POSITION}"),
+    "to": (TEXT, f"where the channel is set to: {_POSITION}"),
+    "from": (TEXT, f"where to begin: {_POSITION}; or the next of the answer before"),
     "sequence": (_NUMBER, "all below it is acknowledged"),
     "end": (_NUMBER, "the sequence behind the last"),
     "headers": (_TRUTH, "frames have the headers of their messages"),

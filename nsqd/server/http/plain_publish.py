@@ -18,7 +18,7 @@ _VALUE: Final = rb"[\t\x20-\x7e]*+"
 _HEAD: Final = re.compile(rb"%b(?:%b:%b\r\n)++\r\n" % (_START, _NAME, _VALUE))
 _HEADER: Final = re.compile(rb"\r\n(%b):[\t ]*+(%b)" % (_NAME, _VALUE))
 
-_WORDS: Final = (b"POST /pub?topic=", b"POST /mpub?topic=")
+_START_LINES: Final = (b"POST /pub?topic=", b"POST /mpub?topic=")
 _VERSION: Final = b" HTTP/1.1\r\n"
 _BEGUN: Final = re.compile(rb"POST /m?pub\?topic=[.a-zA-Z0-9_-]{0,64}+")
 _BEGUN_HEADERS: Final = re.compile(
@@ -77,7 +77,7 @@ def may_become_plain(begun: bytes) -> bool:
     """Whether a head that begins with these bytes could be that of a plain publish."""
     words = _BEGUN.match(begun)
     if words is None:
-        return any(usual.startswith(begun) for usual in _WORDS)
+        return any(usual.startswith(begun) for usual in _START_LINES)
     rest = begun[words.end() :]
     if not rest.startswith(_VERSION):
         return _VERSION.startswith(rest)

@@ -18,7 +18,7 @@ class ReplicationApi:
 
     async def get(self, _request: Request) -> Response:
         """The replicas of this node, and the copies here."""
-        return json_reply(self._replication.shown())
+        return json_reply(self._replication.to_json())
 
     async def decommission(self, request: Request) -> Response:
         """Transfer all logs to other nodes; with ``cancel=true`` stop that.

@@ -51,7 +51,7 @@ def routes(
         Route("GET", "/log/range", log.range, logged=False),
         Route("POST", "/channel/commit", log.commit),
         Route("POST", "/channel/seek", topics.seek_channel),
-        Route("GET", "/messages", messages.look),
+        Route("GET", "/messages", messages.browse),
         Route("POST", "/message/finish", handling.finish),
         Route("POST", "/message/requeue", handling.requeue),
         Route("POST", "/message/send", handling.send),

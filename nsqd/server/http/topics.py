@@ -12,7 +12,7 @@ from nsqd.engine import all_logs, promoted
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel, Consumer
 from nsqd.engine.topic import Topic
-from nsqd.log.cursor import LogPosition, Where
+from nsqd.log.cursor import LogPosition, PositionKind
 from nsqd.log.disk import Disk
 from nsqd.log.gaps import CannotRead
 from nsqd.log.ranges import Ranges, within
@@ -22,7 +22,7 @@ from nsqd.server.checkpointer import Checkpointer
 from nsqd.server.clock import now_ns
 from nsqd.server.fsync import Fsync
 from nsqd.server.messages.finding import cannot_read
-from nsqd.server.messages.query import place_of
+from nsqd.server.messages.query import position_of
 from nsqd.server.topology_events import TopologyEvents
 from nsqd.server.write_batch import NotStored, WriteBatch
 from nsqd.storage.data_path import DataPath, claim
@@ -32,7 +32,7 @@ from nsqd.storage.topic_log import store_of
 _TRIES: Final = 4
 
 
-def _nobody(topic: Topic, channel: Channel) -> None:
+def _do_nothing(topic: Topic, channel: Channel) -> None:
     """Do nothing: the default of *placed*."""
 
 
@@ -49,7 +49,7 @@ class TopicsApi:
         checkpoints: Checkpointer,
         log: Log,
         *,
-        placed: Callable[[Topic, Channel], None] = _nobody,
+        placed: Callable[[Topic, Channel], None] = _do_nothing,
     ) -> None:
         """*placed* is called for a channel that was just set to a place, or created there."""
         self._placed = placed
@@ -170,13 +170,13 @@ class TopicsApi:
         # Other requests may have run since.
         topic, channel = await self._existing_channel(request)
         position = self._position(topic, request, "to")
-        place = place_of(request.require("to"), "to", self._broker.ids, time.time_ns())
+        place = position_of(request.require("to"), "to", self._broker.ids, time.time_ns())
         topic.forget_due(now_ns())
         self._broker.seek_channel(topic, channel, position, claim(topic, holes))
         self._placed(topic, channel)
-        if place.where is not Where.SEQUENCE:
+        if place.kind is not PositionKind.SEQUENCE:
             # A sequence is a place in this node's own log only.
-            promoted.pass_over(self._broker, topic, channel.name, lambda one: _place_in(one, place))
+            promoted.pass_over(self._broker, topic, channel.name, lambda one: _sequence_of(one, place))
         pending = all_logs.depth(channel) + all_logs.deferred(channel) + all_logs.in_flight(channel)
         await self._saved(topic)
         return json_reply(
@@ -196,12 +196,12 @@ class TopicsApi:
             unknown = [one for one in store.segments.compacted_from(position) if one not in found]
             if not unknown:
                 break
-            found |= await asyncio.to_thread(_look_for_holes, self._data.disk, unknown)
+            found |= await asyncio.to_thread(_find_holes, self._data.disk, unknown)
         return largest(hole for one in store.segments.compacted_from(position) for hole in found.get(one, ()))
 
     def _position(self, topic: Topic, request: Request, name: str) -> int:
         """The sequence of a place among the kept messages. Raises ApiError."""
-        place = place_of(request.require(name), name, self._broker.ids, time.time_ns())
+        place = position_of(request.require(name), name, self._broker.ids, time.time_ns())
         first, end = topic.log.log_start, topic.log.next_seq
         try:
             position = place.position(topic.log, first, end)
@@ -260,7 +260,7 @@ class TopicsApi:
     async def _promoted_saved(self, topic: Topic) -> None:
         """Write checkpoints of the changed promoted copies, because nothing is noted in their logs."""
         for one in list(topic.promoted):
-            if one.take_changed() and not await self._checkpoints.write_at_once(one):
+            if one.take_changed() and not await self._checkpoints.write_now(one):
                 raise ApiError(503, "NOT_STORED")
 
     async def _stored(self, written: asyncio.Future[None]) -> None:
@@ -286,11 +286,11 @@ def refuse_when_decommissioning(broker: Broker) -> None:
         raise ApiError(503, "DECOMMISSIONED")
 
 
-def _look_for_holes(disk: Disk, segments: list[Segment]) -> dict[Segment, Ranges]:
+def _find_holes(disk: Disk, segments: list[Segment]) -> dict[Segment, Ranges]:
     return {one: holes_in(disk, one) for one in segments}
 
 
-def _place_in(topic: Topic, place: LogPosition) -> int:
+def _sequence_of(topic: Topic, place: LogPosition) -> int:
     """The sequence of *place* in the log; the log's beginning if it cannot be read at the moment."""
     first, end = topic.log.log_start, topic.log.next_seq
     try:

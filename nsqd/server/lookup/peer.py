@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Any, Final, TypeAlias, TypeVar
 
 from nsqclient.wire.names import is_ephemeral
-from nsqcore.cluster.fanout import Partial, ask_all
+from nsqcore.cluster.fanout import Partial, call_all
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.models import NodeInfo
@@ -212,7 +212,7 @@ class LookupPeers:
             request_timeout=self._http_request_timeout_s,
             tls=self._tls,
         ) as http:
-            return await ask_all([LookupdApi(http, address) for address in addresses], ask)
+            return await call_all([LookupdApi(http, address) for address in addresses], ask)
 
     def _sessions(self) -> list[LookupSession]:
         return [session for name in self._names.values() for session in name.sessions]
@@ -261,9 +261,9 @@ class _Name:
                 if reason != self.last_error:
                     self._log.error("LOOKUPD(%s): %s", self.address, reason)
                 self.last_error = reason
-            await self._until_worth_a_look()
+            await self._wait_until_due()
 
-    async def _until_worth_a_look(self) -> None:
+    async def _wait_until_due(self) -> None:
         """Wait until a connection is lost or the interval is over; at most a second while one is missing."""
         self._lost.clear()
         if not self._running or not all(session.connected for session in self._running):

@@ -78,7 +78,7 @@ class LookupSession:
         self._changed = asyncio.Event()
         # Why this node takes no publishes, and what the peer was last told of that.
         self._obstacle = ""
-        self._told_obstacle = ""
+        self._logged_obstacle = ""
 
     def set_obstacle(self, obstacle: str) -> None:
         """Tell the peer soon whether publishes are taken."""
@@ -129,7 +129,7 @@ class LookupSession:
             self._pending.clear()
             self._sent.clear()
             # Before any topic, so that no producer is sent to an nsqd that refuses.
-            self._told_obstacle = ""
+            self._logged_obstacle = ""
             everything = self._take_obstacle() + encode_registrations(self._announcer.registrations())
             for start in range(0, len(everything), PIPELINE):
                 await self._notify(connection, everything[start : start + PIPELINE])
@@ -215,9 +215,9 @@ class LookupSession:
 
     def _take_obstacle(self) -> list[bytes]:
         # The original does not know the command and would hang up.
-        if self._obstacle == self._told_obstacle or self.info is None or not self.info.takes_availability:
+        if self._obstacle == self._logged_obstacle or self.info is None or not self.info.accepts_availability:
             return []
-        self._told_obstacle = self._obstacle
+        self._logged_obstacle = self._obstacle
         return [encode_available(self._obstacle)]
 
     def _send_pending(self) -> None:

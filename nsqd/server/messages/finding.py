@@ -17,13 +17,13 @@ from nsqd.engine.backlog import MessageState
 from nsqd.engine.channel import Channel
 from nsqd.engine.message_status import StateFilter
 from nsqd.engine.topic import Topic
-from nsqd.log.cursor import Cursor, Where
-from nsqd.log.disk import Disk, words_of
+from nsqd.log.cursor import Cursor, PositionKind
+from nsqd.log.disk import Disk, error_text
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.ids import SEQUENCE_MASK
 from nsqd.log.ranges import Ranges, within
-from nsqd.log.search import All, Breaks, Matches, Part, Search, parts_in_memory, parts_on_disk
+from nsqd.log.search import All, Breaks, Matches, Search, SearchRange, parts_in_memory, parts_on_disk
 from nsqd.server.messages.query import MessageQuery
 from nsqd.server.messages.shown import headers_and_body
 from nsqd.storage.data_path import extents_of
@@ -39,12 +39,12 @@ SCAN_BYTES: Final = 64 << 20
 _STEP_BYTES: Final = 8 << 20
 _SCAN_BYTES_PER_SECOND: Final = 400 << 20
 # How many steps are taken for one answer, at most.
-_MOST_STEPS: Final = 64
+_MAX_STEPS: Final = 64
 # How many messages are picked in one go, a millisecond's work; reading a page counts as so many messages.
-_AT_ONCE: Final = 1000
+_MESSAGES_PER_STEP: Final = 1000
 _PAGE_COST: Final = 500
 # How many deferred messages a filter checks for one answer, unless the limit is larger.
-_DEFERRED_AT_ONCE: Final = 1000
+_MAX_DEFERRED: Final = 1000
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class Picked:
     messages: list[tuple[int, Block]] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     scanned: int = 0
-    behind: tuple[int, int] | None = None
+    next_from: tuple[int, int] | None = None
     room: int = ANSWER_BYTES
     full: bool = False
 
@@ -106,20 +106,22 @@ class Finder:
             return await self._pick_deferred(topic, channel, query)
         first, end = topic.log.log_start, topic.log.next_seq
         try:
-            position = (query.place.position if query.forward else query.place.last)(topic.log, first, end)
+            position = (query.position.position if query.forward else query.position.last)(
+                topic.log, first, end
+            )
         except CannotRead as error:
             raise cannot_read(error) from error
         if position > end:
             raise ApiError(416, f"INVALID_ARG_FROM: the log ends with {end - 1}, before {position}")
         start, stop = (max(first, position), end) if query.forward else (first, min(position + 1, end))
         picked = Picked(position=start if query.forward else stop - 1)
-        if position < first and query.place.where is Where.SEQUENCE:
+        if position < first and query.position.kind is PositionKind.SEQUENCE:
             picked.gaps.append(Gap(position, first, Why.COMPACTED))
         sorting = StateFilter(channel, topic.backlog, query.state) if channel and query.state else None
         searched_to = stop if query.forward else start - 1
-        if query.wanted is not None:
+        if query.filter is not None:
             found = await self.find(
-                topic, sorting, query.wanted, start, stop, forward=query.forward, limit=query.limit
+                topic, sorting, query.filter, start, stop, forward=query.forward, limit=query.limit
             )
             picked.scanned, searched_to = found.scanned, found.position
             ranges = _together(found.matches)
@@ -135,7 +137,7 @@ class Finder:
 
     async def _read(self, topic: Topic, ranges: Ranges, query: MessageQuery, picked: Picked) -> None:
         """Read the messages of *ranges*, in the given order, until the answer is full."""
-        cursor, pace = Cursor(topic.log), Pace(_AT_ONCE)
+        cursor, pace = Cursor(topic.log), Pace(_MESSAGES_PER_STEP)
         try:
             for start, end in ranges:
                 scan = (
@@ -158,23 +160,23 @@ class Finder:
 
     async def _pick_deferred(self, topic: Topic, channel: Channel, query: MessageQuery) -> Picked:
         """The deferred messages that fall due next, in that order; a filter checks a bounded number."""
-        behind = query.behind or (0, 0)
-        if query.behind is None and query.place.where is Where.TIME:
-            behind = (max(0, query.place.number - topic.wall.offset_ns) - 1, SEQUENCE_MASK)
+        behind = query.next_from or (0, 0)
+        if query.next_from is None and query.position.kind is PositionKind.TIME:
+            behind = (max(0, query.position.number - topic.wall.offset_ns) - 1, SEQUENCE_MASK)
         sorting = StateFilter(channel, topic.backlog, MessageState.DEFERRED)
-        most = query.limit if query.wanted is None else max(query.limit, _DEFERRED_AT_ONCE)
+        most = query.limit if query.filter is None else max(query.limit, _MAX_DEFERRED)
         listed = await self.aside(partial(sorting.by_due_time, behind, most))
-        picked = Picked(position=0, behind=behind)
+        picked = Picked(position=0, next_from=behind)
         for due_ns, seq in listed:
             before = len(picked.messages)
             await self._read(topic, [(seq, seq + 1)], query, picked)
             if picked.full and len(picked.messages) == before:
                 return picked
-            picked.behind = (due_ns, seq)
-            if query.wanted is not None and len(picked.messages) > before:
+            picked.next_from = (due_ns, seq)
+            if query.filter is not None and len(picked.messages) > before:
                 _, block = picked.messages[-1]
                 picked.scanned += len(block.frames(seq, seq + 1))
-                if not query.wanted.matches(headers_and_body(block, seq)[1]):
+                if not query.filter.matches(headers_and_body(block, seq)[1]):
                     picked.messages.pop()
         picked.full = len(listed) == most
         return picked
@@ -208,7 +210,7 @@ class Finder:
             else:
                 found.position = end if forward else start - 1
             return found
-        for _ in range(_MOST_STEPS):
+        for _ in range(_MAX_STEPS):
             low, high = (found.position, end) if forward else (start, found.position + 1)
             there = within(extents_of(topic), low, high)
             if not there:
@@ -233,7 +235,7 @@ class Finder:
         """Search the next parts of the log."""
         store = store_of(topic)
         if store is None:
-            parts: list[Part] = list(parts_in_memory(Cursor(topic.log), there, forward=forward))
+            parts: list[SearchRange] = list(parts_in_memory(Cursor(topic.log), there, forward=forward))
         else:
             parts = list(parts_on_disk(self._disk, store.segments, there, _STEP_BYTES, forward=forward))
         if not parts:
@@ -249,13 +251,13 @@ class Finder:
         try:
             await self.aside(partial(search.run, found))
         except FileNotFoundError:
-            part = search.at
+            part = search.current
             if store is not None and part is not None and part.segment in store.segments:
                 # The file was removed: its messages are counted as lost when they are to be delivered.
                 found.position = part.end if forward else part.first - 1
         except OSError as error:
             if not found.matches:
-                raise cannot_read(CannotRead(words_of(error))) from error
+                raise cannot_read(CannotRead(error_text(error))) from error
 
 
 def cannot_read(error: CannotRead) -> ApiError:

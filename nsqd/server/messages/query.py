@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from nsqcore.http.api import FALSE, TRUE, ApiError
 from nsqd.engine.backlog import MessageState
-from nsqd.log.cursor import BadPosition, LogPosition, Where, parse_position
+from nsqd.log.cursor import BadPosition, LogPosition, PositionKind, parse_position
 from nsqd.log.ids import MessageIds
 from nsqd.log.search import All, BadFilter, Contains, JsonValue, parse_json_filter
 
@@ -26,13 +26,13 @@ class MessageQuery:
     A body is cut to *most_body* bytes; with *exact* every body is shown as base64.
     """
 
-    place: LogPosition
-    behind: tuple[int, int] | None
+    position: LogPosition
+    next_from: tuple[int, int] | None
     forward: bool
     limit: int
     state: MessageState | None
-    wanted: All | None
-    most_body: int
+    filter: All | None
+    max_body: int
     lines: bool
     exact: bool = False
 
@@ -44,7 +44,7 @@ class MessageQuery:
     @property
     def filters(self) -> bool:
         """Whether it selects messages by state or content."""
-        return self.state is not None or self.wanted is not None
+        return self.state is not None or self.filter is not None
 
 
 def parse_query(query: dict[str, str], accept: str, ids: MessageIds, now_ns: int) -> MessageQuery:
@@ -53,15 +53,15 @@ def parse_query(query: dict[str, str], accept: str, ids: MessageIds, now_ns: int
     forward = _direction(query)
     if state is MessageState.DEFERRED and not forward:
         raise refused("DIRECTION", "deferred messages are listed in the order in which they fall due")
-    place, behind = _place(query, ids, now_ns, forward=forward, by_due_time=state is MessageState.DEFERRED)
+    place, behind = _position(query, ids, now_ns, forward=forward, by_due_time=state is MessageState.DEFERRED)
     return MessageQuery(
-        place=place,
-        behind=behind,
+        position=place,
+        next_from=behind,
         forward=forward,
         limit=number(query, "limit", _DEFAULT_LIMIT, MAX_LIMIT),
         state=state,
-        wanted=_wanted(query),
-        most_body=number(query, "max_body", _MAX_BODY, _MAX_BODY),
+        filter=_filter(query),
+        max_body=number(query, "max_body", _MAX_BODY, _MAX_BODY),
         lines=_in_lines(query, accept),
         exact=truth(query, "exact"),
     )
@@ -90,7 +90,7 @@ def truth(query: dict[str, str], name: str) -> bool:
     return text in TRUE
 
 
-def place_of(text: str, name: str, ids: MessageIds, now_ns: int) -> LogPosition:
+def position_of(text: str, name: str, ids: MessageIds, now_ns: int) -> LogPosition:
     """The place that an argument names. Raises ApiError."""
     try:
         return parse_position(text, ids, now_ns)
@@ -119,17 +119,17 @@ def _direction(query: dict[str, str]) -> bool:
     return text == "forward"
 
 
-def _place(
+def _position(
     query: dict[str, str], ids: MessageIds, now_ns: int, *, forward: bool, by_due_time: bool
 ) -> tuple[LogPosition, tuple[int, int] | None]:
     text = query.get("from") or ("earliest" if forward else "latest")
     if by_due_time and (cursor := _CURSOR.fullmatch(text)):
-        return LogPosition(Where.EARLIEST), (int(cursor[1]), int(cursor[2]))
-    place = place_of(text, "from", ids, now_ns)
+        return LogPosition(PositionKind.EARLIEST), (int(cursor[1]), int(cursor[2]))
+    place = position_of(text, "from", ids, now_ns)
     if by_due_time:
-        if place.where not in {Where.EARLIEST, Where.TIME}:
+        if place.kind not in {PositionKind.EARLIEST, PositionKind.TIME}:
             raise refused("FROM", "deferred messages are listed from a due time, the earliest or a cursor on")
-        return place, (place.number - 1, 0) if place.where is Where.TIME else None
+        return place, (place.number - 1, 0) if place.kind is PositionKind.TIME else None
     return place, None
 
 
@@ -140,7 +140,7 @@ def _in_lines(query: dict[str, str], accept: str) -> bool:
     return text == "ndjson"
 
 
-def _wanted(query: dict[str, str]) -> All | None:
+def _filter(query: dict[str, str]) -> All | None:
     filters: list[Any] = []
     contains, json = query.get("contains"), query.get("json")
     for name, text in (("contains", contains), ("json", json)):

@@ -14,7 +14,7 @@ _NS: Final = 1_000_000_000
 _ID_END: Final = sum(ID_SPAN)
 
 
-def shown(block: Block, seq: int, most_body: int, *, exact: bool = False) -> dict[str, Any]:
+def message_json(block: Block, seq: int, most_body: int, *, exact: bool = False) -> dict[str, Any]:
     """A message, independent of channels; at most *most_body* bytes of its body, as JSON, text or base64.
 
     With *exact* every body is base64; otherwise JSON is shown without the blanks between its parts.
@@ -46,7 +46,7 @@ def headers_and_body(block: Block, seq: int) -> tuple[dict[str, str], bytes]:
     try:
         return message(block, seq)
     except BadHeaders:
-        return {}, bytes(block.piece(seq, seq + 1)[FRAME_OVERHEAD:])
+        return {}, bytes(block.view(seq, seq + 1)[FRAME_OVERHEAD:])
 
 
 def body_of(body: bytes, *, whole: bool = True) -> tuple[str, Any]:
@@ -69,8 +69,8 @@ def state_of(
 ) -> dict[str, Any]:
     """The state of a message on a channel; *offset_ns* converts the engine's clock to the wall clock."""
     state: dict[str, Any] = {"state": message_status.state.value}
-    if message_status.place:
-        state["place"] = message_status.place
+    if message_status.ordinal:
+        state["place"] = message_status.ordinal
     if message_status.since_ns:
         state["since"] = time_text(message_status.since_ns + offset_ns)
     if message_status.until_ns:

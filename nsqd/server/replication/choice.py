@@ -55,7 +55,7 @@ class ReplicaChoice:
         """Addresses of replicas whose identity is not known yet."""
         return [one.address for one in self.replicas if not one.identity]
 
-    def look(self, connectors: Sequence[Connector], now_ns: int) -> None:
+    def update(self, connectors: Sequence[Connector], now_ns: int) -> None:
         """Note which replicas accept the stream, refuse or drain; called some ten times a second."""
         for connector in connectors:
             link = connector.link

@@ -18,7 +18,7 @@ from nsqd.server.clock import now_ns
 
 START_TLS: Final = encode(StartTls())
 # The most pieces that the system takes in one call.
-_MOST_PIECES: Final = 1024
+_MAX_BUFFERS: Final = 1024
 
 
 class Connections:
@@ -125,11 +125,11 @@ class PeerConnection(asyncio.Protocol):
         """Send the pieces as they are: a transport would first join them to one."""
         if self._socket >= 0 and not (transport.get_write_buffer_size() or transport.is_closing()):
             try:
-                sent = os.writev(self._socket, out[:_MOST_PIECES])
+                sent = os.writev(self._socket, out[:_MAX_BUFFERS])
             except OSError:
                 # The socket takes nothing at the moment; if there is an error, the transport finds it.
                 sent = 0
-            out = behind(out, sent)
+            out = remaining(out, sent)
         if out:
             transport.writelines(out)
 
@@ -144,7 +144,7 @@ class PeerConnection(asyncio.Protocol):
             self.transport.abort()
 
 
-def behind(pieces: list[bytes], size: int) -> list[bytes]:
+def remaining(pieces: list[bytes], size: int) -> list[bytes]:
     """What is left of the pieces after the first *size* bytes."""
     for index, piece in enumerate(pieces):
         if size < len(piece):

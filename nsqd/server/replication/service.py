@@ -122,7 +122,7 @@ class Replication:
         """Whether a cluster secret is set: without one nothing is replicated or accepted."""
         return bool(self._secret())
 
-    def begin(self, address: str) -> None:
+    def start(self, address: str) -> None:
         """Start, after the data path is loaded and before clients are served; *address* is where it is found.
 
         Raises StartupError.
@@ -183,7 +183,7 @@ class Replication:
                 node.tick(now_ns())
                 node.state.set_draining(draining=self._broker.leaving or self._broker.disk_low)
                 if self._choice is not None:
-                    self._choice.look(self._connectors.all, now_ns())
+                    self._choice.update(self._connectors.all, now_ns())
                     self._connectors.keep(node.wanted_peers(), self._choice.unknown_addresses)
                 self._run_jobs()
                 self._write_checkpoints(node, checkpoints)
@@ -198,7 +198,7 @@ class Replication:
             # Otherwise a thread that is still at work could write after later writes.
             await asyncio.gather(*self._jobs, return_exceptions=True)
 
-    async def settled(self) -> None:
+    async def wait_until_answered(self) -> None:
         """Wait until publishers that wait for a replica were answered, at most for --replica-ack-timeout."""
         node = self.node
         until = asyncio.get_running_loop().time() + self.settings.timeout_ns / 1e9
@@ -229,7 +229,7 @@ class Replication:
 
     # --- connections ---
 
-    def take(self, transport: asyncio.Transport, data: bytes) -> None:
+    def accept(self, transport: asyncio.Transport, data: bytes) -> None:
         """Take over the connection of another node, or refuse it where replication is off."""
         if self.node is None:
             sentence = "no cluster secret is set here: --cluster-secret-file"
@@ -331,7 +331,7 @@ class Replication:
 
     async def _checkpoint(self, node: ReplicationNode, topic: Topic, checkpoints: Checkpointer) -> None:
         """Write the checkpoint of a replica's topic, which the checkpointer does not visit."""
-        if not await checkpoints.write_at_once(topic) and not topic.deleted:
+        if not await checkpoints.write_now(topic) and not topic.deleted:
             node.state.to_checkpoint[topic] = None
 
     async def _remove(self, node: ReplicationNode) -> None:
@@ -377,7 +377,7 @@ class Replication:
 
     # --- shown to operators ---
 
-    def shown(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """The content of GET /replication."""
         if self.node is None:
             return {
@@ -389,7 +389,7 @@ class Replication:
                 "replicas": [],
                 "copies": [],
             }
-        found = self.node.shown(now_ns())
+        found = self.node.to_json(now_ns())
         connectors = [one for one in self._connectors.all if one.link is None]
         found["replicas"] += map(no_replica, [] if self._choice is None else self._choice.unknown_addresses)
         for replica in found["replicas"]:

@@ -107,7 +107,7 @@ class Adoption:
         if job is not None:
             job.run(self._disk)
             store.appender.end_sync(job, None)
-        checkpoint = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
+        checkpoint = store.checkpoints.start_job(topic, store.checkpoint_position(topic.log.next_seq))
         checkpoint.run(self._disk)
         store.checkpoints.end(checkpoint)
         self._write(store, {"from": 0, "files": files, "done": True})

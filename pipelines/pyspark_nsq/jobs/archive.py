@@ -51,8 +51,8 @@ def start(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
     """Start a query in which the Python workers write the files and report them to Spark."""
     from pyspark_nsq.jobs.belonging import Belongings, Folder, check_belongs
     from pyspark_nsq.jobs.run import QueryRun
-    from pyspark_nsq.parquet.places import is_uri, open_place
     from pyspark_nsq.parquet.source import BY, OUTPUT, TABLE, NsqParquetSource
+    from pyspark_nsq.parquet.storage import is_uri, open_storage
     from pyspark_nsq.unpacked import unpacked
 
     check_belongs(
@@ -66,10 +66,10 @@ def start(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
             by=options.by,
         ),
         # Spark may not know the kind of place that the Python workers write to.
-        open_place(options.output) if is_uri(options.output) else Folder(spark, options.output),
+        open_storage(options.output) if is_uri(options.output) else Folder(spark, options.output),
     )
     output = options.output if is_uri(options.output) else str(Path(options.output).absolute())
-    with closing(open_place(output)) as place:
+    with closing(open_storage(output)) as place:
         # Unfinished files of tasks that were killed; their ranges are written again.
         place.tidy()
     with unpacked(spark.sparkContext):

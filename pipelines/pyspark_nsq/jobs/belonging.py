@@ -16,7 +16,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from pyspark_nsq.jobs.session import JobError
-from pyspark_nsq.parquet.places import FilePlace
+from pyspark_nsq.parquet.storage import Storage
 
 # The note in the checkpoint, among Spark's own files.
 NOTE: Final = "nsq-archive.json"
@@ -36,7 +36,7 @@ class Belongings:
     by: tuple[str, ...] = ()
 
 
-def check_belongs(spark: SparkSession, used: Belongings, output: "FilePlace | Folder") -> None:
+def check_belongs(spark: SparkSession, used: Belongings, output: "Storage | Folder") -> None:
     """Raise JobError unless checkpoint and output are both new, or were always used with these."""
     state = Folder(spark, used.checkpoint)
     now = {"topic": used.topic, "channel": used.channel, "output": used.output}

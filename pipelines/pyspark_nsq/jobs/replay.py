@@ -110,7 +110,7 @@ def replay(options: ReplayOptions) -> int:
             row = 0
             for batch in rows.to_batches():
                 for one in outgoing(
-                    batch, options.sink.topic, _at_once(options), max_body=publisher.max_body(), row=row
+                    batch, options.sink.topic, _request_bytes(options), max_body=publisher.max_body(), row=row
                 ):
                     publisher.publish(one)
                     time.sleep(limit.wait(one.messages, time.monotonic()))
@@ -140,7 +140,7 @@ class RateLimit:
         return max(0.0, self._due - now)
 
 
-def _at_once(options: ReplayOptions) -> int:
+def _request_bytes(options: ReplayOptions) -> int:
     """Return the bytes of one request; they are fewer at a low rate, so that it is even."""
     return (
         min(options.sink.max_batch_bytes, int(options.rate) * 20)

@@ -26,7 +26,7 @@ class QueryRun:
     reported: int = -1
     """The last batch with a line."""
 
-    def look(self) -> None:
+    def update(self) -> None:
         """Record the batches that ended since the last look, and print a line about each."""
         for progress in self.query.recentProgress:
             if progress.numInputRows and progress.batchId > self.reported:
@@ -42,10 +42,10 @@ def run_until_end(run: QueryRun, stop: Stop) -> int:
     Raises the error that ended the query.
     """
     while not run.query.awaitTermination(_POLL_S):
-        run.look()
+        run.update()
         if stop.asked:
             run.query.stop()
-    run.look()
+    run.update()
     return run.messages
 
 

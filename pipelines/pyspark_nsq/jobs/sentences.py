@@ -5,7 +5,7 @@ from typing import Final
 
 from pyspark_nsq.source.errors import sentence_in
 
-_AGAIN: Final = "start the job again with the same checkpoint"
+_RESTART: Final = "start the job again with the same checkpoint"
 # The last line of a traceback.
 _LAST: Final = re.compile(
     r"^Traceback \(most recent.*?^((?:\w+\.)*\w*(?:Error|Exception): .*?)$", re.MULTILINE | re.DOTALL
@@ -18,19 +18,19 @@ _KNOWN: Final = (
     # If the process at the other end of Spark's pipe has died, Spark gives no reason, or the system's.
     (
         r"terminated with exception:\s+(?:(?:Connection reset(?: by peer)?|Broken pipe)\s+)?SQLSTATE",
-        f"the Python process that plans the batches has died, killed or out of memory; {_AGAIN}",
+        f"the Python process that plans the batches has died, killed or out of memory; {_RESTART}",
     ),
     (
         r"Python worker exited unexpectedly",
-        f"a Python worker of Spark has died, killed or out of memory; {_AGAIN}",
+        f"a Python worker of Spark has died, killed or out of memory; {_RESTART}",
     ),
     (
         r"Answer from Java side is empty|Error while sending or receiving|Java gateway process exited",
-        f"Spark's JVM has died, killed or out of memory; {_AGAIN}",
+        f"Spark's JVM has died, killed or out of memory; {_RESTART}",
     ),
     (
         r"^\[Errno \d+\] Connection (?:refused|reset by peer)$",
-        f"Spark's JVM has died, killed or out of memory; {_AGAIN}",
+        f"Spark's JVM has died, killed or out of memory; {_RESTART}",
     ),
 )
 

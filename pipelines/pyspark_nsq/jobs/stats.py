@@ -21,7 +21,7 @@ from pyspark_nsq.jobs.arguments import JobArguments
 from pyspark_nsq.jobs.running import fail
 from pyspark_nsq.jobs.signals import Stop, stop_signals
 from pyspark_nsq.parquet.layout import BY_HOUR, folder_of
-from pyspark_nsq.parquet.places import FilePlace, open_place
+from pyspark_nsq.parquet.storage import Storage, open_storage
 from pyspark_nsq.sink.options import SinkOptions
 from pyspark_nsq.source.asking import Asking
 from pyspark_nsq.source.discovery import all_nsqds
@@ -72,7 +72,7 @@ class StatsOptions:
     output: str
     every_s: float
     file_s: float
-    looks: int | None
+    rounds: int | None
 
 
 def parse(argv: Sequence[str]) -> StatsOptions:
@@ -121,7 +121,7 @@ def main(argv: Sequence[str]) -> int:
     """Look until a signal comes; the exit code is 1 if something failed."""
     options = parse(argv)
     try:
-        with stop_signals() as stop, closing(open_place(options.output)) as place:
+        with stop_signals() as stop, closing(open_storage(options.output)) as place:
             rows = record(options, place, stop)
     except (SourceError, OSError, pa.ArrowException) as error:
         return fail(PROGRAM, str(error))
@@ -129,23 +129,21 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def record(
-    options: StatsOptions, place: FilePlace, stop: Stop, clock: Callable[[], float] = time.time
-) -> int:
+def record(options: StatsOptions, place: Storage, stop: Stop, clock: Callable[[], float] = time.time) -> int:
     """Look until *stop* is asked or the number of looks is reached; return the number of rows."""
-    look = StatsLook(options.nodes)
+    look = StatsPoller(options.nodes)
     rows: list[dict[str, Any]] = []
     written = looks = 0
     began = due = clock()
     try:
-        while not stop.asked and looks != options.looks:
+        while not stop.asked and looks != options.rounds:
             rows += look(clock())
             looks += 1
             if clock() - began >= options.file_s:
                 written += _write(place, rows)
                 rows, began = [], clock()
             due = max(due + options.every_s, clock())
-            while looks != options.looks and not stop.asked and clock() < due:
+            while looks != options.rounds and not stop.asked and clock() < due:
                 time.sleep(min(_NAP_S, max(0.0, due - clock())))
     finally:
         look.close()
@@ -154,14 +152,14 @@ def record(
     return written
 
 
-class StatsLook:
+class StatsPoller:
     """Looks at all nsqds over connections that are kept open."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
         self._asking = Asking(options.for_nodes())
         # When each nsqd was listed last.
-        self._known = dict.fromkeys(options.nsqd_http_addresses, 0.0)
+        self._last_listed = dict.fromkeys(options.nsqd_http_addresses, 0.0)
 
     def __call__(self, now: float) -> Iterator[dict[str, Any]]:
         """Yield the rows of one look. Raises SourceError while no nsqd is known."""
@@ -169,15 +167,15 @@ class StatsLook:
             try:
                 listed = all_nsqds(self._asking, self._options.lookupd_http_addresses, 0.0)
             except SourceError as error:
-                if not self._known:
+                if not self._last_listed:
                     raise
                 print(f"{error}; continuing with the nsqds that are known", file=sys.stderr, flush=True)
             else:
                 # One that is down is listed no more, and its row says so.
-                kept = {address: at for address, at in self._known.items() if now - at < _REMEMBERED_S}
-                self._known = kept | dict.fromkeys(listed, now)
+                kept = {address: at for address, at in self._last_listed.items() if now - at < _REMEMBERED_S}
+                self._last_listed = kept | dict.fromkeys(listed, now)
         moment = datetime.fromtimestamp(now, UTC)
-        for address, answer in self._asking.ask(self._known, _stats, 0.0).items():
+        for address, answer in self._asking.ask(self._last_listed, _stats, 0.0).items():
             if isinstance(answer, NodeError):
                 yield {"time": moment, "nsqd": address, "error": str(answer)}
                 continue
@@ -196,21 +194,21 @@ def rows_of(stats: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield a row for each topic and each channel in an answer of ``/stats``."""
     for topic in stats["topics"] or ():
         name = topic["topic_name"]
-        yield {"topic": name, "paused": topic["paused"], **_figures(topic, _TOPIC)}
+        yield {"topic": name, "paused": topic["paused"], **_channel_stats(topic, _TOPIC)}
         for channel in topic["channels"] or ():
             yield {
                 "topic": name,
                 "channel": channel["channel_name"],
                 "paused": channel["paused"],
-                **_figures(channel, _CHANNEL),
+                **_channel_stats(channel, _CHANNEL),
             }
 
 
-def _figures(record: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, int]:
+def _channel_stats(record: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, int]:
     return {name: int(record[theirs]) for name, theirs in names.items() if theirs in record}
 
 
-def _write(place: FilePlace, rows: list[dict[str, Any]]) -> int:
+def _write(place: Storage, rows: list[dict[str, Any]]) -> int:
     """Write the rows, with a file for each hour; return their number."""
     hours: dict[int, list[dict[str, Any]]] = {}
     for row in rows:

@@ -24,11 +24,11 @@ def files_of(folder: Path) -> list[Path]:
 
     Raises SourceError.
     """
-    table = _noted(folder, _DELTA)
+    table = _archive_of(folder, _DELTA)
     if table is not None:
         return sorted(path for path in _of_delta(table) if path.is_relative_to(folder))
     found = sorted(path for path in folder.rglob(f"*{SUFFIX}") if not _is_hidden(path, folder))
-    written = _noted(folder, _SPARK)
+    written = _archive_of(folder, _SPARK)
     if written is not None:
         # Each attempt of a task has file names of its own.
         names = set(_of_spark(written / _SPARK))
@@ -37,10 +37,10 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def is_table(folder: Path) -> bool:
-    return _noted(folder, _DELTA) is not None
+    return _archive_of(folder, _DELTA) is not None
 
 
-def _noted(folder: Path, notes: str) -> Path | None:
+def _archive_of(folder: Path, notes: str) -> Path | None:
     """Return the archive with these notes that *folder* is, or is a part of, such as ``hour=09``."""
     for one in (folder, *folder.parents):
         if (one / notes).is_dir():

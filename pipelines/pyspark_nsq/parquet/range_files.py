@@ -23,7 +23,7 @@ from pyspark_nsq.parquet.layout import (
     folder_of,
     json_of,
 )
-from pyspark_nsq.parquet.places import FilePlace
+from pyspark_nsq.parquet.storage import Storage
 from pyspark_nsq.source.arrays import flags, values_of
 from pyspark_nsq.source.columns import ARROW_SCHEMA, NOT_SEARCHED, UNIQUE
 from pyspark_nsq.source.planner import LogRange
@@ -31,10 +31,10 @@ from pyspark_nsq.source.planner import LogRange
 # Rows of one file are collected up to this size, and those of all files to four times of it. This limits the
 # memory of a task.
 _ROW_GROUP_BYTES: Final = 32 << 20
-_HELD_BYTES: Final = 4 * _ROW_GROUP_BYTES
+_BUFFER_BYTES: Final = 4 * _ROW_GROUP_BYTES
 # Messages come nearly in order of time, so a range rarely needs more than two hours. Members of JSON bodies
 # may have many values.
-_MOST_OPEN: Final = 64
+_MAX_OPEN: Final = 64
 
 # For the other columns Parquet would build a dictionary and then drop it.
 _DICTIONARY: Final = [*(name for name in ARROW_SCHEMA.names if name not in UNIQUE), "headers.key_value.key"]
@@ -61,19 +61,19 @@ class Written:
 class _OpenFile:
     """The rows of one folder, collected for one file."""
 
-    place: FilePlace
+    storage: Storage
     name: str
     unfinished: Path
     writer: Any
-    held: list[pa.RecordBatch] = field(default_factory=list)
-    held_bytes: int = 0
+    buffered: list[pa.RecordBatch] = field(default_factory=list)
+    buffered_bytes: int = 0
     messages: int = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        self.held.append(batch)
-        self.held_bytes += batch.nbytes
+        self.buffered.append(batch)
+        self.buffered_bytes += batch.nbytes
         self.messages += batch.num_rows
-        if self.held_bytes >= _ROW_GROUP_BYTES:
+        if self.buffered_bytes >= _ROW_GROUP_BYTES:
             self.flush()
 
     def finish(self) -> Written:
@@ -81,7 +81,7 @@ class _OpenFile:
         self.flush()
         self.writer.close()
         size = self.unfinished.stat().st_size
-        return Written(self.place.finish(self.unfinished, self.name), self.name, self.messages, size)
+        return Written(self.storage.finish(self.unfinished, self.name), self.name, self.messages, size)
 
     def abandon(self) -> None:
         # Closing may fail for the same reason as writing, such as a full disk.
@@ -91,9 +91,9 @@ class _OpenFile:
 
     def flush(self) -> None:
         """Write the collected rows."""
-        if self.held:
-            self.writer.write_table(pa.Table.from_batches(self.held))
-            self.held, self.held_bytes = [], 0
+        if self.buffered:
+            self.writer.write_table(pa.Table.from_batches(self.buffered))
+            self.buffered, self.buffered_bytes = [], 0
 
 
 def file_writer(path: Path, schema: pa.Schema) -> Any:
@@ -120,14 +120,14 @@ class RangeFiles:
 
     def __init__(
         self,
-        place: FilePlace,
+        place: Storage,
         part: LogRange,
         schema: pa.Schema = ARROW_SCHEMA,
         attempt: str = "",
         by: Sequence[PartitionColumn] = BY_HOUR,
     ) -> None:
         """With an *attempt*, earlier files of the same range are not replaced."""
-        self._place = place
+        self._storage = place
         self._part = part
         self._schema = schema
         self._attempt = attempt
@@ -151,13 +151,13 @@ class RangeFiles:
         for folder, rows in _by_folder(batch, self._by):
             file = self._open.pop(folder, None)
             if file is None:
-                if len(self._open) == _MOST_OPEN:
+                if len(self._open) == _MAX_OPEN:
                     oldest = next(iter(self._open))
                     yield self._finish(oldest)
                 file = self._begin(folder)
             self._open[folder] = file
             file.add(rows)
-        if sum(file.held_bytes for file in self._open.values()) > _HELD_BYTES:
+        if sum(file.buffered_bytes for file in self._open.values()) > _BUFFER_BYTES:
             for file in self._open.values():
                 file.flush()
 
@@ -170,9 +170,9 @@ class RangeFiles:
         number = self._begun.get(folder, 0)
         self._begun[folder] = number + 1
         name = f"{folder}/{file_name(self._part, number, self._attempt)}"
-        unfinished = self._place.unfinished(name)
+        unfinished = self._storage.unfinished(name)
         writer = file_writer(unfinished, self._schema)
-        return _OpenFile(self._place, name, unfinished, writer)
+        return _OpenFile(self._storage, name, unfinished, writer)
 
     def _finish(self, folder: str) -> Written:
         # Removed only afterwards, so that a file whose finishing fails is abandoned.

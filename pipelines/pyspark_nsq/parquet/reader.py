@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from pyspark_nsq.parquet.layout import BY_HOUR, PartitionColumn
-from pyspark_nsq.parquet.places import open_place
 from pyspark_nsq.parquet.range_files import RangeFiles, Written
+from pyspark_nsq.parquet.storage import open_storage
 from pyspark_nsq.source.arrays import numbers, repeated
 from pyspark_nsq.source.columns import ARROW_SCHEMA, ARROW_SCHEMA_WITH_HEADERS
 from pyspark_nsq.source.options import SourceOptions
@@ -44,7 +44,7 @@ class NsqParquetReader(NsqStreamReader):
         assert isinstance(part, LogRange)  # noqa: S101 - partitions() made it
         attempt = uuid.uuid4().hex if self._table else ""
         with (
-            closing(open_place(self._output)) as place,
+            closing(open_storage(self._output)) as place,
             RangeFiles(place, part, self._schema, attempt, self._by) as files,
         ):
             for batch in super().read(partition):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from pyspark_nsq.source.options import Given, SourceOptions, check_addresses
+from pyspark_nsq.source.options import OptionReader, SourceOptions, check_addresses
 
 NAMES: Final = (
     "lookupdHttpAddresses",
@@ -47,7 +47,7 @@ class SinkOptions:
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> "SinkOptions":
         """Check and convert the options. Raises OptionError."""
-        options = Given(without_sparks_own(given), NAMES)
+        options = OptionReader(without_sparks_own(given), NAMES)
         parsed = cls(
             topic=options.name("topic", required=False),
             lookupd_http_addresses=options.addresses("lookupdHttpAddresses"),

@@ -16,7 +16,7 @@ from pyspark_nsq.source.http import NodeConnection, NodeConnections
 from pyspark_nsq.source.reasons import explain_while_written
 
 # Pauses between two rounds over all nodes; the last one is repeated.
-_RESTS_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
+_BACKOFF_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
 # An nsqd that did not answer may be frozen, and then each request to it takes requestTimeout.
 _SILENCE_S: Final = 30.0
 # Codes of an nsqd that refuses messages which another nsqd, or the same one later, may accept.
@@ -46,7 +46,7 @@ class Publisher:
         self._has_asked_limits = False
         self.messages = 0
         # Messages of requests that got no answer and were sent again, so they may exist twice.
-        self.again = 0
+        self.resent = 0
 
     def publish(self, one: Outgoing) -> None:
         """Publish *one*. Raises SourceError if no nsqd accepts it."""
@@ -57,7 +57,7 @@ class Publisher:
             if error is None:
                 self.messages += one.messages
                 return
-            rest = _RESTS_S[min(attempt, len(_RESTS_S) - 1)]
+            rest = _BACKOFF_S[min(attempt, len(_BACKOFF_S) - 1)]
             if time.monotonic() + rest > deadline:
                 raise SourceError(
                     f"no nsqd took the messages for topic {one.topic!r} within {self._options.retry_s:g} s; "
@@ -90,7 +90,7 @@ class Publisher:
     def _round(self, one: Outgoing) -> NodeError | None:
         """Offer *one* to each node once; return the last error, or None if a node accepted it."""
         last: NodeError | None = None
-        for address in self._in_turn(one):
+        for address in self._candidates(one):
             node = self._connections.node(address, 0.0)
             unanswered = node.unanswered
             try:
@@ -108,10 +108,10 @@ class Publisher:
             finally:
                 if node.unanswered > unanswered:
                     # The messages may have been stored before the answer was lost.
-                    self.again += one.messages
+                    self.resent += one.messages
         return last
 
-    def _in_turn(self, one: Outgoing) -> list[str]:
+    def _candidates(self, one: Outgoing) -> list[str]:
         """Return the nodes that may get *one*, the first choice first."""
         if one.group is not None:
             self._owners = self._owners or tuple(certain_nsqds(self._options, self._asking))

@@ -29,7 +29,7 @@ class PublishedRows(WriterCommitMessage):
     """What one task has published."""
 
     messages: int
-    again: int
+    resent: int
 
 
 class _Writing:
@@ -64,27 +64,27 @@ class _Writing:
             publisher.close()
         # A repeated task publishes all of its rows again; how many were published before is unknown.
         repeated = context is not None and context.attemptNumber() > 0
-        return PublishedRows(publisher.messages, publisher.messages if repeated else publisher.again)
+        return PublishedRows(publisher.messages, publisher.messages if repeated else publisher.resent)
 
 
 class NsqWriter(_Writing, DataSourceArrowWriter):
     """A batch write."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        _tell("", messages)
+        _log_result("", messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        _tell("the write failed: ", messages)
+        _log_result("the write failed: ", messages)
 
 
 class NsqStreamWriter(_Writing, DataSourceStreamArrowWriter):
     """A streaming write: at least once, because Spark repeats a batch whose end it has not recorded."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        _tell(f"batch {batchId}: ", messages)
+        _log_result(f"batch {batchId}: ", messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        _tell(f"batch {batchId} failed and will be published again: ", messages)
+        _log_result(f"batch {batchId} failed and will be published again: ", messages)
 
 
 def _certain_nsqds(options: SinkOptions) -> list[str]:
@@ -98,13 +98,13 @@ def _certain_nsqds(options: SinkOptions) -> list[str]:
         asking.close()
 
 
-def _tell(beginning: str, messages: list[WriterCommitMessage | None]) -> None:
+def _log_result(beginning: str, messages: list[WriterCommitMessage | None]) -> None:
     """Log what was published, if some of it is known to exist perhaps twice.
 
     What a killed driver or a repeated stage has published before is unknown.
     """
     done = [one for one in messages if isinstance(one, PublishedRows)]
-    again = sum(one.again for one in done)
+    again = sum(one.resent for one in done)
     if again or len(done) < len(messages):
         total = sum(one.messages for one in done)
         log.warning("%s%d messages are published, at least %d of them perhaps twice", beginning, total, again)

@@ -12,12 +12,12 @@ from pyspark_nsq.source.cluster import FoundLog, TopicCluster
 from pyspark_nsq.source.columns import Columns, MessageColumns
 from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.log_reader import LOST, read_range
-from pyspark_nsq.source.offsets import Offset, nsqd_of, place_of
+from pyspark_nsq.source.offsets import Offset, nsqd_of, topic_and_address
 from pyspark_nsq.source.one_sentence import each_in_one_sentence, in_one_sentence
 from pyspark_nsq.source.options import SourceOptions, StartingOffsets
-from pyspark_nsq.source.planner import BatchLimits, LogRange, counts, cut, plan_ranges
-from pyspark_nsq.source.positions import check_given_positions, given_position
-from pyspark_nsq.source.window import FilterWindow, Within
+from pyspark_nsq.source.planner import BatchLimits, LogRange, counts, plan_ranges, split
+from pyspark_nsq.source.positions import check_positions, option_position
+from pyspark_nsq.source.window import FilterWindow, TimeInterval
 
 
 class NsqBatchReader(DataSourceReader):
@@ -36,8 +36,8 @@ class NsqBatchReader(DataSourceReader):
         cluster = TopicCluster(self._options)
         cluster.wait_until_listed()
         found = cluster.survey_once()
-        check_given_positions(self._options, found)
-        found = {name: log for name, log in found.items() if self._window.has_log(*place_of(name))}
+        check_positions(self._options, found)
+        found = {name: log for name, log in found.items() if self._window.has_log(*topic_and_address(name))}
         logs = {name: log.bounds for name, log in found.items()}
         start = {name: self._first(name, log) for name, log in found.items()}
         end = {name: max(start[name], self._end(name, log)) for name, log in found.items()}
@@ -47,7 +47,7 @@ class NsqBatchReader(DataSourceReader):
             cores=self._cores,
         )
         sizes = {name: one.average for name, one in cluster.sizes(found).items()}
-        cuts = cut(start, end, logs, limits, sizes)
+        cuts = split(start, end, logs, limits, sizes)
         planned = Offset(
             end,
             data_paths={name: log.data_path for name, log in logs.items() if log.data_path},
@@ -55,7 +55,7 @@ class NsqBatchReader(DataSourceReader):
             counts=counts(cuts, end, logs),
         )
         cluster.close()
-        ranges = plan_ranges(Offset(start), planned, _where(found))
+        ranges = plan_ranges(Offset(start), planned, _names_of(found))
         return [
             # nsqd may remove the first messages between planning and reading, as it may have before planning.
             InputPartition(replace(part, from_log_start=self._given_start(part.producer) is None))
@@ -68,13 +68,13 @@ class NsqBatchReader(DataSourceReader):
             # If there is nothing to read, Spark plans a partition without content.
             return iter(())
         assert isinstance(part, LogRange)  # noqa: S101 - partitions() made it
-        topic = place_of(part.producer)[0]
+        topic = topic_and_address(part.producer)[0]
         start_ns, end_ns = self._options.starting_ns(topic), self._options.ending_ns(topic)
         times = replace(self._window.times_us)
         times.limit(
             None if start_ns is None else start_ns // 1000, None if end_ns is None else end_ns // 1000 - 1
         )
-        columns = Within(self._columns, times) if times.is_limited else self._columns
+        columns = TimeInterval(self._columns, times) if times.is_limited else self._columns
         return each_in_one_sentence(read_range(part, self._options, LOST, columns))
 
     def _first(self, name: str, log: FoundLog) -> int:
@@ -85,13 +85,13 @@ class NsqBatchReader(DataSourceReader):
 
     def _end(self, name: str, log: FoundLog) -> int:
         """Return the position after the last one to read."""
-        end = given_position(self._options.ending_positions, *place_of(name))
+        end = option_position(self._options.ending_positions, *topic_and_address(name))
         last = self._window.sequences.last
         limits = (end, None if last is None else last + 1, log.bounds.readable_end)
         return min(limit for limit in limits if limit is not None)
 
     def _given_start(self, name: str) -> int | None:
-        return given_position(self._options.starting_positions, *place_of(name))
+        return option_position(self._options.starting_positions, *topic_and_address(name))
 
     def _position(self, name: str, log: Bounds) -> int:
         if self._options.starting_offsets is not StartingOffsets.ACKNOWLEDGED:
@@ -107,8 +107,8 @@ class NsqFilteredReader(NsqBatchReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Take filters that the window knows; Spark itself applies the filters that are returned."""
-        return [one for one in filters if not self._window.take(one)]
+        return [one for one in filters if not self._window.narrow(one)]
 
 
-def _where(found: Mapping[str, FoundLog]) -> dict[str, str]:
+def _names_of(found: Mapping[str, FoundLog]) -> dict[str, str]:
     return {name: log.address for name, log in found.items()}

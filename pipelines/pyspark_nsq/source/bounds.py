@@ -54,7 +54,7 @@ class Bounds:
         stops = ((begin, stop if end is None else min(stop, end)) for begin, stop in self.extents)
         return sum(max(0, stop - max(begin, start)) for begin, stop in stops)
 
-    def at(self, start: int, messages: int) -> int:
+    def position_after(self, start: int, messages: int) -> int:
         """Return the position of the message that has *messages* others before it, counted from *start*."""
         position = self.advance(start, messages)
         return next((max(begin, position) for begin, stop in self.extents if stop > position), position)

@@ -10,16 +10,16 @@ from typing import Any, Final, TypeAlias
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, DECOMMISSIONED, TOPIC_NOT_FOUND, NodeError
 from pyspark_nsq.source.asking import Asking
 from pyspark_nsq.source.bounds import Bounds
-from pyspark_nsq.source.discovery import Place, SourceDiscovery
+from pyspark_nsq.source.discovery import SourceDiscovery, TopicNode
 from pyspark_nsq.source.errors import DataLossError, SourceError, UnreachableError
 from pyspark_nsq.source.http import LOG_NOT_FOUND, NodeConnection, passes
-from pyspark_nsq.source.offsets import Offset, Offsets, name_of, nsqd_of, place_of
+from pyspark_nsq.source.offsets import Offset, Offsets, name_of, nsqd_of, topic_and_address
 from pyspark_nsq.source.options import SourceOptions
 
 # While a query is idle, it asks nsqlookupd no more often than this.
 _LOOKUP_S: Final = 1.0
 # The pause before nodes are asked again that did not answer.
-_REST_S: Final = 0.2
+_PAUSE_S: Final = 0.2
 # Characters of a data path's identity in the name of a log whose address is already another log's name.
 _SHORT: Final = 8
 
@@ -66,8 +66,8 @@ class TopicCluster:
         self.options = options
         self._asking = Asking(options)
         self._discovery = SourceDiscovery(options, self._asking)
-        self._places: frozenset[Place] | None = None
-        self._looked_at = 0.0
+        self._topic_nodes: frozenset[TopicNode] | None = None
+        self._discovered_at = 0.0
 
     def close(self) -> None:
         self._asking.close()
@@ -89,9 +89,9 @@ class TopicCluster:
             lost = {} if options.nsqd_http_addresses else self._discovery.lost()
             found = self.survey(Offset({}), NewChannel.NONE)
             missing = self._missing(lost, found)
-            if not missing or time.monotonic() + _REST_S > deadline:
+            if not missing or time.monotonic() + _PAUSE_S > deadline:
                 break
-            time.sleep(_REST_S)
+            time.sleep(_PAUSE_S)
         for address, topic in missing:
             self._asking.lost(
                 f"nsqd {address} had topic {topic!r} within the last five minutes and is disconnected from "
@@ -104,8 +104,8 @@ class TopicCluster:
         self, lost: Mapping[str, tuple[str, frozenset[str]]], found: Mapping[str, FoundLog]
     ) -> list[tuple[str, str]]:
         """Return address and topic of the logs that were listed a moment ago and are not *found*."""
-        here = {(place_of(name)[0], log.address) for name, log in found.items()}
-        here |= {(place_of(name)[0], log.bounds.data_path) for name, log in found.items()}
+        here = {(topic_and_address(name)[0], log.address) for name, log in found.items()}
+        here |= {(topic_and_address(name)[0], log.bounds.data_path) for name, log in found.items()}
         return [
             (address, topic)
             for address, (identity, topics) in sorted(lost.items())
@@ -127,18 +127,20 @@ class TopicCluster:
         may_be_silent = not must_exist or bool(positions)
         # A query that knows its logs continues with them, and finds others at a later look.
         patience_s = 0.0 if positions or not self.options.fail_on_data_loss else self.options.retry_s
-        listed = self._look(patience_s, silence_ends=not may_be_silent, idle=idle)
+        listed = self._discover(patience_s, silence_ends=not may_be_silent, idle=idle)
         if listed is None and not positions and must_exist:
             raise SourceError(f"topic {self.options.described} does not exist: no nsqlookupd has heard of it")
-        noted = {name: (place_of(name)[0], known.address(name)) for name in positions}
+        noted = {name: (topic_and_address(name)[0], known.address(name)) for name in positions}
         answers, by_identity = self._answers(known, noted, listed, silence_ends=not may_be_silent)
         found: dict[str, FoundLog] = {}
         for name, place in noted.items():
-            at = self._known(name, known, place, answers.get(place), by_identity)
+            at = self._earlier_log(name, known, place, answers.get(place), by_identity)
             if at is not None:
                 found[name] = at
         seen = {
-            (place_of(name)[0], log.bounds.data_path) for name, log in found.items() if log.bounds.data_path
+            (topic_and_address(name)[0], log.bounds.data_path)
+            for name, log in found.items()
+            if log.bounds.data_path
         }
         new: dict[str, FoundLog] = {}
         for place in sorted(answers):
@@ -165,11 +167,11 @@ class TopicCluster:
     def _answers(
         self,
         known: Offset,
-        noted: Mapping[str, Place],
-        listed: frozenset[Place] | None,
+        noted: Mapping[str, TopicNode],
+        listed: frozenset[TopicNode] | None,
         *,
         silence_ends: bool,
-    ) -> tuple[dict[Place, Answer], dict[tuple[str, str], FoundLog]]:
+    ) -> tuple[dict[TopicNode, Answer], dict[tuple[str, str], FoundLog]]:
         """Ask all places that are listed or noted; return their answers, and each log by topic and identity.
 
         While a place does not answer, all are asked again for retryTimeout, unless its log was found at
@@ -181,7 +183,7 @@ class TopicCluster:
         forgotten = set(options.forget_nsqds)
         while True:
             asked = {place for place in {*noted.values(), *(listed or ())} if place[1] not in forgotten}
-            answers = self._bounds_at(asked, retry_s=0.0)
+            answers = self._bounds_of(asked, retry_s=0.0)
             by_identity = _by_identity(answers)
             covered = {
                 place
@@ -192,17 +194,17 @@ class TopicCluster:
                 isinstance(answer, NodeError) and passes(answer) and place not in covered
                 for place, answer in answers.items()
             )
-            if not has_silent or time.monotonic() + _REST_S > deadline:
+            if not has_silent or time.monotonic() + _PAUSE_S > deadline:
                 return answers, by_identity
-            time.sleep(_REST_S)
+            time.sleep(_PAUSE_S)
             left_s = 0.0 if noted else deadline - time.monotonic()
-            listed = self._look(left_s, silence_ends=silence_ends, idle=False)
+            listed = self._discover(left_s, silence_ends=silence_ends, idle=False)
 
-    def _known(
+    def _earlier_log(
         self,
         name: str,
         known: Offset,
-        place: Place,
+        place: TopicNode,
         answer: Answer | None,
         by_identity: Mapping[tuple[str, str], FoundLog],
     ) -> FoundLog | None:
@@ -238,7 +240,7 @@ class TopicCluster:
     def _lacks_channel(self, log: FoundLog) -> bool:
         return self.options.channel not in log.bounds.acknowledged
 
-    def _name(self, place: Place, bounds: Bounds, taken: set[str]) -> str:
+    def _name(self, place: TopicNode, bounds: Bounds, taken: set[str]) -> str:
         """Return the name for a new log."""
         name = name_of(*place)
         return f"{name}#{bounds.data_path[:_SHORT]}" if name in taken else name
@@ -268,7 +270,9 @@ class TopicCluster:
         if channel is NewChannel.NONE or not missing:
             return dict(logs)
         start = [("start", "earliest")] if channel is NewChannel.FROM_EARLIEST else []
-        by_address = _by_address({(place_of(name)[0], log.address): name for name, log in missing.items()})
+        by_address = _by_address(
+            {(topic_and_address(name)[0], log.address): name for name, log in missing.items()}
+        )
 
         def create(node: NodeConnection) -> dict[str, Bounds]:
             made: dict[str, Bounds] = {}
@@ -292,14 +296,14 @@ class TopicCluster:
 
     # --- asking
 
-    def _look(self, patience_s: float, *, silence_ends: bool, idle: bool) -> frozenset[Place] | None:
+    def _discover(self, patience_s: float, *, silence_ends: bool, idle: bool) -> frozenset[TopicNode] | None:
         now = time.monotonic()
-        if not (idle and self._places and now - self._looked_at < _LOOKUP_S):
-            self._places = self._discovery.places(patience_s, silence_ends=silence_ends)
-            self._looked_at = now
-        return self._places
+        if not (idle and self._topic_nodes and now - self._discovered_at < _LOOKUP_S):
+            self._topic_nodes = self._discovery.topic_nodes(patience_s, silence_ends=silence_ends)
+            self._discovered_at = now
+        return self._topic_nodes
 
-    def _bounds_at(self, places: Iterable[Place], retry_s: float) -> dict[Place, Answer]:
+    def _bounds_of(self, places: Iterable[TopicNode], retry_s: float) -> dict[TopicNode, Answer]:
         """Return the bounds of all logs at each place, or the NodeError in place of them."""
         by_address = _by_address(dict.fromkeys(places, ""))
 
@@ -307,7 +311,7 @@ class TopicCluster:
             channel = self.options.channel
             return [_bounds_or_error(node, topic, channel) for topic, _ in by_address[node.address]]
 
-        answers: dict[Place, Answer] = {}
+        answers: dict[TopicNode, Answer] = {}
         for address, answer in self._asking.ask(by_address, ask, retry_s).items():
             for (topic, _), one in zip(by_address[address], _each(answer), strict=False):
                 answers[topic, address] = one
@@ -315,8 +319,8 @@ class TopicCluster:
 
     def still_there(self, known: Offset, names: Iterable[str]) -> dict[str, Bounds]:
         """Return the bounds of those of the logs *names* that answer."""
-        places = {name: (place_of(name)[0], known.address(name)) for name in names}
-        answers = self._bounds_at(places.values(), retry_s=0.0)
+        places = {name: (topic_and_address(name)[0], known.address(name)) for name in names}
+        answers = self._bounds_of(places.values(), retry_s=0.0)
         return {
             name: bounds
             for name, place in places.items()
@@ -327,18 +331,20 @@ class TopicCluster:
 
     def addresses(self, known: Offset) -> dict[str, str]:
         """Return the present addresses of the logs of a planned batch, without those that are not found."""
-        noted = {(place_of(name)[0], known.address(name)) for name in known.positions}
-        listed = self._look(0.0, silence_ends=False, idle=True) or frozenset()
-        found = _by_identity(self._bounds_at({*noted, *listed}, retry_s=0.0))
+        noted = {(topic_and_address(name)[0], known.address(name)) for name in known.positions}
+        listed = self._discover(0.0, silence_ends=False, idle=True) or frozenset()
+        found = _by_identity(self._bounds_of({*noted, *listed}, retry_s=0.0))
         return {
-            name: found[place_of(name)[0], path].address
+            name: found[topic_and_address(name)[0], path].address
             for name, path in known.data_paths.items()
-            if (place_of(name)[0], path) in found
+            if (topic_and_address(name)[0], path) in found
         }
 
     def sizes(self, logs: Mapping[str, FoundLog]) -> dict[str, TopicCounts]:
         """Return what each nsqd has counted of its log, without those that do not answer."""
-        by_address = _by_address({(place_of(name)[0], log.address): name for name, log in logs.items()})
+        by_address = _by_address(
+            {(topic_and_address(name)[0], log.address): name for name, log in logs.items()}
+        )
 
         def ask(node: NodeConnection) -> dict[str, TopicCounts]:
             return {name: _sizes(node, topic) for topic, name in by_address[node.address]}
@@ -348,7 +354,9 @@ class TopicCluster:
 
     def set_channel(self, positions: Mapping[str, int], found: Mapping[str, FoundLog]) -> None:
         """Make all messages of the logs *found* from these positions on pending, and none before them."""
-        by_address = _by_address({(place_of(name)[0], found[name].address): name for name in positions})
+        by_address = _by_address(
+            {(topic_and_address(name)[0], found[name].address): name for name in positions}
+        )
 
         def seek(node: NodeConnection) -> None:
             for topic, name in by_address[node.address]:
@@ -365,7 +373,7 @@ class TopicCluster:
 
         *where* has the addresses of the logs, *data_paths* their identities.
         """
-        by_address = _by_address({(place_of(name)[0], where[name]): name for name in positions})
+        by_address = _by_address({(topic_and_address(name)[0], where[name]): name for name in positions})
 
         def commit(node: NodeConnection) -> dict[str, NodeError | None]:
             done: dict[str, NodeError | None] = {}
@@ -382,7 +390,7 @@ class TopicCluster:
         acknowledged: Offsets = {}
         for answer in self._asking.ask(by_address, commit).values():
             for name, error in (answer if isinstance(answer, dict) else {}).items():
-                topic, nsqd = place_of(name)
+                topic, nsqd = topic_and_address(name)
                 if error is None or error.code == LOG_NOT_FOUND:
                     # A promoted copy is dropped when nothing in it is pending.
                     acknowledged[name] = positions[name]
@@ -408,7 +416,7 @@ class TopicCluster:
         return acknowledged
 
 
-def _by_address(names: Mapping[Place, str]) -> dict[str, list[tuple[str, str]]]:
+def _by_address(names: Mapping[TopicNode, str]) -> dict[str, list[tuple[str, str]]]:
     """Group topics and names of logs by address."""
     grouped: dict[str, list[tuple[str, str]]] = {}
     for (topic, address), name in sorted(names.items()):
@@ -457,7 +465,7 @@ def _copy_bounds(node: NodeConnection, topic: str, channel: str, log: str) -> Bo
         return None
 
 
-def _by_identity(answers: Mapping[Place, Answer]) -> dict[tuple[str, str], FoundLog]:
+def _by_identity(answers: Mapping[TopicNode, Answer]) -> dict[tuple[str, str], FoundLog]:
     """Return each log by its topic and identity; the origin's own counts before a promoted copy."""
     found: dict[tuple[str, str], FoundLog] = {}
     for place in sorted(answers):

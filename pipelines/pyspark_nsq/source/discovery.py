@@ -15,10 +15,10 @@ from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.reasons import explain_lookup
 
 # A topic, and the address of an nsqd that has it.
-Place = tuple[str, str]
+TopicNode = tuple[str, str]
 
 # The pause before nsqlookupd is asked again for nsqds that it does not list.
-_REST_S: Final = 0.2
+_PAUSE_S: Final = 0.2
 # An nsqlookupd that was started is ready after its --reconnect-interval, by default 15 s.
 _READY_S: Final = 20.0
 
@@ -34,7 +34,7 @@ class SourceDiscovery:
         # The name that each nsqd of the fixed list has for itself.
         self._names: dict[str, str] = {}
 
-    def places(self, patience_s: float, *, silence_ends: bool = True) -> frozenset[Place] | None:
+    def topic_nodes(self, patience_s: float, *, silence_ends: bool = True) -> frozenset[TopicNode] | None:
         """Return the present places of the topics; None if no topic is known.
 
         An nsqlookupd that does not answer, or has just started, is waited for only if the others do not list
@@ -43,7 +43,7 @@ class SourceDiscovery:
         """
         if self._options.nsqd_http_addresses:
             return self._listed()
-        return self._looked_up(patience_s, silence_ends=silence_ends)
+        return self._lookup_all(patience_s, silence_ends=silence_ends)
 
     def wait_until_listed(self) -> None:
         """Wait until nsqlookupd lists nsqds with the topics, and is not one that has just started.
@@ -93,8 +93,8 @@ class SourceDiscovery:
     @staticmethod
     def _wait_while(why: Callable[[], str], deadline: float) -> str:
         """Ask for a reason until there is none, or until the deadline; return the last one."""
-        while (reason := why()) and time.monotonic() + _REST_S <= deadline:
-            time.sleep(_REST_S)
+        while (reason := why()) and time.monotonic() + _PAUSE_S <= deadline:
+            time.sleep(_PAUSE_S)
         return reason
 
     def _why_unready(self) -> str:
@@ -115,21 +115,21 @@ class SourceDiscovery:
 
         Also empty if no nsqlookupd answers, or if none knows the topic: then the search says so.
         """
-        answers = self._asking.ask(self._options.lookupd_http_addresses, self._asked, 0.0)
+        answers = self._asking.ask(self._options.lookupd_http_addresses, self._lookup_one, 0.0)
         answered = [places for places in answers.values() if not isinstance(places, NodeError)]
         if not answered:
             return ""
         missing = self._without_nsqd(frozenset().union(*answered))
         return f"no nsqd that has topic {', '.join(missing)} is listed now" if missing else ""
 
-    def _without_nsqd(self, places: frozenset[Place]) -> list[str]:
+    def _without_nsqd(self, places: frozenset[TopicNode]) -> list[str]:
         """Return the topics, as sentences name them, that no nsqd of *places* has."""
         if self._options.topic_pattern:
             return [] if places else [self._options.described]
         listed = {topic for topic, _ in places}
         return [repr(topic) for topic in self._options.topics if topic not in listed]
 
-    def _listed(self) -> frozenset[Place]:
+    def _listed(self) -> frozenset[TopicNode]:
         """Return the nsqds of the fixed list by the names under which nsqlookupd lists them.
 
         A checkpoint uses these names. An nsqd with a second name would be read twice.
@@ -142,22 +142,22 @@ class SourceDiscovery:
                 self._names[address] = answer
         return frozenset((topic, name) for name in self._names.values() for topic in self._options.topics)
 
-    def _looked_up(self, patience_s: float, *, silence_ends: bool) -> frozenset[Place] | None:
+    def _lookup_all(self, patience_s: float, *, silence_ends: bool) -> frozenset[TopicNode] | None:
         deadline = time.monotonic() + patience_s
         while True:
-            answers = self._asking.ask(self._options.lookupd_http_addresses, self._asked, 0.0)
+            answers = self._asking.ask(self._options.lookupd_http_addresses, self._lookup_one, 0.0)
             errors = {address: error for address, error in answers.items() if isinstance(error, NodeError)}
             down = {address: error for address, error in errors.items() if error.code != TOPIC_NOT_FOUND}
-            found = frozenset[Place]().union(
+            found = frozenset[TopicNode]().union(
                 *(places for places in answers.values() if not isinstance(places, NodeError))
             )
             # An nsqd registers with all of them, so the others list what one that is down would list.
             is_complete = not self._without_nsqd(found) or not (
                 any(map(passes, down.values())) or any(self._readiness().values())
             )
-            if is_complete or time.monotonic() + _REST_S > deadline:
+            if is_complete or time.monotonic() + _PAUSE_S > deadline:
                 break
-            time.sleep(_REST_S)
+            time.sleep(_PAUSE_S)
         if down and not found:
             reasons = "; ".join(explain_lookup(address, down[address]) for address in sorted(down))
             who = "no nsqlookupd answered" if len(down) == len(answers) else "not every nsqlookupd answered"
@@ -171,16 +171,16 @@ class SourceDiscovery:
         is_known = len(errors) < len(answers) if self._options.topic else bool(found)
         return found if is_known else None
 
-    def _asked(self, node: NodeConnection) -> frozenset[Place]:
+    def _lookup_one(self, node: NodeConnection) -> frozenset[TopicNode]:
         """What one nsqlookupd lists."""
         return self._lookup(node) if self._options.topic else self._nodes(node)
 
-    def _lookup(self, node: NodeConnection) -> frozenset[Place]:
+    def _lookup(self, node: NodeConnection) -> frozenset[TopicNode]:
         topic = self._options.topic
         producers = node.get_json("/lookup", [("topic", topic)], _producers)
         return frozenset((topic, _http_address(producer)) for producer in producers)
 
-    def _nodes(self, node: NodeConnection) -> frozenset[Place]:
+    def _nodes(self, node: NodeConnection) -> frozenset[TopicNode]:
         producers = node.get_json("/nodes", [], _producers)
         return frozenset(
             (topic, _http_address(producer))
@@ -241,7 +241,7 @@ def all_nsqds(
         if found and not (complete and errors):
             return sorted(found)
         may_pass = any(map(passes, errors.values())) or not all(listed.values())
-        if not may_pass or time.monotonic() + _REST_S > deadline:
+        if not may_pass or time.monotonic() + _PAUSE_S > deadline:
             reasons = [explain_lookup(address, error) for address, error in errors.items()]
             if found:
                 raise SourceError(
@@ -249,7 +249,7 @@ def all_nsqds(
                 )
             reasons += [f"{address} lists no nsqd" for address in listed]
             raise SourceError(f"no nsqd was found: {'; '.join(reasons)}")
-        time.sleep(_REST_S)
+        time.sleep(_PAUSE_S)
 
 
 def _all_producers(node: NodeConnection) -> list[str]:

@@ -31,7 +31,7 @@ LOG_NOT_FOUND: Final = "LOG_NOT_FOUND"
 # The reason when the port speaks NSQ's own protocol.
 NOT_HTTP: Final = "the answer is not HTTP"
 # Pauses between attempts; the last one is repeated.
-_RESTS_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
+_BACKOFF_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ class NodeConnection:
             try:
                 return self._once(verb, target, content)
             except NodeError as error:
-                rest = _RESTS_S[min(attempt, len(_RESTS_S) - 1)]
+                rest = _BACKOFF_S[min(attempt, len(_BACKOFF_S) - 1)]
                 if not passes(error) or time.monotonic() + rest > deadline:
                     raise
                 time.sleep(rest)

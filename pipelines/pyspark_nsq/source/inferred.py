@@ -41,7 +41,7 @@ _SIMPLE: Final[dict[str, DataType]] = {
 
 def infer(bodies: Iterable[bytes], *, headers: bool = False) -> StructType | None:
     """Return a schema for ``bodyFormat=json``; None if no body is an object with members."""
-    seen = _Seen()
+    seen = _ObservedValues()
     for body in bodies:
         try:
             value = json.loads(body, parse_constant=_refuse)
@@ -61,13 +61,13 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(constant)
 
 
-class _Seen:
+class _ObservedValues:
     """The values seen in one place of the bodies."""
 
     def __init__(self) -> None:
         self._kinds: Counter[str] = Counter()
-        self._members: dict[str, _Seen] = {}
-        self._items: _Seen | None = None
+        self._members: dict[str, _ObservedValues] = {}
+        self._items: _ObservedValues | None = None
 
     def add(self, value: Any) -> None:
         kind = _kind(value)
@@ -76,9 +76,9 @@ class _Seen:
         self._kinds[kind] += 1
         if kind == _STRUCT:
             for name, member in value.items():
-                self._members.setdefault(name, _Seen()).add(member)
+                self._members.setdefault(name, _ObservedValues()).add(member)
         elif kind == _ARRAY:
-            self._items = self._items or _Seen()
+            self._items = self._items or _ObservedValues()
             for item in value:
                 self._items.add(item)
 

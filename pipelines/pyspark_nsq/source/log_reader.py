@@ -17,9 +17,9 @@ from pyspark_nsq.source.range_answer import COMPACTED, RangeAnswer
 from pyspark_nsq.source.reasons import explain_while_read
 
 # The codes of nsqd if a range, or a part of it, no longer exists.
-_SEQUENCE_GONE: Final = "SEQUENCE_GONE"
-_GONE: Final = {
-    _SEQUENCE_GONE: "the first of them were removed there since the batch was planned",
+_SEQUENCE_REMOVED: Final = "SEQUENCE_GONE"
+_REMOVED: Final = {
+    _SEQUENCE_REMOVED: "the first of them were removed there since the batch was planned",
     "INVALID_RANGE": "its log ends before them, so its topic or its data was replaced",
     TOPIC_NOT_FOUND: "it has no such topic now",
 }
@@ -48,16 +48,16 @@ def read_range(
             try:
                 answer = _fetch(node, options, part, position, end, headers=columns.has_headers)
             except NodeError as error:
-                if error.code not in _GONE:
+                if error.code not in _REMOVED:
                     kind = UnreachableError if error.unreachable else SourceError
                     raise kind(explain_while_read(part.nsqd, error)) from error
-                if error.code == _SEQUENCE_GONE and part.from_log_start:
+                if error.code == _SEQUENCE_REMOVED and part.from_log_start:
                     position, _ = _remaining(node, options, part, position, end)
                     continue
                 if options.fail_on_data_loss:
                     raise DataLossError(
                         f"nsqd {part.nsqd} does not have the messages {position} to {end} of topic "
-                        f"{options.topic!r} any more: {_GONE[error.code]} "
+                        f"{options.topic!r} any more: {_REMOVED[error.code]} "
                         "(failOnDataLoss=false continues without them)"
                     ) from error
                 position, end = _remaining(node, options, part, position, end)

@@ -91,7 +91,7 @@ class Offset:
 
     @property
     def topics(self) -> set[str]:
-        return {place_of(name)[0] for name in self.positions}
+        return {topic_and_address(name)[0] for name in self.positions}
 
     def select(self, names: Container[str]) -> "Offset":
         """Return the positions of these logs alone, without the cuts of a batch."""
@@ -109,7 +109,7 @@ class Offset:
 
     def address(self, name: str) -> str:
         """Return where the log was found when the offset was made."""
-        return self.addresses.get(name) or place_of(name)[1]
+        return self.addresses.get(name) or topic_and_address(name)[1]
 
 
 def name_of(topic: str, address: str) -> str:
@@ -117,7 +117,7 @@ def name_of(topic: str, address: str) -> str:
     return f"{topic}@{address}"
 
 
-def place_of(name: str) -> tuple[str, str]:
+def topic_and_address(name: str) -> tuple[str, str]:
     """Return topic and address from the name of a log."""
     topic, _, address = name.rpartition("@")
     # If the name was taken, a part of the data path's identity was appended.
@@ -126,7 +126,7 @@ def place_of(name: str) -> tuple[str, str]:
 
 def nsqd_of(name: str) -> str:
     """Return the address in the name of a log, as sentences name its nsqd."""
-    return place_of(name)[1]
+    return topic_and_address(name)[1]
 
 
 def _with_topic(value: Mapping[str, Any], topic: str) -> dict[str, Any]:

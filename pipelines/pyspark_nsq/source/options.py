@@ -84,7 +84,7 @@ _TLS: Final = {
 }
 _SCHEME: Final = "https://"
 # As many as 2^63 has; Python refuses to convert thousands.
-_MOST_DIGITS: Final = 19
+_MAX_DIGITS: Final = 19
 _NANOSECONDS: Final = 1_000_000_000
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h|)")
 _UNITS_S: Final = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600}
@@ -127,7 +127,7 @@ class SourceOptions:
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> "SourceOptions":
         """Check and convert the options from Spark; names are case-insensitive. Raises OptionError."""
-        options = Given(given, NAMES, ALIASES, INSTEAD)
+        options = OptionReader(given, NAMES, ALIASES, INSTEAD)
         starting, starting_positions = options.starting_offsets()
         forget_topics = options.topics("forgetTopics")
         parsed = cls(
@@ -245,7 +245,7 @@ def check_addresses(lookupds: tuple[str, ...], nsqds: tuple[str, ...]) -> None:
         )
 
 
-class Given:
+class OptionReader:
     """The given strings, requested by name and checked. Invalid ones raise OptionError."""
 
     def __init__(
@@ -379,7 +379,7 @@ class Given:
         if not value:
             return None
         if not (
-            value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS and 0 < int(value) < 1 << 63
+            value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS and 0 < int(value) < 1 << 63
         ):
             raise OptionError(f"option {option} is {value!r}; it must be a whole number above 0")
         return int(value)
@@ -408,7 +408,7 @@ class Given:
 
 def _timestamp_ns(option: str, value: str) -> int:
     """Return nanoseconds for ``2026-11-20T09:00:00Z``, by default UTC, or for milliseconds since 1970."""
-    if value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS:
+    if value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS:
         return int(value) * 1_000_000
     try:
         moment = datetime.fromisoformat(value)

@@ -12,14 +12,14 @@ from typing import Final
 
 from pyspark_nsq.source.bounds import Bounds
 from pyspark_nsq.source.errors import DataLossError
-from pyspark_nsq.source.offsets import Offset, Offsets, nsqd_of, place_of
+from pyspark_nsq.source.offsets import Offset, Offsets, nsqd_of, topic_and_address
 
 # A smaller part is not worth a task of its own, unless more partitions are requested.
 WORTH_A_TASK_BYTES: Final = 4 << 20
 # Cores have about the same work if none has more than this beyond its share; to reach that, a batch is cut
 # into at most so many partitions for each core.
 _EVEN: Final = 1.1
-_MOST_TURNS: Final = 4
+_MAX_TURNS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def next_positions(
         if log is None:
             continue
         if fail_on_data_loss:
-            check_kept(name, position, log)
+            check_available(name, position, log)
         if position > log.end:
             # The log was replaced. As with a new log, the next batch starts to read it.
             end[name] = log.first
@@ -96,16 +96,16 @@ def next_positions(
     return end
 
 
-def check_kept(name: str, position: int, log: Bounds) -> None:
+def check_available(name: str, position: int, log: Bounds) -> None:
     """Raise DataLossError if messages from *position* on no longer exist."""
-    if lost := what_is_gone(position, log):
+    if lost := loss_reason(position, log):
         raise DataLossError(
             f"the query has read nsqd {nsqd_of(name)} up to {position}, but the log there {lost} "
             f"(failOnDataLoss=false continues with what there is)"
         )
 
 
-def what_is_gone(position: int, log: Bounds) -> str | None:
+def loss_reason(position: int, log: Bounds) -> str | None:
     """Say what became of a log if messages from *position* on no longer exist; None if they do.
 
     nsqd counts no unused numbers as let go of: below ``first`` there was a message.
@@ -180,7 +180,7 @@ def within_size(
     return allowed
 
 
-def cut(
+def split(
     start: Offsets,
     end: Offsets,
     bounds: Mapping[str, Bounds],
@@ -214,12 +214,12 @@ def _pieces(messages: Mapping[str, int], weights: Mapping[str, float], limits: B
     work: with three partitions on two cores, one core has two of them.
     """
     if limits.partitions is not None:
-        return _shared_out(messages, weights, limits.partitions)
+        return _distribute(messages, weights, limits.partitions)
     most = max(1, int(sum(weights.values()) / WORTH_A_TASK_BYTES))
     wanted = min(limits.cores, most)
-    best, least = _shared_out(messages, weights, wanted), 0.0
-    for times in range(1, _MOST_TURNS + 1):
-        pieces = _shared_out(messages, weights, times * wanted)
+    best, least = _distribute(messages, weights, wanted), 0.0
+    for times in range(1, _MAX_TURNS + 1):
+        pieces = _distribute(messages, weights, times * wanted)
         if times > 1 and sum(pieces.values()) > most:
             break
         longest = _longest(pieces, weights, limits.cores)
@@ -230,7 +230,7 @@ def _pieces(messages: Mapping[str, int], weights: Mapping[str, float], limits: B
     return best
 
 
-def _shared_out(messages: Mapping[str, int], weights: Mapping[str, float], wanted: int) -> dict[str, int]:
+def _distribute(messages: Mapping[str, int], weights: Mapping[str, float], wanted: int) -> dict[str, int]:
     """Distribute the *wanted* pieces over the logs by weight."""
     total = sum(weights.values())
     return {
@@ -284,7 +284,7 @@ def plan_ranges(start: Offset, end: Offset, addresses: Mapping[str, str] | None 
                 end.ahead.get(name, 0),
                 (addresses or {}).get(name) or end.address(name),
                 end.data_paths.get(name, ""),
-                place_of(name)[0],
+                topic_and_address(name)[0],
                 count,
             )
             for first, stop, count in zip(

@@ -9,16 +9,16 @@ from pyspark_nsq.source.bounds import Bounds
 from pyspark_nsq.source.cluster import FoundLog
 from pyspark_nsq.source.errors import DataLossError, OptionError, SourceError
 from pyspark_nsq.source.http import NodeConnection, open_node
-from pyspark_nsq.source.offsets import name_of, nsqd_of, place_of
+from pyspark_nsq.source.offsets import name_of, nsqd_of, topic_and_address
 from pyspark_nsq.source.options import SourceOptions
-from pyspark_nsq.source.planner import what_is_gone
+from pyspark_nsq.source.planner import loss_reason
 from pyspark_nsq.source.range_answer import RangeAnswer
 from pyspark_nsq.source.reasons import explain
 
 _warnings: Final = logging.getLogger("pyspark_nsq.source")
 
 
-def check_given_positions(options: SourceOptions, found: Mapping[str, FoundLog]) -> None:
+def check_positions(options: SourceOptions, found: Mapping[str, FoundLog]) -> None:
     """Check that each position in the options is of a log that was *found* and has all that follows it.
 
     Otherwise that log would be read from another place than chosen, or not at all. Raises SourceError,
@@ -26,8 +26,8 @@ def check_given_positions(options: SourceOptions, found: Mapping[str, FoundLog])
     """
     _check_known(options, found)
     for name, log in found.items():
-        position = given_position(options.starting_positions, *place_of(name))
-        lost = None if position is None else what_is_gone(position, log.bounds)
+        position = option_position(options.starting_positions, *topic_and_address(name))
+        lost = None if position is None else loss_reason(position, log.bounds)
         if not lost:
             continue
         problem = f"option startingOffsets has {position} for nsqd {nsqd_of(name)}, but the log there {lost}"
@@ -38,7 +38,7 @@ def check_given_positions(options: SourceOptions, found: Mapping[str, FoundLog])
 
 def _check_known(options: SourceOptions, found: Iterable[str]) -> None:
     """Check that each position in the options belongs to one of the logs that were *found*."""
-    logs = sorted(name_of(*place_of(name)) for name in found)
+    logs = sorted(name_of(*topic_and_address(name)) for name in found)
     known = {*logs, *map(nsqd_of, logs), *options.forget_nsqds}
     for option, positions in (
         ("startingOffsets", options.starting_positions),
@@ -58,7 +58,7 @@ def _check_known(options: SourceOptions, found: Iterable[str]) -> None:
         _warnings.warning("%s", problem)
 
 
-def given_position(positions: Mapping[str, int], topic: str, nsqd: str) -> int | None:
+def option_position(positions: Mapping[str, int], topic: str, nsqd: str) -> int | None:
     """Return the user's position for one log, given with its topic or without; None if there is none."""
     found = positions.get(f"{topic}@{nsqd}")
     return positions.get(nsqd) if found is None else found
@@ -75,7 +75,7 @@ def position_at(address: str, options: SourceOptions, log: Bounds, time_ns: int)
             low, high = 0, log.count(log.first)
             while low < high:
                 middle = (low + high) // 2
-                published = _published_ns(node, options.topic, log, log.at(log.first, middle))
+                published = _published_ns(node, options.topic, log, log.position_after(log.first, middle))
                 if published is None or published >= time_ns:
                     high = middle
                 else:
@@ -84,7 +84,7 @@ def position_at(address: str, options: SourceOptions, log: Bounds, time_ns: int)
             raise SourceError(explain(address, error)) from error
         except ValueError as error:
             raise SourceError(f"nsqd {address} sent what is no message log: {error}") from error
-    return log.at(log.first, low) if low < log.count(log.first) else log.readable_end
+    return log.position_after(log.first, low) if low < log.count(log.first) else log.readable_end
 
 
 def _published_ns(node: NodeConnection, topic: str, log: Bounds, position: int) -> int | None:

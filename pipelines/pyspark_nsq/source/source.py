@@ -12,7 +12,7 @@ from pyspark_nsq.sink.options import NAMES as SINK_NAMES
 from pyspark_nsq.sink.options import SinkOptions, without_sparks_own
 from pyspark_nsq.source.errors import OptionError, SourceError
 from pyspark_nsq.source.one_sentence import in_one_sentence
-from pyspark_nsq.source.options import ALIASES, INSTEAD, NAMES, BodyFormat, Given, SourceOptions
+from pyspark_nsq.source.options import ALIASES, INSTEAD, NAMES, BodyFormat, OptionReader, SourceOptions
 from pyspark_nsq.source.schema import SCHEMA, SCHEMA_WITH_HEADERS
 
 # Readers and writers are loaded only by processes that use them. A process that is only asked for the columns
@@ -73,7 +73,7 @@ class NsqDataSource(DataSource):
             )
         # Here it is unknown whether rows are read or written, but a name that neither knows is a
         # mistake.
-        Given(
+        OptionReader(
             without_sparks_own(options),
             tuple(dict.fromkeys((*NAMES, *SINK_NAMES))),
             ALIASES,
@@ -89,7 +89,7 @@ class NsqDataSource(DataSource):
         # load() calls this, so a bad option is reported there and not by the running query.
         options = self._parsed()
         if options.body_format is BodyFormat.JSON:
-            from pyspark_nsq.source.kept_schema import schema_of
+            from pyspark_nsq.source.schema_file import schema_of
 
             # Spark passes this object on to other processes.
             self._is_passing = not options.schema_location

@@ -22,7 +22,7 @@ from pyspark_nsq.source.cluster import FoundLog, NewChannel, TopicCluster
 from pyspark_nsq.source.columns import Columns, MessageColumns
 from pyspark_nsq.source.errors import CheckpointError, DataLossError, SourceError
 from pyspark_nsq.source.log_reader import LOST_TO_A_STREAM, read_range
-from pyspark_nsq.source.offsets import Offset, Offsets, moved, nsqd_of, place_of
+from pyspark_nsq.source.offsets import Offset, Offsets, moved, nsqd_of, topic_and_address
 from pyspark_nsq.source.one_sentence import each_in_one_sentence, in_one_sentence
 from pyspark_nsq.source.options import SourceOptions, StartingOffsets
 from pyspark_nsq.source.planner import (
@@ -30,19 +30,19 @@ from pyspark_nsq.source.planner import (
     LogRange,
     check_not_skipped,
     counts,
-    cut,
+    loss_reason,
     next_positions,
     plan_ranges,
-    what_is_gone,
+    split,
 )
-from pyspark_nsq.source.positions import check_given_positions, given_position, position_at
+from pyspark_nsq.source.positions import check_positions, option_position, position_at
 
 # Keys other than the logs in the latest offset that is reported: how many messages are in no batch yet.
 LAG: Final = "lag"
 LAGS: Final = "lags"
 # A query without a trigger asks again immediately. While nothing is published, each wait is longer.
-_FIRST_REST_S: Final = 0.01
-_LONGEST_REST_S: Final = 1.0
+_MIN_PAUSE_S: Final = 0.01
+_MAX_PAUSE_S: Final = 1.0
 
 _warnings: Final = logging.getLogger("pyspark_nsq.source")
 
@@ -68,11 +68,11 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: dict[str, Any] | None = None
         self._acknowledged: Offsets = {}
         # The address of each log at the last look.
-        self._where: dict[str, str] = {}
+        self._addresses: dict[str, str] = {}
         # The pause before the next look, when that look was, and since when too few messages have been
         # waiting.
-        self._rest_s = 0.0
-        self._looked_at = 0.0
+        self._pause_s = 0.0
+        self._discovered_at = 0.0
         self._waiting_since: float | None = None
         # How many batches this reader has planned.
         self._batches = 0
@@ -87,10 +87,10 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             earliest = wanted is StartingOffsets.EARLIEST or back
             channel = NewChannel.FROM_EARLIEST if earliest else NewChannel.FROM_NOW
             found = self._cluster.survey(Offset({}), channel)
-            check_given_positions(self._options, found)
-            begin = {name: self._begin(name, log, wanted) for name, log in found.items()}
+            check_positions(self._options, found)
+            begin = {name: self._start_position(name, log, wanted) for name, log in found.items()}
             if wanted is StartingOffsets.ACKNOWLEDGED and not back:
-                self._take_over(begin, found)
+                self._retain(begin, found)
             self._initial = Offset(
                 begin,
                 ahead=self._ahead(begin, found) if earliest else {},
@@ -123,8 +123,8 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._pause()
         begin = self._without_removed(self._parsed(start))
         # A log that joins had messages before it was found, perhaps while nsqlookupd was down.
-        found = self._cluster.survey(begin, NewChannel.FROM_EARLIEST, idle=self._rest_s > 0)
-        self._where |= {name: log.address for name, log in found.items()}
+        found = self._cluster.survey(begin, NewChannel.FROM_EARLIEST, idle=self._pause_s > 0)
+        self._addresses |= {name: log.address for name, log in found.items()}
         logs = {name: log.bounds for name, log in found.items()}
         if self._options.fail_on_data_loss:
             for name in logs.keys() & begin.positions.keys():
@@ -147,7 +147,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             sizes,
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
-        if self._are_too_few(limit, sum(readable[name].count(begin.positions[name]) for name in some)):
+        if self._is_below_minimum(limit, sum(readable[name].count(begin.positions[name]) for name in some)):
             end = dict(begin.positions)
         joined = {name: found[name] for name in readable if name not in begin.positions}
         for name, log in joined.items():
@@ -162,11 +162,11 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # after the last batch.
         self._acknowledge(begin)
         if end == begin.positions and begin.positions == self._parsed(start).positions:
-            self._rest_s = min(max(2 * self._rest_s, _FIRST_REST_S), _LONGEST_REST_S)
+            self._pause_s = min(max(2 * self._pause_s, _MIN_PAUSE_S), _MAX_PAUSE_S)
             return start
-        self._rest_s = 0.0
+        self._pause_s = 0.0
         self._batches += 1
-        return self._noted(begin, end, readable, limits, sizes, found).json()
+        return self._offset(begin, end, readable, limits, sizes, found).json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Return where the logs end and how much is left after the batch, for the query's progress."""
@@ -175,10 +175,10 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @in_one_sentence
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         planned = self._parsed(end)
-        if not self._where:
+        if not self._addresses:
             # The batch was planned in an earlier run, and an nsqd may have another address now.
-            self._where = self._cluster.addresses(planned)
-        ranges = plan_ranges(self._parsed(start), planned, self._where)
+            self._addresses = self._cluster.addresses(planned)
+        ranges = plan_ranges(self._parsed(start), planned, self._addresses)
         # The batch may have been planned before an nsqd or a topic was declared permanently gone.
         return [
             InputPartition(part)
@@ -204,10 +204,10 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _pause(self) -> None:
         """Wait if the last look found nothing and was only a moment ago."""
-        left = self._looked_at + self._rest_s - time.monotonic()
+        left = self._discovered_at + self._pause_s - time.monotonic()
         if self._target is None and left > 0:
             time.sleep(left)
-        self._looked_at = time.monotonic()
+        self._discovered_at = time.monotonic()
 
     def _limits(self, limit: ReadLimit) -> BatchLimits:
         # If everything is to be read, Spark does not apply the limits of the options.
@@ -227,7 +227,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return {}
         return {name: one.average for name, one in self._cluster.sizes(logs).items()}
 
-    def _are_too_few(self, limit: ReadLimit, messages: int) -> bool:
+    def _is_below_minimum(self, limit: ReadLimit, messages: int) -> bool:
         """Whether to wait for more messages before the next batch."""
         least = self._options.min_offsets_per_trigger
         if least is None or isinstance(limit, ReadAllAvailable) or self._target is not None or not messages:
@@ -240,7 +240,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._waiting_since = None
         return False
 
-    def _noted(
+    def _offset(
         self,
         begin: Offset,
         end: Offsets,
@@ -255,7 +255,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
         addresses = {name: address for name, address in begin.addresses.items() if name in end}
         addresses |= {name: log.address for name, log in found.items() if name in end}
-        cuts = cut(begin.positions, end, logs, limits, sizes)
+        cuts = split(begin.positions, end, logs, limits, sizes)
         return Offset(
             end,
             # The batch that passes this position keeps it, because its ranges depend on it.
@@ -276,7 +276,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for name, one in (self._cluster.sizes(joined) if joined else {}).items()
         }
         for name, log in joined.items():
-            topic, address = place_of(name)
+            topic, address = topic_and_address(name)
             kept, earlier = log.bounds.count(0), consumed.get(name, 0)
             if earlier > 0:
                 _warnings.warning(
@@ -293,7 +293,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for name in list(still):
             if self._is_forgotten(name, offset):
                 del still[name]
-        where = {name: self._where.get(name) or offset.address(name) for name in still}
+        where = {name: self._addresses.get(name) or offset.address(name) for name in still}
         self._acknowledged |= self._cluster.acknowledge(still, where, offset.data_paths)
 
     def _parsed(self, value: Any) -> Offset:
@@ -315,13 +315,17 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises DataLossError if one that is to be forgotten is there and has messages to read.
         """
         options = self._options
-        if options.forget_nsqds and not self._where:
-            self._where = self._cluster.addresses(begin)
+        if options.forget_nsqds and not self._addresses:
+            self._addresses = self._cluster.addresses(begin)
         nsqds = {name for name in begin.positions if self._is_forgotten(name, begin)}
-        topics = {name for name in begin.positions if not options.is_chosen(place_of(name)[0])} - nsqds
+        topics = {
+            name for name in begin.positions if not options.is_chosen(topic_and_address(name)[0])
+        } - nsqds
         self._check_read(begin, nsqds, "forgetNsqds")
         self._check_read(
-            begin, {name for name in topics if place_of(name)[0] in options.forget_topics}, "forgetTopics"
+            begin,
+            {name for name in topics if topic_and_address(name)[0] in options.forget_topics},
+            "forgetTopics",
         )
         for name in sorted(nsqds):
             _warnings.warning(
@@ -331,21 +335,23 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             _warnings.warning(
                 "topic %r of nsqd %s is no longer read; it was read up to %d. "
                 "Its channel %r keeps messages until it is deleted",
-                *place_of(name),
+                *topic_and_address(name),
                 begin.positions[name],
                 options.channel,
             )
         if topics:
             # If the topic is read again later, it continues where the channel is.
             self._acknowledge(
-                begin.select({name for name in topics if place_of(name)[0] not in options.forget_topics})
+                begin.select(
+                    {name for name in topics if topic_and_address(name)[0] not in options.forget_topics}
+                )
             )
         removed = nsqds | topics
         return begin.select(begin.positions.keys() - removed) if removed else begin
 
     def _is_forgotten(self, name: str, offset: Offset) -> bool:
         """Whether a log is on an nsqd that is to be forgotten, and not on another one now."""
-        found = self._where.get(name)
+        found = self._addresses.get(name)
         places = {offset.address(name), nsqd_of(name)} if found is None else {found}
         return bool(places & set(self._options.forget_nsqds))
 
@@ -354,10 +360,10 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for name, log in self._cluster.still_there(begin, forgotten).items() if forgotten else ():
             position = begin.positions[name]
             # A topic that was deleted and created again has lost what the query has not read.
-            is_another = option == "forgetTopics" and what_is_gone(position, log)
+            is_another = option == "forgetTopics" and loss_reason(position, log)
             unread = 0 if is_another else log.count(position)
             if unread:
-                topic, nsqd = place_of(name)
+                topic, nsqd = topic_and_address(name)
                 what = f"nsqd {nsqd}" if option == "forgetNsqds" else f"topic {topic!r} of nsqd {nsqd}"
                 raise DataLossError(
                     f"option {option} has {what}, which answers, "
@@ -366,13 +372,13 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- where a query begins
 
-    def _begin(self, name: str, log: FoundLog, wanted: StartingOffsets) -> int:
+    def _start_position(self, name: str, log: FoundLog, wanted: StartingOffsets) -> int:
         """Return where the query begins in one log."""
-        topic = place_of(name)[0]
+        topic = topic_and_address(name)[0]
         starting_ns = self._options.starting_ns(topic)
         if starting_ns is not None:
             return position_at(log.address, self._options.on(topic), log.bounds, starting_ns)
-        given = given_position(self._options.starting_positions, *place_of(name))
+        given = option_position(self._options.starting_positions, *topic_and_address(name))
         if given is not None:
             return min(max(given, log.bounds.first), log.bounds.end)
         return self._position(name, log.bounds, wanted)
@@ -388,7 +394,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise SourceError(f"channel {self._options.channel!r} was removed from nsqd {nsqd_of(name)}")
         return position
 
-    def _take_over(self, begin: Offsets, found: Mapping[str, FoundLog]) -> None:
+    def _retain(self, begin: Offsets, found: Mapping[str, FoundLog]) -> None:
         """Make all messages pending from where the channel stands: the query will read them.
 
         A consumer may have finished some of it out of order, and nsqd may have removed that. What is gone
@@ -423,7 +429,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _key(self, name: str, log: Bounds) -> str:
         """Return the identity of a log within a run; its name may belong to another log at the next look."""
-        return f"{place_of(name)[0]}@{log.data_path}" if log.data_path else name
+        return f"{topic_and_address(name)[0]}@{log.data_path}" if log.data_path else name
 
 
 def _data_paths(found: Mapping[str, FoundLog]) -> dict[str, str]:

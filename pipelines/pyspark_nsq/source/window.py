@@ -73,7 +73,7 @@ class FilterWindow:
     names: dict[str, set[Any]] = field(default_factory=dict)
     """The values that are left of a column with one value in each log."""
 
-    def take(self, one: Filter) -> bool:
+    def narrow(self, one: Filter) -> bool:
         """Narrow the window by a filter; return False if Spark has to apply it as well."""
         if not isinstance(
             one, IsNotNull | In | EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
@@ -110,7 +110,7 @@ class FilterWindow:
         return self.sequences if column == "sequence" else self.times_us
 
 
-class Within:
+class TimeInterval:
     """The columns of only those messages that were published in an interval of time."""
 
     def __init__(self, columns: Columns, times_us: Interval) -> None:

@@ -13,7 +13,7 @@ from nsqd.replication.node import ReplicationNode
 from nsqd.replication.node_state import NodeState
 
 # How often 1,000 histories of all profiles have to see each event.
-LEAST_PER_1000: Final[dict[str, int]] = {
+MIN_PER_1000: Final[dict[str, int]] = {
     "failover": 250,
     "transfer": 120,
     "promotion of a tail": 45,
@@ -102,6 +102,6 @@ def shortfalls(events: Counter[str], histories: int) -> list[str]:
     """The events that were seen too rarely in so many histories, equally many of each profile."""
     return [
         f"{name}: {events[name]} times, at least {least * histories // 1000} are wanted"
-        for name, least in LEAST_PER_1000.items()
+        for name, least in MIN_PER_1000.items()
         if events[name] < least * histories // 1000
     ]

@@ -129,7 +129,7 @@ class Faults:
         )
         handshake = Handshake(CONNECTOR, hello, lambda: (secret,), Incarnations())
         link = node.link(connector=False)
-        out, reader = list(handshake.begin()), FrameReader()
+        out, reader = list(handshake.first_frames()), FrameReader()
         for _ in range(4):
             node.receive(link, b"".join(map(encode, out)))
             answer = b"".join(link.flush(node.now))

@@ -183,7 +183,7 @@ class History:
 
     def make_channel(self) -> None:
         node = self._node()
-        if node is not None and not node.broker.decommissioning and not node.broker.asks_holders:
+        if node is not None and not node.broker.decommissioning and not node.broker.awaits_channel_state:
             node.channel(self.rng.choice(TOPICS), self.rng.choice(CHANNELS))
 
     def consume(self) -> None:

@@ -129,7 +129,7 @@ class SimulatedNode:
         draw, days = around.draw, around.days
         self.data = DataPath(DATA, StorageOptions(SEGMENT), self.log.append, disk, node_id=number)
         limits = Limits(mem_queue_size=0, msg_timeout_ns=MSG_TIMEOUT)
-        self.broker = Broker(MessageIds(number), limits, self.data.make_store)
+        self.broker = Broker(MessageIds(number), limits, self.data.create_log)
         self.broker.wall.offset_ns = around.ahead
         self.data.reservation.draw = draw
         named = self.data.reservation.named()
@@ -392,7 +392,7 @@ class SimulatedNode:
         """Write a checkpoint; False if that failed."""
         store = self.store(topic)
         topic.take_changed()
-        job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
+        job = store.checkpoints.start_job(topic, store.checkpoint_position(topic.log.next_seq))
         try:
             store.appender.make_folder()
             job.run(self.disk)

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from nsqd.engine import facts
+from nsqd.engine import finished_ranges
 from nsqd.engine.topic import Topic
 from nsqd.log.ranges import merged, without
 from nsqd.replication import dropping, exchange, jobs, log_state, node, rules, yielding
 from nsqd.replication.claims import Claim
 from nsqd.replication.exchange import Checkpointing, Exchange
 from nsqd.replication.jobs import Jobs
-from nsqd.replication.log_state import KnownCopy, LogState
+from nsqd.replication.log_state import LogState, PeerCopy
 from nsqd.replication.log_stream import LogStream
 from nsqd.replication.node import ReplicationNode
 from nsqd.replication.node_state import NodeState
@@ -53,7 +53,11 @@ def _begin_in_sync(original: Any) -> Any:
 
 def _merge_absent(original: Any) -> Any:
     def merge(broker: Any, topic: Topic, state: Any) -> bool:
-        finished = without(facts.stored_ranges(topic), merged(list(state.pending))) if state.channel else []
+        finished = (
+            without(finished_ranges.stored_ranges(topic), merged(list(state.pending)))
+            if state.channel
+            else []
+        )
         return original(broker, topic, replace(state, finished=tuple(merged([*state.finished, *finished]))))
 
     return merge
@@ -118,7 +122,7 @@ def _next_epoch(original: Any) -> Any:
 
 def _said(**values: Any) -> Callable[[Any], Any]:
     def change(original: Any) -> Any:
-        def take(self: KnownCopy, status: Any, states: Any, now_ns: int) -> None:
+        def take(self: PeerCopy, status: Any, states: Any, now_ns: int) -> None:
             original(self, replace(status, **values), states, now_ns)
 
         return take
@@ -243,7 +247,7 @@ PARTS: Final[dict[str, Part]] = {
         11,
         "a copy is dropped for a fully replicated owner",
         "replica without room",
-        _patches((KnownCopy, "take", _said(fully_replicated=True))),
+        _patches((PeerCopy, "take", _said(fully_replicated=True))),
     ),
     "synced": Part(
         11,

@@ -46,8 +46,8 @@ def test_a_form_from_who_is_no_admin_changes_nothing(guarded):
 
 def test_an_audit_with_a_name_that_is_no_text_is_shown_as_csv_too(cluster, tmp_path):
     cluster.nsqlookupd()
-    deed = {"at": 1.0, "user": "J\udcfcrgen", "via": "", "from": "", "action": "delete_topic"}
-    (tmp_path / "audit").write_text(json.dumps(deed) + "\n")
+    entry = {"at": 1.0, "user": "J\udcfcrgen", "via": "", "from": "", "action": "delete_topic"}
+    (tmp_path / "audit").write_text(json.dumps(entry) + "\n")
 
     admin = cluster.nsqadmin(f"--audit-file={tmp_path / 'audit'}")
     answer = ask(admin, "GET", "/audit?format=csv")
@@ -114,8 +114,8 @@ def test_config_shows_any_option_and_changes_two(cluster):
     assert ask(admin, "GET", "/config/graphite_url").body == b""
     assert put(admin, "log_level", "DEBUG") == (200, "1")
     assert ask(admin, "GET", "/config/log_level").body == b"1"
-    (deed,) = json.loads(ask(admin, "GET", "/audit?format=json").body)["changes"]
-    assert (deed["before"], deed["after"]) == ({"log_level": "info"}, {"log_level": "debug"})
+    (entry,) = json.loads(ask(admin, "GET", "/audit?format=json").body)["changes"]
+    assert (entry["before"], entry["after"]) == ({"log_level": "info"}, {"log_level": "debug"})
     assert put(admin, "nsqlookupd_http_addresses", '["127.0.0.1:9"]') == (200, '["127.0.0.1:9"]')
     assert ask(admin, "GET", "/api/topics").status == 502
 

@@ -15,14 +15,14 @@ async def test_a_selection_is_explained_confirmed_and_changed_on_every_node():
         done = await site.submit(action="pause", pick=NAMES)
         result = await site.follow(done)
         posted = [path for node in site.nodes for path in node.posted]
-        deeds = (await site.get("/audit?format=json")).json()["changes"]
+        entries = (await site.get("/audit?format=json")).json()["changes"]
 
     assert 'aria-label="Select topic.0002.events"' in listed.html
     assert "Pause 2 topics?" in question.text
     assert before == []
     assert posted == ["/topic/pause"] * 6
     assert "2 topics of 2 were paused." in result.text
-    assert sorted(deed["topic"] for deed in deeds) == NAMES
+    assert sorted(entry["topic"] for entry in entries) == NAMES
 
 
 async def test_deleting_needs_the_number_and_says_by_node_where_it_was_not_done():
@@ -48,11 +48,11 @@ async def test_what_every_node_refuses_is_not_counted_as_done():
             node.answer = refusing(node.answer, NAMES[1])
         done = await site.submit(action="delete", pick=NAMES, typed="2")
         result = await site.follow(done)
-        deeds = (await site.get("/audit?format=json")).json()["changes"]
+        entries = (await site.get("/audit?format=json")).json()["changes"]
 
     assert "1 topic of 2 was deleted." in result.text
     assert f"{site.address(0)}: FORBIDDEN (1 topic)" in result.text
-    assert {deed["topic"]: deed["ok"] for deed in deeds} == {NAMES[0]: True, NAMES[1]: False}
+    assert {entry["topic"]: entry["ok"] for entry in entries} == {NAMES[0]: True, NAMES[1]: False}
 
 
 def refusing(usual, topic):
@@ -94,7 +94,7 @@ async def test_selected_channels_are_changed_together_with_one_summary_by_node()
         done = await site.submit(action="empty", pick=CHANNELS)
         result = await site.follow(done)
         posted = [path for node in site.nodes for path in node.posted]
-        deeds = (await site.get("/audit?format=json")).json()["changes"]
+        entries = (await site.get("/audit?format=json")).json()["changes"]
         addresses = sorted(site.address(number) for number in range(2))
 
     assert 'value="topic.0000.events/search"' in listed.html
@@ -104,7 +104,7 @@ async def test_selected_channels_are_changed_together_with_one_summary_by_node()
     assert done.headers["Location"] == "/topics/topic.0000.events"
     assert "2 channels of 2 were emptied." in result.text
     assert f"2 channels on {', '.join(addresses)}" in result.text
-    assert sorted(deed["channel"] for deed in deeds) == ["billing", "search"]
+    assert sorted(entry["channel"] for entry in entries) == ["billing", "search"]
 
 
 def test_a_selection_is_sought_after_it_was_shown_what_that_means(site):

@@ -66,7 +66,7 @@ async def test_without_a_history_there_are_no_charts_and_nodes_are_asked_rarely(
     async with stub_site(history=False, collect_interval=2000 * MILLISECOND) as site:
         page = await site.get("/")
         course = (await site.get("/history")).json()
-        site.daemon.collector._looked_at -= 3600
+        site.daemon.collector._last_read -= 3600
         rare = site.daemon.collector.interval_s
 
     assert "<figure" not in page.html

@@ -290,7 +290,7 @@ def test_a_message_is_published_with_headers_from_the_page(site):
     told(site, act(site, action="publish", topic="tried", node=node, body="later", defer="1h"))
     assert bodies(listed(site, topic="tried", channel="a", state="deferred")) == ["later"]
     audit = json.loads(ask(site.admin, "GET", "/audit?format=json").body)["changes"]
-    assert [deed["ok"] for deed in audit if deed["action"] == "publish_message"] == [True, False, True]
+    assert [entry["ok"] for entry in audit if entry["action"] == "publish_message"] == [True, False, True]
     assert b"later" not in ask(site.admin, "GET", "/audit").body
 
 
@@ -331,9 +331,9 @@ def test_a_poison_message_is_finished_and_others_requeued_later(site):
     assert sum(stats(nsqd, "poison", "b")["depth"] for nsqd in site.nsqds) == 6
 
 
-@pytest.mark.parametrize("deed", ["finish", "requeue", "send_back"])
-def test_what_a_list_from_a_place_leaves_out_is_not_touched(site, deed):
-    topic = f"partly-{deed}"
+@pytest.mark.parametrize("entry", ["finish", "requeue", "send_back"])
+def test_what_a_list_from_a_place_leaves_out_is_not_touched(site, entry):
+    topic = f"partly-{entry}"
     site.fill(topic, "a", messages=0)
     for body in (b"one", b"two", b"three"):
         site.nsqds[0].post(f"/pub?topic={topic}", body)
@@ -341,8 +341,8 @@ def test_what_a_list_from_a_place_leaves_out_is_not_touched(site, deed):
     place = {"topic": topic, "channel": "a", "start": second["id"]}
 
     newest = look(site, **place)
-    question = look(site, path="/action", action=deed, **place).text
-    refused = act(site, action=deed, **place)
+    question = look(site, path="/action", action=entry, **place).text
+    refused = act(site, action=entry, **place)
 
     assert bodies(listed(site, **place)) == ["two", "one"]
     assert "all of these…" not in newest.text

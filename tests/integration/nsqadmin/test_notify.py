@@ -95,7 +95,7 @@ def test_what_is_said_of_a_person_in_other_bytes_hinders_no_report(cluster, sink
         "J\ufffdrgen" if "X-Forwarded-User" in who else ""
     ] * 2
     audit = json.loads(ask(admin, "GET", "/audit?format=json").body)["changes"]
-    assert [deed["action"] for deed in audit] == ["config", "create_topic"]
+    assert [entry["action"] for entry in audit] == ["config", "create_topic"]
     assert b"Create topic" in ask(admin, "GET", "/audit?format=csv").body
 
 

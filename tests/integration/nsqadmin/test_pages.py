@@ -24,7 +24,7 @@ def topic_names(site, query):
     return re.findall(r'<tr data-key="([^"]+)"', body)
 
 
-def test_the_index_names_the_channel_in_trouble_at_its_top(site):
+def test_the_index_names_the_channel_in_problem_at_its_top(site):
     site.fill("pages.index", "stuck", messages=4)
 
     text = page(site, "/")

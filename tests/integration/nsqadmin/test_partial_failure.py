@@ -66,20 +66,20 @@ def test_action_on_frozen_node_is_completed_in_audit_when_node_answers_again(clu
     site.fill("orders", "a", messages=3)
     victim = site.nsqds[0]
 
-    def deed():
+    def entry():
         return site.admin.get("/audit?format=json")["changes"][0]
 
     with frozen(victim):
         _, answer = call(site.admin, "POST", "/api/topics/orders/a", '{"action":"pause"}')
-        before = deed()
-    wait_until(lambda: not deed()["unknown"], "the audit is completed")
+        before = entry()
+    wait_until(lambda: not entry()["unknown"], "the audit is completed")
     (topic,) = victim.get("/stats?format=json&topic=orders")["topics"]
 
     assert answer["message"].endswith("the outcome is unknown, it may still happen")
     assert before["results"][victim.http_address] == "unknown: timed out after 0.4s, it may still happen"
     # It was frozen, not dead: the request waited in its socket.
     assert topic["channels"][0]["paused"]
-    assert deed()["results"][victim.http_address] == "done: seen when the node answered again"
+    assert entry()["results"][victim.http_address] == "done: seen when the node answered again"
 
 
 @pytest.mark.parametrize("registered", [0, 1])
@@ -144,7 +144,7 @@ def test_one_dead_nsqlookupd_of_two_is_a_warning_and_two_are_a_failure(cluster):
     assert one_down["message"] == f'WARNING: Get "http://{address}/topics": connect: connection refused'
     # The other nsqlookupd has all registrations, so nothing is missing.
     assert f"nsqlookupd {address} does not answer" in page.text
-    assert "card-watch" in page.body.decode()
+    assert "card-warning" in page.body.decode()
     assert "incomplete" not in page.text + nodes.text
     assert "unreachable" in nodes.text
     assert not re.search(r"\d of 2 ", nodes_later.text.partition("nsqlookupd 2")[0])
@@ -154,7 +154,7 @@ def test_one_dead_nsqlookupd_of_two_is_a_warning_and_two_are_a_failure(cluster):
     # The known nsqds are still asked, so their figures stay.
     assert lasting.status == 200
     assert "no nsqlookupd does" in lasting.text
-    assert "card-watch" not in lasting.body.decode()
+    assert "card-warning" not in lasting.body.decode()
     assert "All good" not in lasting.text
     assert "orders" in lasting.text
     # An nsqadmin that starts now knows no nsqd.
@@ -213,8 +213,8 @@ def test_a_topic_that_only_nsqlookupd_has_is_deleted_there_and_that_is_all(clust
 
     assert call(admin, "DELETE", "/api/topics/idle") == (200, {"message": ""})
 
-    (deed,) = admin.get("/audit?format=json")["changes"]
-    assert (deed["ok"], deed["results"]) == (True, {lookupd.http_address: "done"})
+    (entry,) = admin.get("/audit?format=json")["changes"]
+    assert (entry["ok"], entry["results"]) == (True, {lookupd.http_address: "done"})
 
 
 def test_a_fixed_list_of_nsqds_works_without_nsqlookupd(cluster):

@@ -102,7 +102,7 @@ async def test_who_signs_in_gets_where_they_wanted_with_what_their_groups_may(tm
 
         one.people = [LocalPerson("root", ("ops",))]
         root = {"Cookie": cookie_of(await sign_in(site), "nsqadmin_session").partition(";")[0]}
-        deeds = (await site.get("/audit?format=json", **root)).json()["changes"]
+        entries = (await site.get("/audit?format=json", **root)).json()["changes"]
 
     assert (done.status, done.headers["Location"]) == (303, f"/topics/{TOPIC}")
     assert "HttpOnly" in cookie
@@ -114,7 +114,7 @@ async def test_who_signs_in_gets_where_they_wanted_with_what_their_groups_may(tm
     assert (audit.status, audit.json()) == (403, {"message": "FORBIDDEN"})
     assert followed.status == 403
     assert "You have no role for this." in followed.text
-    assert {(deed["user"], deed["via"]) for deed in deeds} == {("alice", "sign-in")}
+    assert {(entry["user"], entry["via"]) for entry in entries} == {("alice", "sign-in")}
 
 
 async def test_a_session_ends_when_its_user_signs_out_and_a_stolen_copy_with_it(tmp_path):
@@ -249,13 +249,13 @@ async def test_a_token_has_its_role_and_a_wrong_one_is_refused(tmp_path):
         token = {"Authorization": f"Bearer {secret}"}
         statuses = [await write(site, *one, **token) for one in WRITES]
         wrong = await site.get("/api/topics", Authorization="Bearer nonsense")
-        deeds = (await site.get("/audit?format=json", X_Forwarded_User="alice")).json()["changes"]
+        entries = (await site.get("/audit?format=json", X_Forwarded_User="alice")).json()["changes"]
         # A header with a user's name is ignored beside a token.
         both = await write(site, *WRITES[4], **token, X_Forwarded_User="alice")
 
     assert statuses == [200, 200, 200, 403, 403, 403, 403]
     assert (wrong.status, wrong.json()) == (401, {"message": "INVALID_TOKEN"})
-    assert {(deed["user"], deed["via"]) for deed in deeds} == {("ci", "token")}
+    assert {(entry["user"], entry["via"]) for entry in entries} == {("ci", "token")}
     assert both == 403
 
 
@@ -293,7 +293,7 @@ async def test_a_role_for_some_topics_changes_no_others():
     assert ["Pause" in text for text in pages] == [True, False]
 
 
-async def test_a_role_for_some_topics_is_none_for_nodes_and_for_troubles_elsewhere():
+async def test_a_role_for_some_topics_is_none_for_nodes_and_for_problems_elsewhere():
     async with stub_site(roles=("viewer:*", "operator:user=bob:topic.0001*")) as site:
         bob = {"X_Forwarded_User": "bob"}
         node = site.address(0)
@@ -333,25 +333,25 @@ async def test_the_audit_tells_before_after_and_each_nodes_result():
         await site.get("/")
         alice = {"X_Forwarded_User": "alice"}
         await site.submit(headers=alice, action="empty", topic=TOPIC, channel="billing")
-        (deed,) = (await site.get("/audit?format=json", **alice)).json()["changes"]
+        (entry,) = (await site.get("/audit?format=json", **alice)).json()["changes"]
         csv = await site.get("/audit?format=csv&q=action:empty*", **alice)
         nobody = await site.get("/audit")
 
-    assert (deed["user"], deed["action"], deed["channel"], deed["ok"]) == (
+    assert (entry["user"], entry["action"], entry["channel"], entry["ok"]) == (
         "alice",
         "empty_channel",
         "billing",
         True,
     )
-    assert set(deed["results"].values()) == {"done"}
-    assert "depth" in deed["before"]
-    assert "depth" in deed["after"]
+    assert set(entry["results"].values()) == {"done"}
+    assert "depth" in entry["before"]
+    assert "depth" in entry["after"]
     assert csv.headers["Content-Type"].startswith("text/csv")
     assert csv.body.count(b"\r\n") == 2
     assert nobody.status == 403
 
 
-async def test_troubles_are_series_and_can_be_muted():
+async def test_problems_are_series_and_can_be_muted():
     def edit(answer):
         answer["health"] = "NOK - disk full"
 
@@ -365,7 +365,7 @@ async def test_troubles_are_series_and_can_be_muted():
             lines = (await site.get("/metrics")).html.splitlines()
             return [line.rpartition(" ")[2] for line in lines if line.startswith(series)]
 
-        assert await site.until(value, "the trouble is a series") == ["1.0"]
+        assert await site.until(value, "the problem is a series") == ["1.0"]
         page = await site.get("/")
         assert "(1) " in page.text[:40]
         done = await site.submit(action="mute", key=f"unhealthy - - {address}", node=address)

@@ -300,7 +300,7 @@ async def test_change_without_an_answer_is_in_the_audit_log_and_notified():
             node.answer = falls_silent
             fields = {"name": "a", "topic": "t", "definition": '{"ttl": "1h"}', "apply": "true"}
             failed = await site.submit(action="set_policy", **fields)
-            (deed,) = (await site.get("/audit?format=json")).json()["changes"]
+            (entry,) = (await site.get("/audit?format=json")).json()["changes"]
             metrics = (await site.get("/metrics")).html
             log = site.log
 
@@ -310,8 +310,8 @@ async def test_change_without_an_answer_is_in_the_audit_log_and_notified():
             (post,) = await site.until(told, "the endpoint is told")
 
     assert failed.status == 502
-    assert (deed["action"], deed["ok"], deed["after"]["policy"]) == ("set_policy", False, "a")
-    assert "timed out after 2s" in deed["results"][site.address(0)]
+    assert (entry["action"], entry["ok"], entry["after"]["policy"]) == ("set_policy", False, "a")
+    assert "timed out after 2s" in entry["results"][site.address(0)]
     assert "set_policy failed" in log
     assert json.loads(post.body)["action"] == "set_policy"
     assert 'nsqadmin_admin_actions_total{action="set_policy"} 1.0' in metrics

@@ -95,7 +95,7 @@ async def test_topic_with_too_few_replicas_is_red_until_they_are_in_sync():
         node = site.address(0)
 
         async def reported():
-            return ("trouble", "under-replicated", node) in await site.concerns()
+            return ("problem", "under-replicated", node) in await site.concerns()
 
         async def resolved():
             return not await site.concerns()
@@ -115,8 +115,8 @@ async def test_topic_with_too_few_replicas_is_red_until_they_are_in_sync():
         after = await site.get(f"/topics/{TOPIC}")
 
     assert f"fewer replicas in sync than wanted: {node} has 1 of 2" in topic.text
-    assert '<span class="badge badge-trouble">1 of 2</span>' in topic.html
-    assert 'data-key="topic.0001.events" class="row-trouble"' in listed.html
+    assert '<span class="badge badge-problem">1 of 2</span>' in topic.html
+    assert 'data-key="topic.0001.events" class="row-problem"' in listed.html
     assert "topic.0002.events" not in listed.text
     assert "1 topic has fewer replicas in sync than wanted" in page.text
     assert as_json["under_replicated"] == 1
@@ -221,7 +221,7 @@ def test_pages_follow_a_failover(cluster, secret):
     def down():
         return [one["level"] for one in admin.get("/?format=json")["concerns"] if one["state"] == "down"]
 
-    wait_until(lambda: down() == ["watch"], "nsqlookupd drops it, and it is no alert", seconds=30)
+    wait_until(lambda: down() == ["warning"], "nsqlookupd drops it, and it is no alert", seconds=30)
     topic = ask(admin, "GET", "/topics/orders").text
     primary.start()
     wait_until(
@@ -273,6 +273,6 @@ def test_decommissioned_node_is_missed_only_until_its_messages_are_delivered(clu
     wait_until(delivered, "it is missed no longer", seconds=30)
     wire.close()
 
-    assert set(seen) <= {"watch"}
+    assert set(seen) <= {"warning"}
     for path in ("/topics/orders", "/action?action=delete&topic=orders"):
         wait_until(lambda path=path: primary.http_address not in ask(admin, "GET", path).text, "nor named")

@@ -153,8 +153,8 @@ def test_a_node_is_drained_from_its_page_and_taken_back(cluster):
     assert not node.get("/drain")["draining"]
     assert "Resume publishing…" not in ask(site.admin, "GET", path).text
     assert submit(site.admin, action="drain", node="127.0.0.1:1").status == 404
-    deeds = json.loads(ask(site.admin, "GET", "/audit?format=json").body)["changes"]
-    assert [(deed["action"], deed["ok"]) for deed in deeds] == [
+    entries = json.loads(ask(site.admin, "GET", "/audit?format=json").body)["changes"]
+    assert [(entry["action"], entry["ok"]) for entry in entries] == [
         ("drain_node", False),
         ("cancel_drain", True),
         ("drain_node", True),

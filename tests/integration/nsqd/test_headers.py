@@ -5,7 +5,7 @@ import urllib.parse
 
 import pytest
 
-from nsqd.protocol.batch import SLICE
+from nsqd.protocol.batch import SLICE_MESSAGES
 from tests.support.wire import fin, pub, rdy, size, sized
 from tests.support.youzan import YouzanClient, mpub_ext, pub_ext, with_header
 
@@ -114,7 +114,7 @@ def test_a_message_that_one_kind_gives_back_has_its_headers_at_the_other(youzan,
 
 
 def test_a_long_batch_with_headers_is_published_in_slices(plain, extended, wire, topic):
-    messages = [(b'{"n":"%d"}' % n if n % 3 else b"", b"%d" % n) for n in range(2 * SLICE + 5)]
+    messages = [(b'{"n":"%d"}' % n if n % 3 else b"", b"%d" % n) for n in range(2 * SLICE_MESSAGES + 5)]
     wire.send(mpub_ext(topic, *messages), pub(topic, b"behind"))
     wire.ok(2)
 
@@ -181,7 +181,7 @@ def test_bad_headers_are_refused_with_a_sentence_and_store_nothing(connect, plai
 
 
 def test_bad_headers_at_the_end_of_a_long_batch_let_none_of_it_be_published(connect, plain, topic):
-    messages = [(b"{}", b"m")] * (2 * SLICE)
+    messages = [(b"{}", b"m")] * (2 * SLICE_MESSAGES)
     assert connect().refusal(mpub_ext(topic, *messages, (b"[]", b"m"))).startswith(b"E_INVALID_JSON_HEADER")
 
     plain.quiet()

@@ -262,7 +262,7 @@ async def test_what_was_said_before_the_end_is_answered(lookupd):
 
 
 async def test_a_connection_that_says_nothing_is_closed(lookupd):
-    lookupd.daemon.connections.speak_within_s = 0.1
+    lookupd.daemon.connections.identify_timeout_s = 0.1
     mute, talker = await lookupd.connect(), await lookupd.connect(magic=b"  ")
     nsqd = await lookupd.nsqd()
 

@@ -23,7 +23,7 @@ def test_what_was_tried_often_enough_fails_with_its_last_error_when_its_time_is_
     error = ConnectionError("down")
     late.error = error
 
-    assert backlog.give_up(2, later=10)
+    assert backlog.fail_expired(2, later=10)
 
     assert str(late.answers[0].exception()) == "down"
     assert [one.command for one in backlog] == [b"patient", b"untried"]
@@ -36,5 +36,5 @@ def test_what_nobody_waits_for_any_more_is_dropped():
     cancelled.answers[0].cancel()
     backlog.append(cancelled)
 
-    assert not backlog.give_up(2, later=10)
+    assert not backlog.fail_expired(2, later=10)
     assert len(backlog) == 0

@@ -1,6 +1,6 @@
 """Which nsqd a producer publishes to."""
 
-from nsqclient._addresses import LAST_REST_SECONDS, Roster
+from nsqclient._addresses import MAX_BACKOFF_SECONDS, Roster
 
 
 def test_the_first_address_is_used_as_long_as_it_is_well():
@@ -44,7 +44,7 @@ def test_a_rest_doubles_with_each_failure_up_to_a_limit():
         rests.append(round(now - began, 1))
 
     assert rests[:4] == [0.1, 0.2, 0.4, 0.8]
-    assert rests[-1] == LAST_REST_SECONDS
+    assert rests[-1] == MAX_BACKOFF_SECONDS
 
 
 def test_one_event_that_many_notice_counts_once():
@@ -91,7 +91,7 @@ def test_failures_of_strangers_are_ignored():
 def test_rests_can_be_ended_and_the_next_one_is_longer_all_the_same():
     roster = Roster(["a", "b"])
     roster.failed("a", 0)
-    roster.end_rests()
+    roster.end_backoff()
 
     assert roster.is_well("a", 0)
 

@@ -290,5 +290,5 @@ def test_what_is_said_is_what_is_read(obstacle):
 
 @pytest.mark.parametrize(("text", "takes"), [(b"true", True), (b"1", False), (b"null", False)])
 def test_only_a_nsqlookupd_that_says_so_is_told(text, takes):
-    assert decode_lookupd_info(b'{"availability":%b}' % text).takes_availability is takes
-    assert decode_lookupd_info(b"{}").takes_availability is False
+    assert decode_lookupd_info(b'{"availability":%b}' % text).accepts_availability is takes
+    assert decode_lookupd_info(b"{}").accepts_availability is False

@@ -27,7 +27,9 @@ class Start:
         return peer
 
     def told(self, **nodes):
-        self.readiness.told([{key(name): frozenset(topics.split()) for name, topics in nodes.items()}])
+        self.readiness.learn_topics(
+            [{key(name): frozenset(topics.split()) for name, topics in nodes.items()}]
+        )
 
     def ready_at(self, now_ns):
         # Only the second check with nothing missing makes it ready.
@@ -85,7 +87,9 @@ def test_a_topic_that_was_deleted_meanwhile_is_waited_for_no_longer(start):
 
 
 def test_what_several_others_know_adds_up(start):
-    start.readiness.told([{key("a"): frozenset("t")}, {key("a"): frozenset("u"), key("b"): frozenset()}])
+    start.readiness.learn_topics(
+        [{key("a"): frozenset("t")}, {key("a"): frozenset("u"), key("b"): frozenset()}]
+    )
     start.announce("a", "t")
     start.announce("b")
 
@@ -100,7 +104,7 @@ def test_others_that_know_of_nobody_make_it_ready_at_once(start):
 
 
 def test_others_that_give_no_answer_do_not_count(start):
-    start.readiness.told([])
+    start.readiness.learn_topics([])
 
     assert not start.ready_at(RECONNECT - 1)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from nsqlookupd.rounds import AT_MOST, Rounds
+from nsqlookupd.rounds import COMMANDS_PER_TURN, Rounds
 
 
 class Job:
@@ -29,28 +29,28 @@ async def test_little_work_is_done_in_the_next_round():
 
 
 async def test_much_work_is_bounded_in_each_round():
-    rounds, job = Rounds(), Job(3 * AT_MOST + 1)
+    rounds, job = Rounds(), Job(3 * COMMANDS_PER_TURN + 1)
     rounds.add(job.step)
     lefts = []
     while job.left:
         await asyncio.sleep(0)
         lefts.append(job.left)
 
-    assert lefts == [2 * AT_MOST + 1, AT_MOST + 1, 1, 0]
+    assert lefts == [2 * COMMANDS_PER_TURN + 1, COMMANDS_PER_TURN + 1, 1, 0]
 
 
 async def test_many_who_have_little_share_a_round_and_its_bound():
     rounds = Rounds()
-    jobs = [Job(1) for _ in range(2 * AT_MOST)]
+    jobs = [Job(1) for _ in range(2 * COMMANDS_PER_TURN)]
     for job in jobs:
         rounds.add(job.step)
     await asyncio.sleep(0)
 
-    assert [job.left for job in jobs] == [0] * AT_MOST + [1] * AT_MOST
+    assert [job.left for job in jobs] == [0] * COMMANDS_PER_TURN + [1] * COMMANDS_PER_TURN
 
 
 async def test_who_has_much_takes_turns_with_the_others():
-    rounds, long, short = Rounds(), Job(10 * AT_MOST), Job(1)
+    rounds, long, short = Rounds(), Job(10 * COMMANDS_PER_TURN), Job(1)
     rounds.add(long.step)
     rounds.add(short.step)
     for _ in range(2):

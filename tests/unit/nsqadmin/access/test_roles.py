@@ -29,7 +29,7 @@ def test_roles_are_given_to_users_groups_and_anybody():
     assert role(ALICE, "operator:user=alice") is Role.OPERATOR
     assert role(ALICE, "reader:group=pay", "viewer:*") is Role.READER
     assert role(STRANGER, "viewer:*") is Role.VIEWER
-    assert role(STRANGER, "operator:user=alice") is Role.NOBODY
+    assert role(STRANGER, "operator:user=alice") is Role.NONE
 
 
 def test_a_role_may_be_for_some_topics():
@@ -50,7 +50,7 @@ def test_tokens_have_a_role_of_their_own_and_take_nothing_from_others():
 
 
 def test_where_people_sign_in_nobody_else_looks():
-    assert role(STRANGER, signs_in=True) is Role.NOBODY
+    assert role(STRANGER, signs_in=True) is Role.NONE
     assert role(Person("bob", (), "sign-in"), signs_in=True) is Role.VIEWER
 
 

@@ -10,7 +10,7 @@ SIGNER = Signer(lambda: b"s" * 32)
 
 def test_a_session_is_good_until_it_is_over():
     sessions = Sessions(SIGNER, lasts_s=100)
-    cookie = sessions.begin("1", ALICE, 1000)
+    cookie = sessions.create("1", ALICE, 1000)
 
     assert sessions.person(cookie, 1099) == ALICE
     assert sessions.person(cookie, 1101) is None
@@ -18,7 +18,7 @@ def test_a_session_is_good_until_it_is_over():
 
 def test_a_session_that_was_ended_is_ended_wherever_its_cookie_was_copied_to():
     sessions = Sessions(SIGNER, lasts_s=100)
-    cookie, other = sessions.begin("1", ALICE, 1000), sessions.begin("2", ALICE, 1000)
+    cookie, other = sessions.create("1", ALICE, 1000), sessions.create("2", ALICE, 1000)
 
     sessions.end(cookie, 1001)
 
@@ -28,18 +28,18 @@ def test_a_session_that_was_ended_is_ended_wherever_its_cookie_was_copied_to():
 
 def test_a_session_that_was_ended_stays_ended_when_the_clock_is_set_back():
     sessions = Sessions(SIGNER, lasts_s=100)
-    cookie = sessions.begin("1", ALICE, 1000)
+    cookie = sessions.create("1", ALICE, 1000)
     sessions.end(cookie, 1001)
 
     # The clock is wrong for a while, and somebody else signs out then.
-    sessions.end(sessions.begin("2", ALICE, 90_000), 90_001)
+    sessions.end(sessions.create("2", ALICE, 90_000), 90_001)
 
     assert sessions.person(cookie, 1002) is None
 
 
 def test_nobody_else_can_write_one_and_one_is_not_good_for_something_else():
     sessions = Sessions(SIGNER, lasts_s=100)
-    cookie = sessions.begin("1", ALICE, 1000)
+    cookie = sessions.create("1", ALICE, 1000)
     body, _, mark = cookie.partition(".")
 
     assert Sessions(Signer(lambda: b"t" * 32), 100).person(cookie, 1001) is None

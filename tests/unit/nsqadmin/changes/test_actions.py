@@ -20,7 +20,7 @@ def test_actions_on_nodes_and_on_letters_of_any_topic_need_a_role_for_all_topics
 
 
 def test_audit_names_the_kind_of_queue_and_the_topic_made_for_a_channel():
-    assert ACTIONS["pause"].words(Target("t")) == ["pause_topic"]
-    assert ACTIONS["pause"].words(Target("t", "c")) == ["pause_channel"]
-    assert ACTIONS["create"].words(Target("t", "c")) == ["create_topic", "create_channel"]
-    assert ACTIONS["tombstone"].words(Target("t", node="n:1")) == ["tombstone_topic_producer"]
+    assert ACTIONS["pause"].audit_names(Target("t")) == ["pause_topic"]
+    assert ACTIONS["pause"].audit_names(Target("t", "c")) == ["pause_channel"]
+    assert ACTIONS["create"].audit_names(Target("t", "c")) == ["create_topic", "create_channel"]
+    assert ACTIONS["tombstone"].audit_names(Target("t", node="n:1")) == ["tombstone_topic_producer"]

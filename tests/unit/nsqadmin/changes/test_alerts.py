@@ -2,17 +2,17 @@ from dataclasses import replace
 
 import pytest
 
-from nsqadmin.changes.alerts import MUTE_S, Alerts, key_text, place_of
+from nsqadmin.changes.alerts import MUTE_S, Alerts, key_text, subject_of
 from nsqadmin.collecting.views import Round
-from nsqadmin.figures.attention import Concern, Level
-from nsqadmin.figures.cluster_sum import ClusterSum
-from nsqadmin.figures.instant import Instant
+from nsqadmin.stats.attention import Concern, Level
+from nsqadmin.stats.cluster_sum import ClusterSum
+from nsqadmin.stats.instant import Instant
 
 STUCK = Concern(
-    Level.TROUBLE, "stuck", "9 messages wait", "orders", "billing", messages=9, began=Instant(0, 100.0)
+    Level.PROBLEM, "stuck", "9 messages wait", "orders", "billing", messages=9, began=Instant(0, 100.0)
 )
 NOW = Instant(500 * 10**9, 1000.0)
-PAUSED = Concern(Level.WATCH, "paused", "paused", "orders")
+PAUSED = Concern(Level.WARNING, "paused", "paused", "orders")
 
 
 class Told(list):
@@ -20,20 +20,20 @@ class Told(list):
         self.append(payload)
 
 
-async def follow(alerts, *troubles, now=NOW):
-    await alerts.follow(Round(now, ClusterSum({}), (), troubles, (), ()))
+async def follow(alerts, *problems, now=NOW):
+    await alerts.follow(Round(now, ClusterSum({}), (), problems, (), ()))
 
 
-async def test_a_trouble_is_told_when_it_comes_and_when_it_is_over_and_not_between():
+async def test_a_problem_is_told_when_it_comes_and_when_it_is_over_and_not_between():
     told = Told()
     alerts = Alerts(told, "json")
-    for troubles in ((STUCK, PAUSED), (STUCK,), (STUCK,), ()):
-        await follow(alerts, *troubles)
+    for problems in ((STUCK, PAUSED), (STUCK,), (STUCK,), ()):
+        await follow(alerts, *problems)
 
     assert [one["status"] for one in told] == ["firing", "resolved"]
     assert told[0] | {"status": ""} == {
         "status": "",
-        "level": "trouble",
+        "level": "problem",
         "state": "stuck",
         "text": "9 messages wait",
         "topic": "orders",
@@ -47,7 +47,7 @@ async def test_slack_gets_a_text():
     told = Told()
     await follow(Alerts(told, "slack"), STUCK)
 
-    assert told == [{"text": "Trouble: orders/billing stuck. 9 messages wait"}]
+    assert told == [{"text": "Problem: orders/billing stuck. 9 messages wait"}]
 
 
 async def test_what_is_muted_is_told_when_the_hour_is_over():
@@ -90,12 +90,12 @@ async def test_what_is_told_of_again_is_told_of_at_once():
     assert len(told) == 1
 
 
-def test_the_name_of_a_trouble_says_what_it_is_about():
-    silent = Concern(Level.TROUBLE, "unreachable", "it does not answer", node="10.0.0.1:4151")
+def test_the_name_of_a_problem_says_what_it_is_about():
+    silent = Concern(Level.PROBLEM, "unreachable", "it does not answer", node="10.0.0.1:4151")
 
-    assert place_of(key_text(STUCK.key)) == ("orders", "billing", "")
-    assert place_of(key_text(silent.key)) == ("", "", "10.0.0.1:4151")
-    assert place_of("nonsense") == ("", "", "")
+    assert subject_of(key_text(STUCK.key)) == ("orders", "billing", "")
+    assert subject_of(key_text(silent.key)) == ("", "", "10.0.0.1:4151")
+    assert subject_of("nonsense") == ("", "", "")
 
 
 @pytest.mark.parametrize(("lasts_s", "told_of"), [(8, 0), (59, 0), (60, 1)])
@@ -107,7 +107,7 @@ async def test_alert_needs_a_minimum_duration(lasts_s, told_of):
     assert len(told) == told_of
 
 
-async def test_restored_trouble_is_not_told_of_twice():
+async def test_restored_problem_is_not_told_of_twice():
     told = Told()
     alerts = Alerts(told, "json")
     alerts.restore([STUCK], NOW)

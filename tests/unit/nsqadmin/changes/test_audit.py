@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nsqadmin.changes.audit import Audit, Deed, later_outcome
+from nsqadmin.changes.audit import Audit, AuditEntry, later_outcome
 from nsqcore.process.logs import Log
 from tests.support.records import channel_json, topic_stats
 
 
-def deed(number=0, **fields):
-    return Deed(1000.0 + number, "alice", "header", "10.0.0.1:5", "pause_topic", topic=f"t{number}", **fields)
+def entry(number=0, **fields):
+    return AuditEntry(
+        1000.0 + number, "alice", "header", "10.0.0.1:5", "pause_topic", topic=f"t{number}", **fields
+    )
 
 
 def audit(path="", most_bytes=10_000, stream=None):
@@ -22,7 +24,7 @@ def audit(path="", most_bytes=10_000, stream=None):
 
 def test_every_deed_is_one_line_whatever_a_name_holds(tmp_path):
     path = tmp_path / "audit"
-    audit(path).note(Deed(1.0, "a\nb", "", "@", "delete_topic", topic='x"\n{"user":"root"}\u2028'))
+    audit(path).note(AuditEntry(1.0, "a\nb", "", "@", "delete_topic", topic='x"\n{"user":"root"}\u2028'))
 
     (line,) = path.read_bytes().splitlines()
     assert json.loads(line)["topic"] == 'x"\n{"user":"root"}\u2028'
@@ -34,7 +36,7 @@ def test_what_an_earlier_run_wrote_is_shown_the_newest_first(tmp_path):
     first = audit(path)
     for number in range(3):
         first.note(
-            deed(number, before={"depth": 3}, after={"depth": 0}, results={"a:1": "done"}, silent=("b:1",))
+            entry(number, before={"depth": 3}, after={"depth": 0}, results={"a:1": "done"}, silent=("b:1",))
         )
 
     again = audit(path).latest()
@@ -47,7 +49,7 @@ def test_the_file_has_a_bound_and_the_last_is_kept(tmp_path):
     path = tmp_path / "audit"
     book = audit(path, most_bytes=1000)
     for number in range(100):
-        book.note(deed(number))
+        book.note(entry(number))
 
     sizes = [one.stat().st_size for one in tmp_path.iterdir()]
     assert len(sizes) == 2
@@ -57,7 +59,7 @@ def test_the_file_has_a_bound_and_the_last_is_kept(tmp_path):
 
 def test_a_line_that_cannot_be_read_is_left_out_and_named(tmp_path):
     path = tmp_path / "audit"
-    audit(path).note(deed())
+    audit(path).note(entry())
     with path.open("ab") as file:
         file.write(b"{broken\n[]\n")
     stream = io.StringIO()
@@ -67,25 +69,25 @@ def test_a_line_that_cannot_be_read_is_left_out_and_named(tmp_path):
 
 
 def test_the_result_says_where_it_was_done_and_where_not():
-    assert deed(results={"a:1": "done", "b:1": "timed out"}, silent=("c:1",)).result == (
+    assert entry(results={"a:1": "done", "b:1": "timed out"}, silent=("c:1",)).result == (
         "1 of 2 nodes; b:1: timed out; not reached: c:1"
     )
-    assert deed(ok=False, problem="no").result == "failed: no"
-    assert deed(channel="c", node="n:1").subject == "t0/c on n:1"
+    assert entry(ok=False, problem="no").result == "failed: no"
+    assert entry(channel="c", node="n:1").subject == "t0/c on n:1"
 
 
 def test_deed_has_plain_words_and_names_its_policy():
-    one = Deed(1.0, "a", "", "", "set_policy", after={"policy": "fraud"}, results={"a:1": "done"})
+    one = AuditEntry(1.0, "a", "", "", "set_policy", after={"policy": "fraud"}, results={"a:1": "done"})
 
-    assert (one.words, one.subject, one.is_partial) == ("Set policy", "fraud", False)
-    assert deed(results={"a:1": "done", "b:1": "unknown: timed out"}).is_partial
+    assert (one.action_text, one.subject, one.is_partial) == ("Set policy", "fraud", False)
+    assert entry(results={"a:1": "done", "b:1": "unknown: timed out"}).is_partial
 
 
 def test_unknown_outcome_is_completed_by_later_record(tmp_path):
     path = tmp_path / "audit"
     book = audit(path)
-    book.note(deed(results={"a:1": "done", "b:1": "unknown: timed out, it may still happen"}))
-    book.note(deed(1))
+    book.note(entry(results={"a:1": "done", "b:1": "unknown: timed out, it may still happen"}))
+    book.note(entry(1))
     (waiting,) = audit(path).unknown()
 
     book.note(replace(waiting, results={"a:1": "done", "b:1": "done: seen when the node answered again"}))
@@ -111,7 +113,7 @@ def test_unknown_outcome_is_completed_by_later_record(tmp_path):
     ],
 )
 def test_later_outcome_is_read_from_statistics(action, channels, outcome):
-    done = Deed(1.0, "a", "", "", action, topic="t", channel="c")
+    done = AuditEntry(1.0, "a", "", "", action, topic="t", channel="c")
 
     assert later_outcome(done, topic_stats("t", *channels)) == f"{outcome} when the node answered again"
 
@@ -124,7 +126,7 @@ def test_audit_writes_a_line_later_that_it_could_not_write(tmp_path):
     (folder / "audit").unlink()
     folder.rmdir()
 
-    book.note(deed())
+    book.note(entry())
 
     assert f"audit: a line is not in {folder / 'audit'} yet (No such file or directory)" in stream.getvalue()
     assert '"action":"pause_topic"' in stream.getvalue()
@@ -132,14 +134,14 @@ def test_audit_writes_a_line_later_that_it_could_not_write(tmp_path):
     assert (book.write(), book.problem) == (False, "No such file or directory")
     folder.mkdir()
     assert (book.write(), book.problem) == (True, "")
-    book.note(deed(2.0))
+    book.note(entry(2.0))
     lines = (folder / "audit").read_text().splitlines()
     assert [json.loads(line)["action"] for line in lines] == ["pause_topic"] * 2
 
 
 def test_audit_leaves_no_part_of_a_line_on_a_full_disk(tmp_path, monkeypatch):
     book = audit(tmp_path / "audit")
-    book.note(deed(1))
+    book.note(entry(1))
     before = (tmp_path / "audit").read_bytes()
     opened = Path.open
 
@@ -150,7 +152,7 @@ def test_audit_leaves_no_part_of_a_line_on_a_full_disk(tmp_path, monkeypatch):
         return NearlyFull(file)
 
     monkeypatch.setattr(Path, "open", nearly_full)
-    book.note(deed(2))
+    book.note(entry(2))
     assert (book.problem, (tmp_path / "audit").read_bytes()) == ("No space left on device", before)
 
     monkeypatch.undo()

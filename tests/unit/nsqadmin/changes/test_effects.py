@@ -1,6 +1,6 @@
 import pytest
 
-from nsqadmin.changes.commands import Done
+from nsqadmin.changes.commands import ActionResult
 from nsqadmin.changes.effects import (
     channel_effects,
     message_effects,
@@ -10,7 +10,7 @@ from nsqadmin.changes.effects import (
     topic_effects,
 )
 from nsqadmin.collecting.messages import SeekPreview
-from nsqadmin.figures.sums import add_up
+from nsqadmin.stats.sums import add_up
 from tests.support.records import channel_json, topic_stats
 
 
@@ -68,7 +68,7 @@ def test_effects_of_a_tombstone_say_what_the_node_holds():
 
 
 def test_effects_on_messages_are_those_of_a_dry_run():
-    dry = Done(2, counts={"a": 2, "b": 1}, left={"no channel": 4}, unfinished=True, silent=("c",))
+    dry = ActionResult(2, counts={"a": 2, "b": 1}, left={"no channel": 4}, unfinished=True, silent=("c",))
 
     found = message_effects("finish", "finished", dry, one=False)
 
@@ -91,14 +91,14 @@ def test_effects_of_a_seek_are_added_up_by_node_and_many_nodes_are_counted():
 
 def test_summary_names_each_node_once():
     done = [
-        Done(1, silent=("c",), results=(("a", "done"), ("b", "done: 3"), ("c", "timed out"))),
-        Done(1, silent=("c",), results=(("a", "done"), ("b", "E_BUSY"), ("c", "timed out"))),
+        ActionResult(1, silent=("c",), results=(("a", "done"), ("b", "done: 3"), ("c", "timed out"))),
+        ActionResult(1, silent=("c",), results=(("a", "done"), ("b", "E_BUSY"), ("c", "timed out"))),
     ]
 
     assert summary(done, "topic") == (
         ["2 topics on a", "1 topic on b"],
         ["b: E_BUSY (1 topic)", "c was not reached: 2 topics did not change there"],
     )
-    assert summary([Done(9, results=tuple((f"n{n}", "done") for n in range(20)))], "topic")[0] == [
+    assert summary([ActionResult(9, results=tuple((f"n{n}", "done") for n in range(20)))], "topic")[0] == [
         "1 topic on each of 20 nodes"
     ]

@@ -1,15 +1,15 @@
 import pytest
 
-from nsqadmin.collecting.look import Look
 from nsqadmin.collecting.members import Member
-from nsqadmin.figures.attention import Concern, Level
-from nsqadmin.figures.cluster_sum import ClusterSum
-from nsqadmin.figures.instant import Instant
-from nsqadmin.figures.sums import add_up
-from nsqadmin.figures.trend import Counted, NodePace
+from nsqadmin.collecting.node_snapshot import NodeSnapshot
 from nsqadmin.history import recorder as history
 from nsqadmin.history.recorder import Recorder
-from nsqadmin.history.ring import PLACES, TOTALS, HistoryFile
+from nsqadmin.history.ring import SLOTS, TOTALS, HistoryFile
+from nsqadmin.stats.attention import Concern, Level
+from nsqadmin.stats.cluster_sum import ClusterSum
+from nsqadmin.stats.instant import Instant
+from nsqadmin.stats.sums import add_up
+from nsqadmin.stats.trend import Counted, NodePace
 from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.models import NodeInfo, NodeStats
 from tests.support.records import channel_json, topic_stats
@@ -40,20 +40,20 @@ def test_the_whole_and_each_topic_and_channel_are_kept():
             for name in (TOTALS, history.topic("orders"), history.channel("clicks", "a"))
         )
 
-    assert round(total.came) == 120
-    assert round(orders.came) == 100
-    assert (round(channel.came), round(channel.went)) == (20, 20)
+    assert round(total.published) == 120
+    assert round(orders.published) == 100
+    assert (round(channel.published), round(channel.finished)) == (20, 20)
 
 
 def test_the_busiest_have_a_place_and_a_much_busier_one_takes_the_place_of_the_least():
-    quiet = {f"t{number}": 1 for number in range(PLACES)}
+    quiet = {f"t{number}": 1 for number in range(SLOTS)}
     with HistoryFile() as file:
         recorder = Recorder(file)
         recorder.record(cluster(**quiet), [], NOON)
-        assert len(file.names) <= PLACES
+        assert len(file.names) <= SLOTS
         recorder.record(cluster(**quiet, busy=500), [], NOON + 60)
 
-        assert round(read(file, history.topic("busy"), NOON + 60)[-1].came) == 500
+        assert round(read(file, history.topic("busy"), NOON + 60)[-1].published) == 500
         assert history.channel("busy", "a") in file.names
         assert TOTALS in file.names
 
@@ -75,9 +75,9 @@ def test_how_old_the_oldest_is_is_kept_where_it_is_known():
 
 
 @pytest.mark.parametrize("pause_s", [60, 3600])
-def test_troubles_that_did_not_end_are_known_after_a_short_pause(monkeypatch, pause_s):
-    stuck = Concern(Level.TROUBLE, "stuck", "9 wait", "orders", "a", began=Instant(0, NOON - 50.0))
-    down = Concern(Level.TROUBLE, "unreachable", "silent", node="a:1", began=Instant(0, NOON - 40.0))
+def test_problems_that_did_not_end_are_known_after_a_short_pause(monkeypatch, pause_s):
+    stuck = Concern(Level.PROBLEM, "stuck", "9 wait", "orders", "a", began=Instant(0, NOON - 50.0))
+    down = Concern(Level.PROBLEM, "unreachable", "silent", node="a:1", began=Instant(0, NOON - 40.0))
     with HistoryFile() as file:
         recorder = Recorder(file)
         recorder.record(cluster(orders=1), [], NOON)
@@ -86,19 +86,21 @@ def test_troubles_that_did_not_end_are_known_after_a_short_pause(monkeypatch, pa
         recorder.note(f"{history.OVER}unreachable", "silent", history.node("a:1"), NOON - 10.0)
         monkeypatch.setattr("time.time", lambda: NOON + pause_s)
 
-        lasting = [history.trouble_of(event, Instant(10**12, NOON + pause_s)) for event in recorder.lasting()]
+        lasting = [
+            history.problem_of(event, Instant(10**12, NOON + pause_s)) for event in recorder.unresolved()
+        ]
 
     if pause_s > 900:
         assert lasting == []
     else:
         (found,) = lasting
-        assert (found.key, found.level, found.since_s) == (stuck.key, Level.TROUBLE, NOON - 50)
+        assert (found.key, found.level, found.since_s) == (stuck.key, Level.PROBLEM, NOON - 50)
 
 
 def test_totals_include_the_last_known_depth_of_a_node_that_is_silent():
     stats = topic_stats("orders", channel_json("a", depth=200))
     silent = Member("b:1", NodeInfo("b", "b", 0, 1, "1.3.0"))
-    silent.look = Look.of(NodeStats("1.3.0", "OK", 0, (stats,)), NodePace(), NOON * SECOND, NOON)
+    silent.snapshot = NodeSnapshot.of(NodeStats("1.3.0", "OK", 0, (stats,)), NodePace(), NOON * SECOND, NOON)
     silent.error = NodeError("GET", "http://b:1/stats", "b:1", "timed out")
     here = topic_stats("orders", channel_json("a", depth=18_000))
     total = ClusterSum({"orders": add_up("orders", [(here, (), 0, "a:1")])})

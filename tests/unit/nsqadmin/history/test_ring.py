@@ -1,6 +1,5 @@
 import pytest
 
-from nsqadmin.figures.points import Point
 from nsqadmin.history.ring import (
     _NAME,
     _NAMES_AT,
@@ -8,12 +7,13 @@ from nsqadmin.history.ring import (
     DAY,
     FILE_SIZE,
     HOUR,
-    PLACES,
+    SLOTS,
     TOTALS,
     HistoryEvent,
     HistoryFile,
     HistoryProblem,
 )
+from nsqadmin.stats.points import Point
 
 ORDERS = ("topic", "orders")
 BILLING = ("channel", "orders", "billing")
@@ -32,7 +32,7 @@ def depths(file, name, ring=HOUR, now_s=NOON):
 
 def test_what_is_written_is_read_with_its_time_and_is_there_after_a_restart(path):
     with HistoryFile(path) as file:
-        file.give([TOTALS, BILLING], NOON)
+        file.allocate([TOTALS, BILLING], NOON)
         for step in range(3):
             assert file.write(NOON + 5 * step, {TOTALS: Point(step), BILLING: Point(10 * step)})
 
@@ -45,7 +45,7 @@ def test_what_is_written_is_read_with_its_time_and_is_there_after_a_restart(path
 
 def test_clock_set_back_writes_no_row_until_it_has_caught_up():
     with HistoryFile() as file:
-        file.give([TOTALS], NOON)
+        file.allocate([TOTALS], NOON)
 
         assert file.write(NOON + 100, {TOTALS: Point(1)})
         assert not file.write(NOON + 104, {TOTALS: Point(2)})
@@ -57,7 +57,7 @@ def test_clock_set_back_writes_no_row_until_it_has_caught_up():
 
 def test_what_was_not_written_is_a_gap_and_what_is_older_than_the_ring_is_gone():
     with HistoryFile() as file:
-        file.give([TOTALS], NOON)
+        file.allocate([TOTALS], NOON)
         file.write(NOON, {TOTALS: Point(1)})
         file.write(NOON + 60, {TOTALS: Point(2)})
 
@@ -68,22 +68,22 @@ def test_what_was_not_written_is_a_gap_and_what_is_older_than_the_ring_is_gone()
 
 def test_a_minute_is_the_most_that_waited_and_the_mean_of_rates():
     with HistoryFile() as file:
-        file.give([TOTALS], NOON)
+        file.allocate([TOTALS], NOON)
         for step in range(13):
-            file.write(NOON + 5 * step, {TOTALS: Point(step, came=float(step))})
+            file.write(NOON + 5 * step, {TOTALS: Point(step, published=float(step))})
 
         ((at_s, point),) = file.read(TOTALS, DAY, NOON + 120)
 
     assert (at_s, point.depth) == (NOON, 11)
-    assert point.came == pytest.approx(5.5, rel=0.001)
+    assert point.published == pytest.approx(5.5, rel=0.001)
 
 
 def test_a_place_that_is_given_to_another_name_shows_nothing_of_the_one_before():
     with HistoryFile() as file:
-        file.give([BILLING], NOON)
+        file.allocate([BILLING], NOON)
         file.write(NOON, {BILLING: Point(7)})
-        file.take(BILLING)
-        file.give([ORDERS], NOON + 5)
+        file.release(BILLING)
+        file.allocate([ORDERS], NOON + 5)
         file.write(NOON + 5, {ORDERS: Point(8)})
 
         assert depths(file, ORDERS, now_s=NOON + 5) == [(5, 8)]
@@ -91,13 +91,13 @@ def test_a_place_that_is_given_to_another_name_shows_nothing_of_the_one_before()
 
 
 def test_there_are_places_for_so_many_names_and_the_file_never_grows(path, tmp_path):
-    names = [("topic", f"t{number}") for number in range(PLACES + 100)]
+    names = [("topic", f"t{number}") for number in range(SLOTS + 100)]
     with HistoryFile(path) as file:
-        file.give(names, NOON)
+        file.allocate(names, NOON)
         file.write(NOON, {name: Point(1) for name in names})
 
-        assert len(file.names) == PLACES
-        assert depths(file, names[PLACES - 1]) == [(0, 1)]
+        assert len(file.names) == SLOTS
+        assert depths(file, names[SLOTS - 1]) == [(0, 1)]
     assert (tmp_path / "history").stat().st_size == FILE_SIZE
 
 
@@ -139,7 +139,7 @@ A_DAY = 86_400
 
 def test_name_first_seen_with_a_fast_clock_is_recorded_with_the_right_one(path):
     with HistoryFile(path) as file:
-        file.give([ORDERS], NOON + A_DAY)
+        file.allocate([ORDERS], NOON + A_DAY)
         file.write(NOON + A_DAY, {ORDERS: Point(1)})
         for step in range(25):
             assert file.write(NOON + 5 * step, {ORDERS: Point(10 + step)})
@@ -155,7 +155,7 @@ def test_name_first_seen_with_a_fast_clock_is_recorded_with_the_right_one(path):
 
 def test_a_file_in_which_a_name_begins_in_a_time_to_come_is_mended_when_it_is_opened(path):
     with HistoryFile(path) as file:
-        file.give([ORDERS, BILLING], NOON)
+        file.allocate([ORDERS, BILLING], NOON)
         file.write(NOON, {ORDERS: Point(1), BILLING: Point(1)})
         # An earlier version left it so when the clock was set back.
         place = file.names[ORDERS]
@@ -171,16 +171,16 @@ def test_a_file_in_which_a_name_begins_in_a_time_to_come_is_mended_when_it_is_op
 
 def test_slow_clock_mixes_no_rows_of_two_names(path):
     with HistoryFile(path) as file:
-        file.give([BILLING], NOON - 120)
+        file.allocate([BILLING], NOON - 120)
         for at_s in range(NOON - 120, NOON, 5):
             file.write(at_s, {BILLING: Point(7)})
-        file.take(BILLING)
-        file.give([ORDERS], NOON)
+        file.release(BILLING)
+        file.allocate([ORDERS], NOON)
         file.write(NOON, {ORDERS: Point(8)})
 
         # A machine that starts may believe that it is the year 1970.
         file.write(4000, {ORDERS: Point(9)})
-        file.give([TOTALS], 4005)
+        file.allocate([TOTALS], 4005)
         file.write(4005, {ORDERS: Point(9), TOTALS: Point(9)})
         file.write(NOON + 5, {ORDERS: Point(10), TOTALS: Point(10)})
 
@@ -191,12 +191,12 @@ def test_slow_clock_mixes_no_rows_of_two_names(path):
 
 def test_slot_given_while_the_clock_catches_up_shows_no_row_of_its_former_name():
     with HistoryFile() as file:
-        file.give([BILLING], NOON)
+        file.allocate([BILLING], NOON)
         for at_s in range(NOON, NOON + 60, 5):
             file.write(at_s, {BILLING: Point(7)})
-        file.take(BILLING)
+        file.release(BILLING)
 
-        file.give([ORDERS], NOON + 30)
+        file.allocate([ORDERS], NOON + 30)
         file.write(NOON + 60, {ORDERS: Point(8)})
 
         assert depths(file, ORDERS, now_s=NOON + 60) == [(60, 8)]

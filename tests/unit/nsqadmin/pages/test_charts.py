@@ -1,7 +1,7 @@
-from nsqadmin.figures.points import Point
 from nsqadmin.pages.charts import chart, spark
+from nsqadmin.stats.points import Point
 
-LINES = (("in", lambda point: point.came), ("out", lambda point: point.went))
+LINES = (("in", lambda point: point.published), ("out", lambda point: point.finished))
 
 
 def draw(points, now_s=1000.0, span_s=1000.0):
@@ -10,7 +10,9 @@ def draw(points, now_s=1000.0, span_s=1000.0):
 
 def test_a_line_goes_from_point_to_point_as_high_as_the_highest():
     found = draw(
-        [(0.0, Point(came=0.0)), (10.0, Point(came=50.0)), (20.0, Point(came=100.0))], span_s=20.0, now_s=20.0
+        [(0.0, Point(published=0.0)), (10.0, Point(published=50.0)), (20.0, Point(published=100.0))],
+        span_s=20.0,
+        now_s=20.0,
     )
 
     assert found.highest == 100
@@ -20,30 +22,30 @@ def test_a_line_goes_from_point_to_point_as_high_as_the_highest():
 
 
 def test_where_nothing_was_seen_nothing_is_drawn():
-    points = [(at_s, Point(came=1.0)) for at_s in (0.0, 5.0, 500.0, 505.0)]
+    points = [(at_s, Point(published=1.0)) for at_s in (0.0, 5.0, 500.0, 505.0)]
 
     assert draw(points).lines[0].path.count("M") == 2
 
 
 def test_one_point_is_no_line():
-    assert draw([(0.0, Point(came=1.0))]) is None
+    assert draw([(0.0, Point(published=1.0))]) is None
     assert draw([(0.0, Point()), (5.0, Point())]) is None
 
 
 def test_a_history_that_has_just_begun_is_not_squeezed_into_a_corner():
-    found = draw([(980.0, Point(came=1.0)), (990.0, Point(came=1.0))])
+    found = draw([(980.0, Point(published=1.0)), (990.0, Point(published=1.0))])
 
-    assert (found.begins, found.ends) == ("00:11", "00:16")
+    assert (found.start, found.ends) == ("00:11", "00:16")
 
 
 def test_a_peak_between_two_pixels_is_seen():
-    points = [(float(at_s), Point(came=1000.0 if at_s == 501 else 1.0)) for at_s in range(1000)]
+    points = [(float(at_s), Point(published=1000.0 if at_s == 501 else 1.0)) for at_s in range(1000)]
 
     assert " 1.0" in draw(points).lines[0].path
 
 
 def test_partial_points_are_a_path_of_their_own_that_begins_where_the_line_ends():
-    points = [(float(at_s), Point(came=1.0, is_partial=500 <= at_s < 700)) for at_s in range(0, 1000, 5)]
+    points = [(float(at_s), Point(published=1.0, is_partial=500 <= at_s < 700)) for at_s in range(0, 1000, 5)]
 
     line = draw(points).lines[0]
 

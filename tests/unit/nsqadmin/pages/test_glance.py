@@ -1,11 +1,11 @@
-from nsqadmin.figures.attention import Concern, Level
-from nsqadmin.figures.instant import Instant
 from nsqadmin.pages.glance import incident, verdict
+from nsqadmin.stats.attention import Concern, Level
+from nsqadmin.stats.instant import Instant
 
 NOON = 43_200.0
 
 
-def concern(mark="stuck", level=Level.TROUBLE, since_s=NOON - 3600):
+def concern(mark="stuck", level=Level.PROBLEM, since_s=NOON - 3600):
     return Concern(level, mark, "", "orders", "a", began=Instant(0, since_s) if since_s else None)
 
 
@@ -19,29 +19,29 @@ def test_the_verdict_is_one_line():
         concern(),
         concern("growing", since_s=NOON - 7200),
         concern("unhealthy"),
-        concern("paused", Level.WATCH, since_s=1.0),
+        concern("paused", Level.WARNING, since_s=1.0),
     ]
     assert (verdict(three, 41_000, NOON).level, verdict(three, 41_000, NOON).text) == (
         2,
         "3 problems, 1 warning since 10:00. 41,000 messages waiting",
     )
     assert (
-        verdict([concern("paused", Level.WATCH), concern("draining", Level.WATCH)], 0, NOON).text
+        verdict([concern("paused", Level.WARNING), concern("draining", Level.WARNING)], 0, NOON).text
         == "2 warnings since 11:00. No backlog"
     )
     assert verdict([concern(since_s=0.0)], 0, NOON).level == 2
 
 
 def test_verdict_counts_messages_of_nodes_that_are_down():
-    down = Concern(Level.WATCH, "down", "Down", node="a:1", messages=50)
+    down = Concern(Level.WARNING, "down", "Down", node="a:1", messages=50)
 
     assert verdict([down], 0, NOON, away=40).text.endswith(
         "0 messages waiting, 40 more on nodes that do not answer"
     )
 
 
-def test_an_incident_is_text_with_a_line_for_each_trouble():
-    text = incident([concern(), Concern(Level.WATCH, "down", "it left", node="a:1")], 5, NOON)
+def test_an_incident_is_text_with_a_line_for_each_problem():
+    text = incident([concern(), Concern(Level.WARNING, "down", "it left", node="a:1")], 5, NOON)
 
     assert text.splitlines() == [
         "1 problem, 1 warning since 11:00. 5 messages waiting (as of 1970-01-01 12:00:00 UTC)",

@@ -72,7 +72,7 @@ def test_what_a_reader_had_that_left_waits_again_and_only_it_can_answer():
     channel.pump(0, 60)
 
     assert channel.answered(message.id, other) is None
-    channel.left(reader)
+    channel.remove_reader(reader)
 
     assert list(channel.waiting) == [message]
     assert channel.in_flight == {}

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from nsqclient.wire.node_error import NodeError
-from nsqcore.cluster.fanout import Partial, ask_all
+from nsqcore.cluster.fanout import Partial, call_all
 
 
 async def answer(target):
@@ -13,7 +13,7 @@ async def answer(target):
 
 
 async def test_answers_keep_the_order_of_the_targets_and_errors_are_kept_beside_them():
-    found = await ask_all([1, -2, 3], answer)
+    found = await call_all([1, -2, 3], answer)
 
     assert found.value == [(1, 10), (3, 30)]
     assert [error.address for error in found.errors] == ["-2"]
@@ -21,8 +21,8 @@ async def test_answers_keep_the_order_of_the_targets_and_errors_are_kept_beside_
 
 
 async def test_it_failed_only_when_everybody_failed():
-    assert (await ask_all([-1, -2], answer)).failed
-    assert not (await ask_all([], answer)).failed
+    assert (await call_all([-1, -2], answer)).failed
+    assert not (await call_all([], answer)).failed
 
 
 async def test_an_error_that_is_no_failure_of_a_node_is_not_swallowed():
@@ -30,7 +30,7 @@ async def test_an_error_that_is_no_failure_of_a_node_is_not_swallowed():
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await ask_all([1], broken)
+        await call_all([1], broken)
 
 
 async def test_no_more_are_asked_at_once_than_was_said():
@@ -44,7 +44,7 @@ async def test_no_more_are_asked_at_once_than_was_said():
         running -= 1
         return await answer(target)
 
-    found = await ask_all(range(-1, 20), busy, at_once=3)
+    found = await call_all(range(-1, 20), busy, at_once=3)
 
     assert most == 3
     assert [value for _, value in found.value] == [10 * target for target in range(20)]

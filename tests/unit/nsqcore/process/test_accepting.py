@@ -37,7 +37,7 @@ class Lines:
 
 
 async def test_the_end_of_a_shortage_is_seen_though_nobody_comes(monkeypatch):
-    monkeypatch.setattr(accepting, "REST_S", 0)
+    monkeypatch.setattr(accepting, "PAUSE_S", 0)
     loop = asyncio.get_running_loop()
     # No client connects, so the loop never calls the reader.
     monkeypatch.setattr(loop, "add_reader", lambda *_: None, raising=False)

@@ -45,25 +45,25 @@ def unread():
 
 def test_what_was_asked_for_is_written_as_it_is():
     stream = io.StringIO()
-    output.put("a\nb\n", stream)
+    output.write_output("a\nb\n", stream)
 
     assert stream.getvalue() == "a\nb\n"
 
 
 def test_what_was_asked_for_and_cannot_be_written_ends_the_command_with_a_sentence(full):
-    done = run('put("text")', stdout=full)
+    done = run('write_output("text")', stdout=full)
 
     assert (done.returncode, done.stderr) == (1, FULL)
 
 
 def test_a_closed_stdout_ends_the_command_with_a_sentence():
-    done = run('sys.stdout = None; put("text")')
+    done = run('sys.stdout = None; write_output("text")')
 
     assert (done.returncode, done.stderr) == (1, "ERROR: failed to write to stdout - it is closed\n")
 
 
 def test_a_reader_that_has_ended_ends_the_command_without_a_word(unread):
-    done = run('put("text")', stdout=unread)
+    done = run('write_output("text")', stdout=unread)
 
     assert (done.returncode, done.stderr) == (141, "")
 
@@ -80,12 +80,12 @@ def test_a_caller_may_decide_what_an_unwritable_stdout_means(full, unread, call)
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 def test_a_line_for_people_that_cannot_be_written_decides_nothing(full, unread, stream):
-    code = f'tell("line", sys.{stream}); sys.exit(3)'
+    code = f'write_message("line", sys.{stream}); sys.exit(3)'
 
     assert [run(code, **{stream: out}).returncode for out in (full, unread)] == [3, 3]
 
 
 def test_a_line_for_people_goes_to_stderr():
-    done = run('tell("line")')
+    done = run('write_message("line")')
 
     assert (done.stdout, done.stderr) == ("", "line\n")

@@ -106,4 +106,4 @@ def test_nothing_is_kept_of_channels_that_are_no_more(node, channel, ages):
 
     ages.forget_deleted()
 
-    assert not ages._known
+    assert not ages._oldest

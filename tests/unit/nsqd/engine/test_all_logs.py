@@ -45,7 +45,7 @@ def test_messages_moving_to_the_dead_letters_are_counted(owner):
     sibling = channel.siblings[0]
     for one in (channel.backlog, sibling.backlog):
         ((first, end),) = one.pending.first(1)
-        one.take_out(one.pending.below(one.end))
+        one.discard(one.pending.below(one.end))
         one.dead_letter_queue.add(first, end, REQUEUED)
 
     assert all_logs.depth(channel) == 2

@@ -1,7 +1,7 @@
 import pytest
 
 from nsqd.engine.channel import Consumer, TooManyConsumers
-from nsqd.engine.delivering import TAKE_BYTES, deliver
+from nsqd.engine.delivering import MAX_DELIVERY_BYTES, deliver
 from nsqd.engine.latency import Latency
 from nsqd.engine.limits import Limits
 from nsqd.engine.pending import PendingRange
@@ -64,7 +64,7 @@ def test_consumers_that_leave_or_stop_are_not_ready(node, channel, paused):
     channel.paused = paused
     first, second, third = (node.subscribe(channel, rdy=1)[0] for _ in range(3))
 
-    node.broker.leave(first)
+    node.broker.remove_consumer(first)
     node.ready(second, 0)
 
     assert list(channel.ready) == [third]
@@ -156,7 +156,7 @@ def test_a_disconnect_gives_messages_back_at_once(node, channel):
     node.publish(b"1", b"2")
     consumer, _ = node.subscribe(channel, rdy=2)
 
-    node.broker.leave(consumer)
+    node.broker.remove_consumer(consumer)
     _, outlet = node.subscribe(channel, rdy=2)
 
     assert [(a, body) for _, a, body in outlet.taken()] == [(2, b"1"), (2, b"2")]
@@ -338,7 +338,7 @@ class Shelf:
             block = None if self.reason or room <= 0 else self.read(seq, seq + 1)
             if not isinstance(block, Block):
                 break
-            found.append(block.piece(seq, seq + 1))
+            found.append(block.view(seq, seq + 1))
             room -= len(found[-1])
         return found
 
@@ -352,7 +352,7 @@ def shelf():
 def stored(node, shelf):
     """A channel with eight messages, of which only the last few are in memory."""
     node.broker.limits = Limits(mem_queue_size=1)
-    node.broker._make_store = lambda _name: shelf
+    node.broker._storage_factory = lambda _name: shelf
     channel = node.channel()
     topic = node.topic()
     for n in range(8):
@@ -626,5 +626,5 @@ def test_a_sampling_consumer_is_handed_no_more_bytes_at_a_time_than_another(node
     pieces = deliver(stored, consumer, 8, node.now_ns)[0]
 
     # Only the last message may go beyond the limit.
-    assert sum(map(len, pieces)) < TAKE_BYTES + 101_000
+    assert sum(map(len, pieces)) < MAX_DELIVERY_BYTES + 101_000
     assert (len(pieces), stored.backlog.pending.count) == (2, 6)

@@ -41,8 +41,8 @@ def test_what_is_taken_is_counted_until_it_is_done():
 
     assert spans(taken) == [(5, 6), (7, 9)]
     assert taken[0].client == "me"
-    assert (dead_letter_queue.count, dead_letter_queue.waits) == (3, False)
-    assert all(dead_letter_queue.done(move) for move in taken)
+    assert (dead_letter_queue.count, dead_letter_queue.has_pending) == (3, False)
+    assert all(dead_letter_queue.written(move) for move in taken)
     assert dead_letter_queue.count == 0
 
 
@@ -63,7 +63,7 @@ def test_what_failed_is_taken_again():
 
     dead_letter_queue.failed(first)
 
-    assert dead_letter_queue.waits
+    assert dead_letter_queue.has_pending
     assert spans(dead_letter_queue.take(4)) == [(0, 4)]
     assert dead_letter_queue.count == 10
 
@@ -78,7 +78,7 @@ def test_what_is_owed_no_longer_is_neither_done_nor_tried_again(below):
     dead_letter_queue.remove([(0, below)])
 
     assert dead_letter_queue.count == 10 - below
-    assert not dead_letter_queue.done(first)
+    assert not dead_letter_queue.written(first)
     dead_letter_queue.failed(first)
     assert sorted(spans(dead_letter_queue.take(10))) == [
         pair for pair in [(3, 4), (4, 8), (6, 8), (8, 10)] if pair in _left(below)
@@ -96,7 +96,7 @@ def test_an_emptied_channel_gives_nothing_up():
 
     dead_letter_queue.remove([(0, 10)])
 
-    assert (dead_letter_queue.count, dead_letter_queue.waits) == (0, False)
-    assert not dead_letter_queue.done(first)
+    assert (dead_letter_queue.count, dead_letter_queue.has_pending) == (0, False)
+    assert not dead_letter_queue.written(first)
     dead_letter_queue.failed(first)
-    assert not dead_letter_queue.waits
+    assert not dead_letter_queue.has_pending

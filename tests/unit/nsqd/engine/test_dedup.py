@@ -184,7 +184,7 @@ def test_what_lies_in_the_log_is_found_again(node):
     node.advance(5)
     found = DedupWindow(WINDOW, DedupBudget())
 
-    found.recall(node.topic().log, node.topic().wall, node.now_ns)
+    found.load(node.topic().log, node.topic().wall, node.now_ns)
 
     # The scan may read a little more than the window; ids that are too old do not count.
     assert [name for name in ("old", "a", "b") if found.has(key_of(said(name)), node.now_ns)] == ["a", "b"]
@@ -196,7 +196,7 @@ def test_what_lies_in_the_future_after_a_start_counts_as_published_at_the_start(
     wall.offset_ns -= 3600 * SECOND
     found = DedupWindow(WINDOW, DedupBudget())
 
-    found.recall(node.topic().log, wall, node.now_ns)
+    found.load(node.topic().log, wall, node.now_ns)
 
     a = key_of(said("a"))
     assert found.has(a, node.now_ns + WINDOW - 1)
@@ -215,7 +215,7 @@ def test_what_the_disk_may_not_have_may_be_published_again(node):
 
 def test_the_oldest_ids_make_room():
     room = DedupBudget()
-    room.most = 3
+    room.max_ids = 3
     one, other = DedupWindow(WINDOW, room), DedupWindow(WINDOW, room)
     for key in range(3):
         one.remember(key, key)

@@ -21,7 +21,7 @@ def taken(deferred, now_ns):
 
 def test_a_message_is_taken_at_its_time_and_not_before(deferred):
     due_ns = 7 * SECOND + 12_345
-    deferred.put(5, 6, due_ns)
+    deferred.add(5, 6, due_ns)
 
     assert taken(deferred, due_ns - 1) == []
     assert deferred.count == 1
@@ -31,7 +31,7 @@ def test_a_message_is_taken_at_its_time_and_not_before(deferred):
 
 def test_what_was_put_off_together_is_one_run(deferred):
     for seq in range(100):
-        deferred.put(seq, seq + 1, SECOND)
+        deferred.add(seq, seq + 1, SECOND)
 
     assert list(deferred.runs()) == [(SECOND, 0, 100)]
     assert deferred.count == 100
@@ -41,7 +41,7 @@ def test_messages_come_in_the_order_in_which_they_are_due(deferred):
     rng = random.Random(1)
     dues = [rng.randrange(1, 5 * SECOND) // TICK * TICK for _ in range(1000)]
     for seq, due_ns in enumerate(dues):
-        deferred.put(seq, seq + 1, due_ns)
+        deferred.add(seq, seq + 1, due_ns)
     came = []
     while (next_ns := deferred.next_due_ns()) is not None:
         came += taken(deferred, next_ns)
@@ -53,7 +53,7 @@ def test_whoever_comes_when_told_to_finds_everything_in_time(deferred):
     rng = random.Random(2)
     dues = [rng.randrange(1, SECOND) for _ in range(500)]
     for seq, due_ns in enumerate(dues):
-        deferred.put(seq, seq + 1, due_ns)
+        deferred.add(seq, seq + 1, due_ns)
     now_ns, waits = 0, []
     while deferred.count:
         now_ns = max(now_ns, deferred.next_due_ns())
@@ -66,7 +66,7 @@ def test_whoever_comes_when_told_to_finds_everything_in_time(deferred):
 def test_very_many_that_are_due_at_once_are_taken_in_steps(deferred):
     count = 3 * STEP + 7
     for number in range(count):
-        deferred.put(2 * number, 2 * number + 1, SECOND)
+        deferred.add(2 * number, 2 * number + 1, SECOND)
     steps = []
     while deferred.count:
         assert deferred.next_due_ns() <= SECOND
@@ -78,7 +78,7 @@ def test_very_many_that_are_due_at_once_are_taken_in_steps(deferred):
 
 def test_to_take_one_of_very_many_out_copies_what_lies_beside_it_and_no_more(deferred):
     for seq in range(20_000):
-        deferred.put(seq, seq + 1, SECOND + seq * MILLISECOND)
+        deferred.add(seq, seq + 1, SECOND + seq * MILLISECOND)
     before = deferred.snapshot()
 
     assert deferred.remove([(12_345, 12_346)]) == 1
@@ -92,10 +92,10 @@ def test_to_take_one_of_very_many_out_copies_what_lies_beside_it_and_no_more(def
 
 def test_what_is_put_off_while_others_are_taken_is_not_forgotten(deferred):
     for number in range(2 * STEP):
-        deferred.put(2 * number, 2 * number + 1, SECOND)
+        deferred.add(2 * number, 2 * number + 1, SECOND)
     deferred.take_due(SECOND)
-    deferred.put(1, 2, SECOND - 5)
-    deferred.put(3, 4, SECOND + MILLISECOND)
+    deferred.add(1, 2, SECOND - 5)
+    deferred.add(3, 4, SECOND + MILLISECOND)
 
     remaining = [seq for _ in range(4) for seq in taken(deferred, SECOND + 2 * MILLISECOND)]
     assert {1, 3} < set(remaining)
@@ -106,7 +106,7 @@ def test_what_is_put_off_while_others_are_taken_is_not_forgotten(deferred):
 def test_the_highest_positions_there_are_wait_like_others(deferred):
     positions = [1 << 63 | 5, (1 << 64) - 2]
     for seq in positions:
-        deferred.put(seq, seq + 1, SECOND)
+        deferred.add(seq, seq + 1, SECOND)
 
     assert deferred.remove([(positions[0], positions[0] + 1)]) == 1
     assert taken(deferred, 2 * SECOND) == [positions[1]]
@@ -114,7 +114,7 @@ def test_the_highest_positions_there_are_wait_like_others(deferred):
 
 def test_a_time_that_is_long_past_is_due_at_once(deferred):
     deferred.take_due(9 * SECOND)
-    deferred.put(4, 6, -1)
-    deferred.put(7, 8, 0)
+    deferred.add(4, 6, -1)
+    deferred.add(7, 8, 0)
 
     assert sorted(taken(deferred, 9 * SECOND)) == [4, 5, 7]

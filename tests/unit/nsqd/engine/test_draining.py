@@ -6,7 +6,7 @@ import pytest
 
 from nsqclient.wire.frames import FrameParser
 from nsqd.engine.draining import Unread, report
-from nsqd.protocol.batch import SLICE
+from nsqd.protocol.batch import SLICE_MESSAGES
 from nsqd.protocol.connection_state import OK
 from tests.support.wire import sized
 
@@ -144,13 +144,13 @@ def test_a_publish_that_is_being_stored_holds_the_end_up(node):
 
 def test_a_long_batch_that_is_being_published_holds_the_end_up(node):
     session, _ = node.session()
-    many = [b"x"] * (SLICE + 1)
+    many = [b"x"] * (SLICE_MESSAGES + 1)
     session.receive(b"  V2MPUB t\n" + sized(struct.pack(">I", len(many)) + b"".join(map(sized, many))), 0)
     node.turn()
-    assert session.waits()
+    assert session.is_blocked()
 
     assert drained(node)["drained"] is False
-    while session.waits():
+    while session.is_blocked():
         session.resume(node.now_ns)
     node.turn()
     assert drained(node)["remaining"] == len(many)

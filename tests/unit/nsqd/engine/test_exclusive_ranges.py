@@ -100,7 +100,7 @@ def test_a_checkpoint_tells_of_it_and_what_is_added_to_one_of_what_came_since(tm
         topic.stage_for("mine", Batch([b"back"]), node.now_ns)
         node.publish(b"1")
         end = topic.log.next_seq
-        job = slots.begin(topic, CheckpointPosition(end, 0, end, end))
+        job = slots.start_job(topic, CheckpointPosition(end, 0, end, end))
         job.run(disk)
         slots.end(job)
 

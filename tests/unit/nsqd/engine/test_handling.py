@@ -33,7 +33,7 @@ def finish(node, channel, *seqs):
 
 
 def defer(node, channel, *seqs, seconds=0):
-    return node.broker.put_off_messages(node.topic(), channel, seqs, seconds * SECOND, node.now_ns)
+    return node.broker.requeue_messages(node.topic(), channel, seqs, seconds * SECOND, node.now_ns)
 
 
 def test_messages_are_finished_wherever_they_are(node, channel, first, consumer):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsqd.engine.bounds import MOST_LOOKED_AT
+from nsqd.engine.bounds import MAX_EXAMINED
 from nsqd.engine.dead_letter_queue import EXPIRED, REQUEUED, RETURNED, TIMED_OUT
 from nsqd.engine.settings import NOTHING, Settings
 from nsqd.log.encoder import Batch
@@ -131,15 +131,15 @@ def test_messages_expire_also_behind_those_from_before_the_clock_was_set_back(no
 
 
 def test_a_long_backlog_from_before_the_clock_was_set_back_is_not_looked_through():
-    node = Node(mem_queue_size=2 * MOST_LOOKED_AT)
+    node = Node(mem_queue_size=2 * MAX_EXAMINED)
     channel = node.channel()
     hold(node, ttl_ns=600 * SECOND)
-    node.topic().stage_batch(Batch([b"future"] * MOST_LOOKED_AT), node.now_ns)
+    node.topic().stage_batch(Batch([b"future"] * MAX_EXAMINED), node.now_ns)
     node.publish()
     node.broker.wall.offset_ns -= 3600 * SECOND
     node.publish(b"1")
     node.advance(600)
-    assert channel.backlog.pending.count == MOST_LOOKED_AT + 1
+    assert channel.backlog.pending.count == MAX_EXAMINED + 1
     assert node.now_ns < channel.expiry_ns <= node.now_ns + 600 * SECOND
 
     consumer, outlet = node.subscribe(channel, rdy=1)
@@ -147,7 +147,7 @@ def test_a_long_backlog_from_before_the_clock_was_set_back_is_not_looked_through
     node.ready(consumer, 0)
     node.advance(600)
 
-    assert (channel.backlog.pending.count, channel.expired_count) == (0, MOST_LOOKED_AT)
+    assert (channel.backlog.pending.count, channel.expired_count) == (0, MAX_EXAMINED)
 
 
 def test_one_that_came_back_expires_as_well(node, channel):
@@ -350,7 +350,7 @@ def test_a_consumer_that_leaves_does_not_make_dead_letters_at_once(node, channel
     for _ in range(2):
         consumer, _ = node.subscribe(channel, rdy=1)
         assert channel.backlog.in_flight.count == 1
-        node.broker.leave(consumer)
+        node.broker.remove_consumer(consumer)
         node.turn()
 
     assert moves(channel) == [(1, RETURNED)]
@@ -365,7 +365,7 @@ def test_in_its_own_dead_letter_topic_a_message_lives_on(node):
 
     requeue(node, channel, consumer, *ids_of(outlet))
     assert len(ids_of(outlet)) == 1
-    node.broker.leave(consumer)
+    node.broker.remove_consumer(consumer)
     node.advance(9)
 
     assert (channel.backlog.count(), channel.expired_count) == (0, 1)
@@ -410,6 +410,6 @@ def test_delay_of_the_client_replaces_that_of_the_policy(node, channel, retried)
 
 
 def test_message_of_a_leaving_consumer_is_not_delayed(node, channel, retried):
-    node.broker.leave(retried[0])
+    node.broker.remove_consumer(retried[0])
 
     assert counts(channel) == (1, 0, 0)

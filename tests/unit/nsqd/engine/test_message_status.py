@@ -20,7 +20,7 @@ def states(node, channel):
 def test_what_waits_has_its_place(node, channel):
     node.publish(*bodies(3))
 
-    assert [(one.state, one.place) for one in states(node, channel)] == [
+    assert [(one.state, one.ordinal) for one in states(node, channel)] == [
         (MessageState.PENDING, 1),
         (MessageState.PENDING, 2),
         (MessageState.PENDING, 3),
@@ -62,7 +62,7 @@ def test_what_was_requeued_waits_behind_the_others(node, channel):
     consumer.rdy = 0
     channel.requeue(node.broker.ids.decode(message_id), consumer, 0, node.now_ns)
 
-    assert [one.place for one in states(node, channel)] == [3, 1, 2]
+    assert [one.ordinal for one in states(node, channel)] == [3, 1, 2]
 
 
 def test_what_is_deferred_has_its_due_time(node, channel):
@@ -85,7 +85,7 @@ def test_what_the_topic_holds_back_waits_without_a_place(node, channel):
 
     found = states(node, channel)
 
-    assert [(one.state, one.place) for one in found] == [
+    assert [(one.state, one.ordinal) for one in found] == [
         (MessageState.PENDING, 1),
         (MessageState.PENDING, 0),
         (MessageState.DEFERRED, 0),

@@ -174,7 +174,7 @@ def test_a_message_that_came_back_with_a_delay_is_deferred_with_its_attempts(nod
 
 
 def test_a_message_that_came_back_twice_has_the_later_due_time(node, channel):
-    channel.backlog.begin(10)
+    channel.backlog.reset(10)
     channel.backlog.extend(10, 12)
     topic = node.topic()
     for due in (100, 200):
@@ -197,12 +197,12 @@ def test_a_message_that_was_finished_is_not_deferred_by_an_old_note(node, channe
 
 
 def test_due_times_in_notes_are_those_of_the_clock_on_the_wall(node, channel):
-    channel.backlog.begin(10)
+    channel.backlog.reset(10)
     channel.backlog.extend(10, 11)
     topic = node.topic()
     topic.staged_notes().clear()
     topic.wall.offset_ns = 7
-    topic.note_put_off(channel, 10, 100)
+    topic.note_requeued(channel, 10, 100)
     (note,) = topic.staged_notes()
     topic.wall.offset_ns = 1
 
@@ -220,7 +220,7 @@ def test_a_note_on_a_channel_that_is_gone_is_passed_over(node):
 
 
 def test_making_a_channel_that_is_there_changes_nothing(node, channel):
-    channel.backlog.begin(10)
+    channel.backlog.reset(10)
     channel.backlog.extend(10, 20)
 
     replay.apply(node.topic(), notes.encode(notes.CREATE, "c"))
@@ -234,7 +234,7 @@ def test_what_lives_in_memory_only_leaves_no_note(node):
     topic.staged_notes().clear()
     channel = node.channel("c#ephemeral")
     node.broker.pause_channel(topic, channel, paused=True)
-    topic.note_put_off(channel, 1, 2)
+    topic.note_requeued(channel, 1, 2)
     node.broker.channel(ephemeral, "c")
     node.broker.pause_topic(ephemeral, paused=True)
 
@@ -273,7 +273,7 @@ def test_delays_that_could_not_be_noted_are_left_to_the_next_checkpoint(node, ch
     topic, consumer = node.topic(), node.subscribe(channel, rdy=2)[0]
     first = channel.backlog.in_flight.ranges()[0][0]
     node.broker.pause_channel(topic, channel, paused=True)
-    node.broker.put_off_messages(topic, channel, [first + 1], 5 * SECOND, node.now_ns)
+    node.broker.requeue_messages(topic, channel, [first + 1], 5 * SECOND, node.now_ns)
     kept = [note for note in topic.staged_notes() if b"pause" in note]
     take_change(channel.backlog, channel)
     topic.take_changed()

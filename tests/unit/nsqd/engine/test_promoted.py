@@ -2,9 +2,9 @@
 
 import pytest
 
-from nsqd.engine import facts, promoted, replay
+from nsqd.engine import finished_ranges, promoted, replay
 from nsqd.engine.broker import Change
-from nsqd.engine.facts import ChannelFacts
+from nsqd.engine.finished_ranges import FinishedRanges
 from nsqd.engine.numbering import draw_generation
 from nsqd.engine.settings import Settings
 from tests.support.engine import SECOND, Node, bodies
@@ -138,7 +138,7 @@ def test_fin_reaches_the_log_of_the_message(origin, owner, first, together):
     for line in [b"".join(lines[::2] + lines[1::2])] if together else lines:
         assert say(owner, consumer, line) == b""
 
-    assert facts.facts(copy, "c").finished == [(first, first + 10)]
+    assert finished_ranges.facts(copy, "c").finished == [(first, first + 10)]
     assert channel.backlog.lowest() is None
     assert (consumer.in_flight, consumer.finish_count) == (0, 13)
 
@@ -193,7 +193,7 @@ def test_a_leaving_consumer_returns_messages_of_all_logs(origin, owner):
     copy = owner.promote(origin.topic())
     consumer, _ = owner.subscribe(channel, rdy=100)
 
-    owner.broker.leave(consumer)
+    owner.broker.remove_consumer(consumer)
 
     assert (channel.backlog.pending.count, copy.channels["c"].backlog.pending.count) == (1, 10)
     assert promoted.in_flight(copy) == {}
@@ -263,7 +263,7 @@ def test_emptying_a_channel_finishes_messages_of_promoted_copies(origin, owner, 
 
     owner.broker.empty_channel(owner.topic(), channel)
 
-    assert facts.facts(copy, "c").finished == [(first, first + 10)]
+    assert finished_ranges.facts(copy, "c").finished == [(first, first + 10)]
     assert consumer.in_flight == 0
 
 
@@ -283,10 +283,10 @@ def test_a_deleted_channel_is_finished_for_other_copies_and_not_made_again(origi
 
     assert orphans == [consumer]
     assert consumer.in_flight == 0
-    told = facts.facts(copy, "c")
+    told = finished_ranges.facts(copy, "c")
     assert told.finished == [(first, first + 10)]
-    assert promoted.learn(origin.broker, origin.topic(), "c", told, stored=list) == 10
-    assert promoted.learn(owner.broker, copy, "c", told, stored=list) == 0
+    assert promoted.merge(origin.broker, origin.topic(), "c", told, stored=list) == 10
+    assert promoted.merge(owner.broker, copy, "c", told, stored=list) == 0
     assert "c" not in copy.channels
 
 
@@ -295,14 +295,14 @@ def test_a_seek_forward_finishes_earlier_messages_of_all_logs(owner, first, copy
     _, outlet = owner.subscribe(owner.channel(), rdy=100)
 
     assert bodies(outlet) == [b"8", b"9"]
-    assert facts.facts(copy, "c").finished == [(first, first + 8)]
+    assert finished_ranges.facts(copy, "c").finished == [(first, first + 8)]
 
 
 def test_a_seek_back_keeps_finished_messages_of_a_copy_finished(owner, first, copy):
     copy.channels["c"].commit(first + 8)
     promoted.pass_over(owner.broker, owner.topic(), "c", lambda _: first)
 
-    assert facts.facts(copy, "c").finished == [(first, first + 8)]
+    assert finished_ranges.facts(copy, "c").finished == [(first, first + 8)]
 
 
 def test_deleting_a_topic_deletes_the_channels_of_promoted_copies(owner, copy):
@@ -345,7 +345,7 @@ def test_unreadable_messages_of_a_copy_are_not_counted_as_lost(origin, owner, fi
 
     assert len(bodies(outlet)) == 5
     assert copy.channels["c"].lost_count == 0
-    assert facts.stored_ranges(copy) == [(first + 5, first + 10)]
+    assert finished_ranges.stored_ranges(copy) == [(first + 5, first + 10)]
 
 
 # --- counted
@@ -387,7 +387,7 @@ def test_withheld_messages_are_not_delivered(origin, owner, first):
 
     assert bodies(outlet) == [b"2", b"3", b"4"]
     assert copy.channels["c"].backlog.pending.count == 0
-    assert facts.facts(copy, "c").finished == []
+    assert finished_ranges.facts(copy, "c").finished == []
 
     suspend_only(owner, copy, [])
     assert len(bodies(outlet)) == 7
@@ -428,10 +428,10 @@ def test_detach_leaves_consumers_and_own_messages(origin, owner):
 def test_learn_finishes_messages_of_the_own_topic_for_the_next_checkpoint(origin, owner, first, copy):
     consumer, outlet = owner.subscribe(owner.channel(), rdy=4)
     say(owner, consumer, b"".join(b"FIN " + message_id + b"\n" for message_id, _, _ in outlet.taken()))
-    told = facts.facts(copy, "c")
+    told = finished_ranges.facts(copy, "c")
     origin.topic().changed = False
 
-    learned = promoted.learn(origin.broker, origin.topic(), "c", told, stored=list)
+    learned = promoted.merge(origin.broker, origin.topic(), "c", told, stored=list)
 
     assert learned == 4
     assert origin.channel().backlog.lowest() == first + 4
@@ -439,18 +439,18 @@ def test_learn_finishes_messages_of_the_own_topic_for_the_next_checkpoint(origin
 
 
 def test_channel_state_of_another_generation_is_ignored(origin, first):
-    told = ChannelFacts(generation(), [(first, first + 10)])
+    told = FinishedRanges(generation(), [(first, first + 10)])
 
-    assert promoted.learn(origin.broker, origin.topic(), "c", told, stored=list) == 0
+    assert promoted.merge(origin.broker, origin.topic(), "c", told, stored=list) == 0
     assert origin.channel().backlog.pending.count == 10
 
 
 def test_an_unknown_channel_is_made_with_the_pending_messages(origin, first):
-    told = ChannelFacts(generation(), [(first, first + 7)])
+    told = FinishedRanges(generation(), [(first, first + 7)])
     stored = [(first, first + 10)]
     copy = copy_of(origin.topic(), origin)
 
-    promoted.learn(origin.broker, origin.topic(), "n", told, stored=lambda: stored)
+    promoted.merge(origin.broker, origin.topic(), "n", told, stored=lambda: stored)
     noted = list(origin.topic().staged_notes())
     origin.turn()
 
@@ -466,6 +466,6 @@ def test_an_unknown_channel_is_made_with_the_pending_messages(origin, first):
 def test_a_deleted_channel_is_not_made_again_by_another_copys_state(origin, owner, copy):
     origin.broker.delete_channel(origin.topic(), "c")
 
-    promoted.learn(origin.broker, origin.topic(), "c", facts.facts(copy, "c"), stored=list)
+    promoted.merge(origin.broker, origin.topic(), "c", finished_ranges.facts(copy, "c"), stored=list)
 
     assert "c" not in origin.topic().channels

@@ -22,7 +22,7 @@ def test_a_change_is_not_noted_but_marks_the_topic_as_changed(topic):
     channel = topic.add_channel("c")
     topic.take_changed()
     topic.note(notes.PAUSE, "c")
-    topic.note_put_off(channel, 1, 2)
+    topic.note_requeued(channel, 1, 2)
 
     assert topic.staged_notes() == []
     assert topic.take_changed()

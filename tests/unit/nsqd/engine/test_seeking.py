@@ -191,7 +191,7 @@ def test_a_chain_of_checkpoints_tells_a_seek_whole(tmp_path_factory, steps):
         elif what == "requeue" and awaiting_registration:
             channel.requeue(awaiting_registration.pop(), consumer, n * SECOND, node.now_ns)
         elif what == "checkpoint":
-            job = slots.begin(
+            job = slots.start_job(
                 topic, CheckpointPosition(topic.log.next_seq, 0, 0, topic.log.next_seq), durable=n
             )
             job.run(Disk())
@@ -290,7 +290,7 @@ def keeper(node, channel, tmp_path):
 
     def keeper():
         topic = node.topic()
-        job = slots.begin(topic, CheckpointPosition(topic.log.next_seq, 0, 0, topic.log.next_seq))
+        job = slots.start_job(topic, CheckpointPosition(topic.log.next_seq, 0, 0, topic.log.next_seq))
         job.run(Disk())
         slots.end(job)
         restored = Node().channel()

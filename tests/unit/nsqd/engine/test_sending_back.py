@@ -3,7 +3,7 @@ import json
 import pytest
 
 from nsqd.engine import replay
-from nsqd.engine.sending_back import Letter, batch_of, finish, is_there
+from nsqd.engine.sending_back import DeadLetter, batch_of, finish, is_there
 from nsqd.log.encoder import Batch
 from nsqd.log.headers import split
 from tests.support.engine import Node
@@ -100,8 +100,8 @@ def test_while_the_topic_is_paused_all_get_it(node):
 
 
 def test_a_dead_letter_becomes_what_it_was():
-    plain = Letter(1, {"dead-topic": "t", "dead-channel": "c"}, b"body")
-    traced = Letter(2, {"dead-topic": "t", "traceparent": "00-1"}, b"other")
+    plain = DeadLetter(1, {"dead-topic": "t", "dead-channel": "c"}, b"body")
+    traced = DeadLetter(2, {"dead-topic": "t", "traceparent": "00-1"}, b"other")
 
     assert plain.origin == ("t", "c")
     assert not batch_of([plain]).has_headers

@@ -20,7 +20,7 @@ def first(channel):
 def given(node, channel):
     consumer, outlet = node.subscribe(channel, rdy=100)
     bodies = [int(body) for _, _, body in outlet.taken()]
-    node.broker.leave(consumer)
+    node.broker.remove_consumer(consumer)
     return sorted(bodies)
 
 
@@ -59,7 +59,7 @@ def test_released_messages_wait_unless_deferred_in_flight_or_finished(node, chan
 def test_released_messages_keep_their_attempts(node, channel, first):
     consumer, _ = node.subscribe(channel, rdy=4)
     channel.backlog.suspend([(first, first + 10)])
-    node.broker.leave(consumer)
+    node.broker.remove_consumer(consumer)
     assert channel.backlog.pending.count == 0
 
     channel.backlog.suspend([])

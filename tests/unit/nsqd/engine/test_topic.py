@@ -204,7 +204,7 @@ def test_the_last_channel_of_an_ephemeral_topic_takes_it_along(node):
     channel = node.channel("c#ephemeral", topic="t#ephemeral")
     consumer, _ = node.subscribe(channel)
 
-    node.broker.leave(consumer)
+    node.broker.remove_consumer(consumer)
 
     assert node.broker.topics == {}
 
@@ -214,7 +214,7 @@ def test_an_ephemeral_channel_without_clients_stays_until_one_came_and_went(node
     assert "c#ephemeral" in node.topic().channels
     consumer, _ = node.subscribe(channel)
 
-    node.broker.leave(consumer)
+    node.broker.remove_consumer(consumer)
 
     assert node.topic().channels == {}
 

@@ -9,8 +9,8 @@ def test_a_channel_without_consumers_is_unread_since_the_first_look_that_saw_it(
     unread = Unread()
     assert unread.for_ms(channel, 5 * S) == 0
 
-    unread.look(node.broker, 10 * S)
-    unread.look(node.broker, 15 * S)
+    unread.update(node.broker, 10 * S)
+    unread.update(node.broker, 15 * S)
 
     assert unread.for_ms(channel, 16 * S) == 6000
     assert unread.for_ms(topic, 16 * S) is None
@@ -19,7 +19,7 @@ def test_a_channel_without_consumers_is_unread_since_the_first_look_that_saw_it(
 def test_a_topic_is_unread_until_it_has_a_channel(node):
     topic = node.broker.topic("t", 0)
     unread = Unread()
-    unread.look(node.broker, 10 * S)
+    unread.update(node.broker, 10 * S)
     assert unread.for_ms(topic, 12 * S) == 2000
 
     node.broker.channel(topic, "c")
@@ -31,22 +31,22 @@ def test_a_consumer_that_came_and_went_starts_the_time_again(node):
     unread = Unread()
     session, _ = node.session()
     channel = node.broker.channel(node.broker.topic("t", 0), "c")
-    unread.look(node.broker, 10 * S)
+    unread.update(node.broker, 10 * S)
     session.receive(b"  V2SUB t c\n", node.now_ns)
     assert unread.for_ms(channel, 12 * S) is None
-    unread.look(node.broker, 15 * S)
+    unread.update(node.broker, 15 * S)
     session.disconnect()
 
     assert unread.for_ms(channel, 18 * S) == 0
-    unread.look(node.broker, 20 * S)
+    unread.update(node.broker, 20 * S)
     assert unread.for_ms(channel, 21 * S) == 1000
 
 
 def test_what_was_deleted_is_forgotten(node):
     unread = Unread()
     topic = node.broker.topic("t", 0)
-    unread.look(node.broker, 10 * S)
+    unread.update(node.broker, 10 * S)
     node.broker.delete_topic("t")
-    unread.look(node.broker, 15 * S)
+    unread.update(node.broker, 15 * S)
 
     assert unread.for_ms(topic, 16 * S) == 0

@@ -57,7 +57,7 @@ def test_what_went_is_taken_for_as_heavy_as_the_rest_until_it_is_much(pending):
 
 def test_the_log_is_weighed_from_the_first_message_that_is_owed_on():
     scale, weight, pending = Scale(), Weight(), Backlog()
-    pending.begin(1000)
+    pending.reset(1000)
     pending.extend(1000, 1002)
     assert weight.of(pending, scale) == 1000 + 1001
 

@@ -1,6 +1,6 @@
 import pytest
 
-from nsqd.log.cache import ENTRY_BYTES, Cache, Recent, Stretch
+from nsqd.log.cache import ENTRY_BYTES, Cache, CachedRange, Recent
 from nsqd.log.frames import parse_block
 from nsqd.log.gaps import Gap, Why
 from nsqd.log.layout import FileHeader
@@ -26,7 +26,7 @@ def starts(appends=1):
 
 
 def test_stretch_has_what_lies_at_a_sequence():
-    found = Stretch([BLOCK, GAP], 500)
+    found = CachedRange([BLOCK, GAP], 500)
 
     assert [found.at(FIRST + n) for n in (-1, 0, 1, 8, 9)] == [None, BLOCK, GAP, GAP, None]
     assert found.size == 2 * ENTRY_BYTES + BLOCK.weight
@@ -56,7 +56,7 @@ def test_entry_larger_than_the_budget_of_all_segments_is_kept_alone(segment_of):
 def test_entries_of_a_forgotten_segment_are_discarded(segment_of):
     cache, segment, other = Cache(), segment_of(1), segment_of(2)
     for one in (segment, other):
-        cache.stretches.put(one, 0, Stretch([BLOCK, GAP], 500))
+        cache.stretches.put(one, 0, CachedRange([BLOCK, GAP], 500))
         cache.starts.put(one, 0, starts())
 
     cache.forget(segment)

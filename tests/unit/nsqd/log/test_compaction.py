@@ -33,7 +33,7 @@ class Ledger(Shop):
 
     def compact(self, *pending):
         """Compact as the server does; returns the bytes saved."""
-        if not self.store.cleaner.wants_compaction(self.store.checkpoints.covered_notes):
+        if not self.store.cleaner.needs_compaction(self.store.checkpoints.covered_notes):
             return 0
         job = self.store.cleaner.begin_compaction(wanting(*pending), self.store.checkpoints.covered_notes)
         job.run()
@@ -130,10 +130,10 @@ def test_neither_the_newest_segment_nor_one_that_is_not_synced_is_touched(tmp_pa
     ledger.new(segment=1)
     ledger.publish(b"a")
     ledger.publish(b"b")
-    assert not ledger.store.cleaner.wants_compaction(ledger.store.checkpoints.covered_notes)
+    assert not ledger.store.cleaner.needs_compaction(ledger.store.checkpoints.covered_notes)
 
     running = ledger.store.appender.begin_sync()
-    assert not ledger.store.cleaner.wants_compaction(ledger.store.checkpoints.covered_notes)
+    assert not ledger.store.cleaner.needs_compaction(ledger.store.checkpoints.covered_notes)
 
     running.run(Disk())
     ledger.store.appender.end_sync(running, None)
@@ -160,7 +160,7 @@ def test_a_segment_with_a_note_that_a_checkpoint_does_not_have_is_left_alone(tmp
     ledger.publish(b"b")
     ledger.sync()
 
-    assert not ledger.store.cleaner.wants_compaction(ledger.store.checkpoints.covered_notes)
+    assert not ledger.store.cleaner.needs_compaction(ledger.store.checkpoints.covered_notes)
     ledger.store.appender.close()
 
 
@@ -386,7 +386,7 @@ def test_a_topic_deleted_meanwhile_is_left_alone(ledger):
 def test_nothing_of_a_retired_store_is_compacted(ledger):
     ledger.store.delete()
 
-    assert not ledger.store.cleaner.wants_compaction(ledger.store.checkpoints.covered_notes)
+    assert not ledger.store.cleaner.needs_compaction(ledger.store.checkpoints.covered_notes)
 
 
 # --- a channel is made meanwhile and given what is stored

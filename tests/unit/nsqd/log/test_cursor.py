@@ -7,7 +7,7 @@ from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import RangeSet, size_of_range
-from nsqd.log.tail import RESIDENT_AT_LEAST_BYTES, MessageLog
+from nsqd.log.tail import MIN_RESIDENT_BYTES, MessageLog
 from tests.support.stores import FIRST, Shop, zero
 
 
@@ -57,7 +57,7 @@ def test_a_scan_ends_where_the_log_does(shop):
 
 def test_a_scan_goes_from_the_disk_on_into_memory(shop):
     log = MessageLog(shop.store.segments, FIRST, limit=1)
-    bodies = [b"%d" % n * (RESIDENT_AT_LEAST_BYTES // 2) for n in range(6)]
+    bodies = [b"%d" % n * (MIN_RESIDENT_BYTES // 2) for n in range(6)]
     for body in bodies:
         log.append(shop.publish(body))
     assert FIRST < log.resident_from < log.next_seq
@@ -162,7 +162,7 @@ def test_back_is_the_same_as_onward_the_last_first(shop):
 
 def test_back_leads_from_memory_on_to_the_disk(shop):
     log = MessageLog(shop.store.segments, FIRST, limit=1)
-    bodies = [b"%d" % n * (RESIDENT_AT_LEAST_BYTES // 2) for n in range(6)]
+    bodies = [b"%d" % n * (MIN_RESIDENT_BYTES // 2) for n in range(6)]
     for body in bodies:
         log.append(shop.publish(body))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nsqd.log.disk import Disk, words_of
+from nsqd.log.disk import Disk, error_text
 from tests.support.descriptors import open_below
 
 
@@ -16,8 +16,8 @@ def disk():
 
 
 def test_a_failure_is_told_in_the_words_of_the_system_or_in_its_own():
-    assert words_of(OSError(28, "No space left on device")) == "no space left on device"
-    assert words_of(OSError("The disk is away")) == "the disk is away"
+    assert error_text(OSError(28, "No space left on device")) == "no space left on device"
+    assert error_text(OSError("The disk is away")) == "the disk is away"
 
 
 @contextlib.contextmanager

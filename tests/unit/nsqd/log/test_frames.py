@@ -128,7 +128,7 @@ def test_attempts_are_patched_and_stop_at_what_sixteen_bits_can_say():
 @pytest.mark.parametrize("counts", [(2, 2, 2), (2, 3, 700), (70_000, 70_000, 70_000)])
 def test_each_of_several_frames_carries_its_own_number_of_attempts(sizes, counts):
     block = Encoder(IDS, 7).batch(Batch([b"x" * size for size in sizes]), NOW)
-    frames = [block.piece(seq, seq + 1) for seq in range(block.first, block.next)]
+    frames = [block.view(seq, seq + 1) for seq in range(block.first, block.next)]
 
     data = with_attempts_each(frames, list(counts[: len(frames)]))
 
@@ -138,7 +138,7 @@ def test_each_of_several_frames_carries_its_own_number_of_attempts(sizes, counts
 @pytest.mark.parametrize("sizes", [(3, 3, 3, 3), (3, 5, 1, 3), (3,)])
 def test_frames_of_one_size_are_patched_together_and_others_are_not(sizes):
     block = Encoder(IDS, 7).batch(Batch([b"x" * size for size in sizes]), NOW)
-    frames = [block.piece(seq, seq + 1) for seq in range(block.first, block.next)]
+    frames = [block.view(seq, seq + 1) for seq in range(block.first, block.next)]
     again = b"".join(with_attempts(frame, 2) for frame in frames)
 
     assert with_attempts_all(block.data, [2] * len(sizes)) == (again if len(set(sizes)) == 1 else b"")

@@ -108,7 +108,7 @@ def test_what_is_cut_out_of_a_block_in_memory_keeps_its_headers():
     for block in topic.staged():
         log.append(block)
 
-    log.keep_only([(11, 13)])
+    log.retain([(11, 13)])
 
     assert messages(log, 11, 13) == {11: ({}, b"2"), 12: (SOME, b"3")}
 

@@ -108,11 +108,11 @@ def test_making_room_asks_few_logs_whatever_their_number(busy, most):
     files = OpenFiles(1000)
     logs = [CountingLog(busy=number < busy) for number in range(2000)]
     for log in logs[:1000]:
-        files.used(log)
+        files.touch(log)
     CountingLog.asked = 0
     for log in logs[1000:]:
-        files.make_room()
-        files.used(log)
+        files.evict()
+        files.touch(log)
 
     assert CountingLog.asked <= most
     assert busy == 1000 or len(files) == 1000

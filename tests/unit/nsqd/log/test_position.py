@@ -1,6 +1,6 @@
 import pytest
 
-from nsqd.log.cursor import BadPosition, LogPosition, Where, parse_position, parse_time
+from nsqd.log.cursor import BadPosition, LogPosition, PositionKind, parse_position, parse_time
 from nsqd.log.encoder import Batch, Encoder
 from nsqd.log.ids import SEQUENCE_MASK, MessageIds
 from nsqd.log.tail import MessageLog
@@ -27,20 +27,20 @@ def place(text):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("earliest", LogPosition(Where.EARLIEST)),
-        ("latest", LogPosition(Where.LATEST)),
-        ("0", LogPosition(Where.SEQUENCE, 0)),
-        ("1700000000000000", LogPosition(Where.SEQUENCE, 1_700_000_000_000_000)),
-        (IDS.encode(77).decode(), LogPosition(Where.SEQUENCE, 77)),
-        ("id:" + IDS.encode(77).decode(), LogPosition(Where.SEQUENCE, 77)),
-        ("2023-11-14T22:13:20Z", LogPosition(Where.TIME, NOW_NS)),
-        ("2023-11-14T23:13:20 01:00", LogPosition(Where.TIME, NOW_NS)),
-        ("2023-11-14", LogPosition(Where.TIME, NOW_NS - 80_000 * SECOND)),
-        ("@1700000000", LogPosition(Where.TIME, NOW_NS)),
-        ("@1700000000.25", LogPosition(Where.TIME, NOW_NS + SECOND // 4)),
-        ("-10m", LogPosition(Where.TIME, NOW_NS - 600 * SECOND)),
-        ("-1d", LogPosition(Where.TIME, NOW_NS - 86_400 * SECOND)),
-        ("-1w2d12h", LogPosition(Where.TIME, NOW_NS - (9 * 24 + 12) * 3600 * SECOND)),
+        ("earliest", LogPosition(PositionKind.EARLIEST)),
+        ("latest", LogPosition(PositionKind.LATEST)),
+        ("0", LogPosition(PositionKind.SEQUENCE, 0)),
+        ("1700000000000000", LogPosition(PositionKind.SEQUENCE, 1_700_000_000_000_000)),
+        (IDS.encode(77).decode(), LogPosition(PositionKind.SEQUENCE, 77)),
+        ("id:" + IDS.encode(77).decode(), LogPosition(PositionKind.SEQUENCE, 77)),
+        ("2023-11-14T22:13:20Z", LogPosition(PositionKind.TIME, NOW_NS)),
+        ("2023-11-14T23:13:20 01:00", LogPosition(PositionKind.TIME, NOW_NS)),
+        ("2023-11-14", LogPosition(PositionKind.TIME, NOW_NS - 80_000 * SECOND)),
+        ("@1700000000", LogPosition(PositionKind.TIME, NOW_NS)),
+        ("@1700000000.25", LogPosition(PositionKind.TIME, NOW_NS + SECOND // 4)),
+        ("-10m", LogPosition(PositionKind.TIME, NOW_NS - 600 * SECOND)),
+        ("-1d", LogPosition(PositionKind.TIME, NOW_NS - 86_400 * SECOND)),
+        ("-1w2d12h", LogPosition(PositionKind.TIME, NOW_NS - (9 * 24 + 12) * 3600 * SECOND)),
     ],
 )
 def test_a_place_is_read_in_each_of_its_forms(text, expected):
@@ -50,8 +50,8 @@ def test_a_place_is_read_in_each_of_its_forms(text, expected):
 def test_sixteen_decimal_digits_are_a_sequence_unless_they_are_said_to_be_an_id():
     digits = "0140000000000123"
 
-    assert place(digits) == LogPosition(Where.SEQUENCE, int(digits))
-    assert place(f"id:{digits}").where is Where.SEQUENCE
+    assert place(digits) == LogPosition(PositionKind.SEQUENCE, int(digits))
+    assert place(f"id:{digits}").kind is PositionKind.SEQUENCE
     assert place(f"id:{digits}").number != int(digits)
 
 
@@ -93,14 +93,14 @@ def test_a_time_before_1970_is_the_beginning_of_time():
 @pytest.mark.parametrize(
     ("wanted", "onward", "back"),
     [
-        (LogPosition(Where.EARLIEST), 10, 10),
-        (LogPosition(Where.LATEST), 14, 13),
-        (LogPosition(Where.SEQUENCE, 12), 12, 12),
-        (LogPosition(Where.SEQUENCE, 99), 99, 99),
-        (LogPosition(Where.TIME, 200), 11, 11),
-        (LogPosition(Where.TIME, 250), 12, 11),
-        (LogPosition(Where.TIME, 0), 10, 9),
-        (LogPosition(Where.TIME, 999), 14, 13),
+        (LogPosition(PositionKind.EARLIEST), 10, 10),
+        (LogPosition(PositionKind.LATEST), 14, 13),
+        (LogPosition(PositionKind.SEQUENCE, 12), 12, 12),
+        (LogPosition(PositionKind.SEQUENCE, 99), 99, 99),
+        (LogPosition(PositionKind.TIME, 200), 11, 11),
+        (LogPosition(PositionKind.TIME, 250), 12, 11),
+        (LogPosition(PositionKind.TIME, 0), 10, 9),
+        (LogPosition(PositionKind.TIME, 999), 14, 13),
     ],
 )
 def test_a_place_is_the_next_message_for_who_goes_on_and_the_last_for_who_goes_back(

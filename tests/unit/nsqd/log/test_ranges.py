@@ -127,14 +127,14 @@ def test_a_copy_from_its_pages_and_later_changes_is_the_same_set(before, after):
     found.take_changed()
     copy = RangeSet()
     for number in found.pages():
-        copy.put_page(number, found.page(number))
-    copy.settle(found.floor)
+        copy.set_page(number, found.page(number))
+    copy.raise_floor(found.floor)
     for start, length in after:
         found.add(start, start + length)
 
     for number in found.take_changed() & found.pages():
-        copy.put_page(number, found.page(number))
-    copy.settle(found.floor)
+        copy.set_page(number, found.page(number))
+    copy.raise_floor(found.floor)
 
     assert copy.floor == found.floor
     assert copy.missing(0, 8 * PAGE) == found.missing(0, 8 * PAGE)
@@ -207,7 +207,7 @@ def test_what_is_finished_in_order_above_something_held_takes_next_to_no_memory(
 
 def test_a_page_of_another_size_is_refused():
     with pytest.raises(ValueError, match="7 bytes"):
-        RangeSet().put_page(1, b"x" * 7)
+        RangeSet().set_page(1, b"x" * 7)
 
 
 @given(st.sets(st.integers(0, 30)))

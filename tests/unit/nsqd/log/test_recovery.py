@@ -7,7 +7,6 @@ import pytest
 from nsqd.log import segment_index
 from nsqd.log.disk import Disk
 from nsqd.log.encoder import Batch, Encoder
-from nsqd.log.finding import NO_LIMIT
 from nsqd.log.gaps import Gap, Why
 from nsqd.log.ids import MessageIds
 from nsqd.log.layout import (
@@ -21,6 +20,7 @@ from nsqd.log.layout import (
 from nsqd.log.pages import read_page
 from nsqd.log.recovery import open_segment, recover
 from nsqd.log.segment import Segment
+from nsqd.log.segment_files import NO_LIMIT
 from nsqd.log.segment_writer import SegmentWriter
 from nsqd.log.tail_records import CheckpointPosition, RecoveredMessages
 from tests.support.disks import FaultyDisk

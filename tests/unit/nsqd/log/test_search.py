@@ -111,7 +111,7 @@ def test_a_file_that_is_gone_is_an_error_at_its_part(log):
     with pytest.raises(FileNotFoundError):
         looking.run(found)
 
-    assert looking.at.segment is log.store.segments[1]
+    assert looking.current.segment is log.store.segments[1]
     assert found.position == log.store.segments[1].first
 
 

@@ -115,11 +115,11 @@ def test_an_index_that_cannot_be_read_just_now_is_a_failure_and_not_an_absent_on
 
 def test_the_index_of_a_compacted_segment_says_which_messages_it_has(segment):
     kept = [(FIRST, FIRST + 1), (FIRST + 3, FIRST + 4)]
-    assert segment_index.kept_of(Disk(), segment) is None
+    assert segment_index.stored_ranges(Disk(), segment) is None
 
     segment_index.write(Disk(), segment, kept)
 
-    assert segment_index.kept_of(Disk(), segment) == kept
+    assert segment_index.stored_ranges(Disk(), segment) == kept
     assert loaded(segment)[1]
 
 
@@ -129,7 +129,7 @@ def test_what_a_later_version_adds_behind_the_ranges_is_not_taken_for_ranges(seg
     struct.pack_into("<H", content, 10, 0x0300)
     segment.index_path.write_bytes(content + struct.pack("<Q", xxh3_64_intdigest(bytes(content))))
 
-    assert segment_index.kept_of(Disk(), segment) is None
+    assert segment_index.stored_ranges(Disk(), segment) is None
     assert not loaded(segment)[1]
 
 
@@ -138,5 +138,5 @@ def test_an_index_that_does_not_end_where_it_should_is_not_used(segment):
     content = segment.index_path.read_bytes()[:-16]
     segment.index_path.write_bytes(content + struct.pack("<Q", xxh3_64_intdigest(content)))
 
-    assert segment_index.kept_of(Disk(), segment) is None
+    assert segment_index.stored_ranges(Disk(), segment) is None
     assert not loaded(segment)[1]

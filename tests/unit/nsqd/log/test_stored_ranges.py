@@ -16,8 +16,8 @@ def test_an_empty_log_has_nothing():
 
 def test_numbers_that_were_passed_over_were_never_had():
     stored_ranges = StoredRanges(10)
-    stored_ranges.go_on_at(20, 30)
-    stored_ranges.go_on_at(35, 40)
+    stored_ranges.resume_at(20, 30)
+    stored_ranges.resume_at(35, 40)
 
     assert stored_ranges.ranges(41) == [(10, 20), (30, 35), (40, 41)]
 
@@ -25,7 +25,7 @@ def test_numbers_that_were_passed_over_were_never_had():
 def test_numbers_below_the_remembered_ranges_are_not_called_unused():
     stored_ranges = StoredRanges(0)
     for number in range(MAX_REMEMBERED_RANGES + 1):
-        stored_ranges.go_on_at(10 * number + 5, 10 * number + 10)
+        stored_ranges.resume_at(10 * number + 5, 10 * number + 10)
 
     gap = Gap(0, 30, Why.COMPACTED)
     assert stored_ranges.part_of(gap, 0) == Gap(0, 15, Why.COMPACTED)
@@ -34,8 +34,8 @@ def test_numbers_below_the_remembered_ranges_are_not_called_unused():
 
 def test_numbers_passed_over_twice_before_anything_is_stored_leave_one_hole():
     stored_ranges = StoredRanges(10)
-    stored_ranges.go_on_at(20, 30)
-    stored_ranges.go_on_at(20, 40)
+    stored_ranges.resume_at(20, 30)
+    stored_ranges.resume_at(20, 40)
 
     assert stored_ranges.ranges(20) == [(10, 20)]
     assert stored_ranges.ranges(45) == [(10, 20), (40, 45)]
@@ -43,24 +43,24 @@ def test_numbers_passed_over_twice_before_anything_is_stored_leave_one_hole():
 
 def test_a_log_that_goes_on_where_it_ended_has_no_hole():
     stored_ranges = StoredRanges(10)
-    stored_ranges.go_on_at(20, 20)
+    stored_ranges.resume_at(20, 20)
 
     assert stored_ranges.ranges(30) == [(10, 30)]
 
 
 def test_what_cannot_be_read_any_more_is_not_spoken_of():
     stored_ranges = StoredRanges(10)
-    stored_ranges.go_on_at(20, 30)
-    stored_ranges.take_out(12, 14)
-    stored_ranges.take_out(18, 32)
-    stored_ranges.take_out(40, 41)
+    stored_ranges.resume_at(20, 30)
+    stored_ranges.remove(12, 14)
+    stored_ranges.remove(18, 32)
+    stored_ranges.remove(40, 41)
 
     assert stored_ranges.ranges(50) == [(10, 12), (14, 18), (32, 40), (41, 50)]
 
 
 def test_what_is_taken_out_up_to_the_end_leaves_room_for_what_comes():
     stored_ranges = StoredRanges(10)
-    stored_ranges.take_out(15, 20)
+    stored_ranges.remove(15, 20)
 
     assert stored_ranges.ranges(20) == [(10, 15)]
     assert stored_ranges.ranges(22) == [(10, 15), (20, 22)]
@@ -68,7 +68,7 @@ def test_what_is_taken_out_up_to_the_end_leaves_room_for_what_comes():
 
 def test_what_a_checkpoint_said_is_had_below_the_new_beginning_only():
     stored_ranges = StoredRanges(0)
-    stored_ranges.begin([(5, 9), (1, 3), (8, 100)], 50)
+    stored_ranges.reset([(5, 9), (1, 3), (8, 100)], 50)
 
     assert stored_ranges.ranges(60) == [(1, 3), (5, 60)]
 
@@ -76,7 +76,7 @@ def test_what_a_checkpoint_said_is_had_below_the_new_beginning_only():
 def test_of_very_many_ranges_the_newest_are_remembered():
     stored_ranges = StoredRanges(0)
     for life in range(2 * MAX_REMEMBERED_RANGES):
-        stored_ranges.go_on_at(life * 10 + 5, life * 10 + 10)
+        stored_ranges.resume_at(life * 10 + 5, life * 10 + 10)
 
     assert len(stored_ranges.closed) == MAX_REMEMBERED_RANGES
     assert stored_ranges.closed[-1] == (
@@ -97,6 +97,6 @@ def test_of_very_many_ranges_the_newest_are_remembered():
 )
 def test_compacted_gap_is_unused_where_no_message_was_stored(seq, part):
     stored_ranges = StoredRanges(40)
-    stored_ranges.begin([(10, 20), (30, 35)], 40)
+    stored_ranges.reset([(10, 20), (30, 35)], 40)
 
     assert stored_ranges.part_of(Gap(0, 48, Why.COMPACTED), seq) == part

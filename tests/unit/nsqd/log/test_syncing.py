@@ -114,7 +114,7 @@ def test_what_was_not_durable_of_a_file_that_somebody_removed_is_never_called_so
     assert shop.sync() is None
     shop.publish(b"b")
     shop.log(1).unlink()
-    shop.store.appender.look_for_file()
+    shop.store.appender.reopen_if_removed()
     shop.publish(b"c")
 
     error = shop.sync()
@@ -129,7 +129,7 @@ def test_a_file_that_somebody_removed_when_all_of_it_was_durable_fails_no_sync(s
     shop.publish(b"a")
     assert shop.sync() is None
     shop.log(1).unlink()
-    shop.store.appender.look_for_file()
+    shop.store.appender.reopen_if_removed()
     shop.publish(b"b")
 
     assert shop.sync() is None

@@ -5,7 +5,7 @@ from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import size_of
-from nsqd.log.tail import RESIDENT_AT_LEAST_BYTES, MessageLog
+from nsqd.log.tail import MIN_RESIDENT_BYTES, MessageLog
 from tests.support.engine import SECOND, Node, NoDisk
 
 NOW = 1
@@ -82,7 +82,7 @@ def test_with_a_limit_of_nothing_the_newest_page_still_stays():
         log.append(block)
 
     assert log.resident_from == 106
-    assert log.resident_bytes <= RESIDENT_AT_LEAST_BYTES
+    assert log.resident_bytes <= MIN_RESIDENT_BYTES
     assert log.read(104) is made[1]
 
 
@@ -138,7 +138,7 @@ def test_a_log_that_keeps_all_drops_only_what_is_not_wanted():
         log.append(block)
     assert size_of(log.extents()) == 6
 
-    log.keep_only([(102, 106)])
+    log.retain([(102, 106)])
 
     assert (log.resident_from, log.log_start) == (102, 102)
     assert log.read(100) == Gap(100, 102, Why.COMPACTED)
@@ -192,7 +192,7 @@ def test_a_log_in_memory_keeps_only_what_it_is_told_to():
         log.append(block)
     size = log.resident_bytes
 
-    log.keep_only([(101, 102), (103, 106), (108, 109)])
+    log.retain([(101, 102), (103, 106), (108, 109)])
 
     assert kept(log) == [101, 103, 104, 105, 108]
     assert size_of(log.extents()) == 5
@@ -208,7 +208,7 @@ def test_a_block_that_is_wanted_whole_is_not_copied():
     for block in made:
         log.append(block)
 
-    log.keep_only([(100, 106)])
+    log.retain([(100, 106)])
 
     assert log.read(104) is made[1]
 
@@ -217,7 +217,7 @@ def test_a_log_of_which_nothing_is_wanted_is_empty_and_goes_on():
     log = MessageLog(None, 100, limit=0)
     first, second = blocks(3, 3)
     log.append(first)
-    log.keep_only([])
+    log.retain([])
     assert (size_of(log.extents()), log.resident_bytes, log.resident_from) == (0, 0, 103)
 
     log.append(second)
@@ -232,7 +232,7 @@ def test_the_messages_that_are_kept_are_the_same_bytes():
     log.append(block)
     wanted = [block.frames(seq, seq + 1) for seq in (101, 103)]
 
-    log.keep_only([(101, 102), (103, 104)])
+    log.retain([(101, 102), (103, 104)])
 
     assert [log.read(seq).frames(seq, seq + 1) for seq in (101, 103)] == wanted
 
@@ -263,6 +263,6 @@ def test_a_log_in_memory_says_where_its_messages_are():
         log.append(encoder.batch(Batch([b"a", b"b", b"c"]), 1))
     assert log.extents() == [(1000, 1009)]
 
-    log.keep_only([(1001, 1002), (1007, 1009)])
+    log.retain([(1001, 1002), (1007, 1009)])
 
     assert log.extents() == [(1001, 1002), (1007, 1009)]

@@ -2,7 +2,7 @@ import pytest
 
 from nsqd.engine.settings import NOTHING
 from nsqd.policies.definition import BadPolicy
-from nsqd.policies.policy import MOST, Policy, PolicySet
+from nsqd.policies.policy import MAX_POLICIES, Policy, PolicySet
 
 
 def policy(name, topic=".*", channel="", priority=0, **definition):
@@ -57,9 +57,9 @@ def test_two_nodes_with_the_same_policies_have_the_same_digest():
 def test_what_was_said_makes_the_same_policy_again():
     one = policy("a", topic="^t", channel="c", priority=-3, ttl="1h")
 
-    again = Policy("a", one.said())
+    again = Policy("a", one.to_json())
 
-    assert again.said() == one.said()
+    assert again.to_json() == one.to_json()
     assert again.settings == one.settings
 
 
@@ -96,7 +96,7 @@ def test_what_is_no_policy_is_refused_with_a_sentence(name, said, sentence):
 
 
 def test_there_is_an_end_to_their_number():
-    said = {f"p{n}": {"topic": "t", "definition": {"ttl": "1h"}} for n in range(MOST + 1)}
+    said = {f"p{n}": {"topic": "t", "definition": {"ttl": "1h"}} for n in range(MAX_POLICIES + 1)}
 
-    with pytest.raises(BadPolicy, match=f"can be {MOST} policies"):
+    with pytest.raises(BadPolicy, match=f"can be {MAX_POLICIES} policies"):
         PolicySet([Policy(name, one) for name, one in said.items()])

@@ -12,7 +12,7 @@ from nsqd.log.frames import FRAME_OVERHEAD
 from nsqd.log.headers import split
 from nsqd.log.ids import MessageIds
 from nsqd.protocol.batch import read_batch
-from nsqd.protocol.extended import MOST_MORE_BYTES, batch, message
+from nsqd.protocol.extended import MAX_ADDED_BYTES, batch, message
 from tests.support.engine import Node
 
 HEADERS = st.dictionaries(
@@ -80,7 +80,7 @@ def test_a_message_of_a_batch_may_have_no_headers():
 
 
 def test_the_limit_is_that_of_the_body():
-    data = said(b"x" * (MOST_MORE_BYTES - 2), b"m" * 11)
+    data = said(b"x" * (MAX_ADDED_BYTES - 2), b"m" * 11)
     with pytest.raises(ProtocolError, match="E_BAD_MESSAGE PUB_EXT message too big 11 > 10"):
         message(data, 0, len(data), 10)
     data = said(b"{}", b"m" * 10)

@@ -403,10 +403,10 @@ def test_session_lets_others_have_their_turn_after_many_new_topics(node, client)
 
     assert len(node.broker.topics) == MAX_NEW_TOPICS
     for made in (2 * MAX_NEW_TOPICS, count):
-        assert client.session.waits()
+        assert client.session.is_blocked()
         client.session.resume(node.now_ns)
         assert len(node.broker.topics) == made
-    assert not client.session.waits()
+    assert not client.session.is_blocked()
     # Known topics are published to without a pause.
     assert client.session.take_replies() == OK * 2 * count
 
@@ -414,7 +414,7 @@ def test_session_lets_others_have_their_turn_after_many_new_topics(node, client)
 def test_commands_behind_many_new_topics_are_applied_before_the_end_of_the_stream(node, client):
     pipeline = b"".join(b"PUB new%d\n" % number + sized(b"m") for number in range(MAX_NEW_TOPICS))
     client.session.receive(pipeline, node.now_ns)
-    assert not client.session.waits()
+    assert not client.session.is_blocked()
     client.session.receive(pipeline.replace(b"new", b"other") + b"PUB last\n" + sized(b"m"), node.now_ns)
     client.session.end_of_stream(node.now_ns)
     assert not client.session.closing

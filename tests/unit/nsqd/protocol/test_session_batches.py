@@ -6,11 +6,11 @@ from itertools import pairwise
 import pytest
 
 from nsqclient.wire.frames import FrameParser
-from nsqd.protocol.batch import SLICE
+from nsqd.protocol.batch import SLICE_MESSAGES
 from tests.support.engine import Node
 from tests.support.wire import sized
 
-MANY = 5 * SLICE + 7
+MANY = 5 * SLICE_MESSAGES + 7
 
 
 def mpub(*bodies, topic=b"t"):
@@ -51,7 +51,7 @@ class Client:
     def rest(self):
         """All answers until the batch is done."""
         frames = []
-        while self.session.waits():
+        while self.session.is_blocked():
             frames += self.step()
         return frames
 
@@ -67,12 +67,12 @@ def test_a_long_batch_is_published_in_slices_and_answered_once(node, client):
     _, outlet = node.subscribe(node.channel(), rdy=2 * MANY)
     assert client.says(mpub(*BODIES)) == []
     counts = [published(node)]
-    while client.session.waits():
+    while client.session.is_blocked():
         answer = client.step()
         counts.append(published(node))
 
     assert answer == [(0, b"OK")]
-    assert max(later - before for before, later in pairwise(counts)) == SLICE
+    assert max(later - before for before, later in pairwise(counts)) == SLICE_MESSAGES
     node.turn()
     assert [body for _, _, body in outlet.taken()] == BODIES
     assert client.session.pub_counts == {"t": MANY}
@@ -155,12 +155,12 @@ def test_a_long_batch_ends_with_its_topic(node, client):
 
 def test_a_slice_that_cannot_be_stored_ends_the_batch_with_an_error(node, client):
     client.says(mpub(*BODIES))
-    while not client.session.marks:
+    while not client.session.staged:
         client.session.resume(node.now_ns)
     client.session.not_stored(node.topic(), "no space left on device")
 
     assert client.hears() == [(1, b"E_MPUB_FAILED MPUB failed no space left on device")]
-    assert not client.session.waits()
+    assert not client.session.is_blocked()
 
 
 def test_a_client_that_leaves_in_the_middle_of_its_batch_is_forgotten(node, client):
@@ -168,7 +168,7 @@ def test_a_client_that_leaves_in_the_middle_of_its_batch_is_forgotten(node, clie
     client.step()
     client.session.disconnect()
 
-    assert not client.session.waits()
+    assert not client.session.is_blocked()
     assert client.step() == []
 
 
@@ -184,7 +184,7 @@ def with_its_topic(node, client):
 
 
 def unstored(node, client):
-    while not client.session.marks:
+    while not client.session.staged:
         client.session.resume(node.now_ns)
     client.session.not_stored(node.topic(), "no space left on device")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from xxhash import xxh3_64_intdigest
 
-from nsqd.log.disk import Disk, words_of
+from nsqd.log.disk import Disk, error_text
 from nsqd.replication.copies import Copies
 from nsqd.replication.copy_file import Mismatch
 from nsqd.replication.fields import BadFrame
@@ -93,7 +93,7 @@ class ReplicaEnd:
         code = Refuse.DAMAGED if isinstance(error, Mismatch) else Refuse.BAD_FRAME
         sentence = str(error)
         if isinstance(error, OSError):
-            code, sentence = Refuse.DISK, f"the replica's disk: {words_of(error)}"
+            code, sentence = Refuse.DISK, f"the replica's disk: {error_text(error)}"
         self.refused = Refuse(code, sentence)
         self.close()
 

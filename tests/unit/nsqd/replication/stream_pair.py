@@ -5,7 +5,7 @@ from itertools import count
 from pathlib import Path
 from typing import cast
 
-from nsqd.engine import facts
+from nsqd.engine import finished_ranges
 from nsqd.engine.broker import Broker
 from nsqd.engine.limits import Limits
 from nsqd.engine.state import wanted_of
@@ -41,7 +41,7 @@ class Origin:
         self.warnings: list[str] = []
         self.data_path = data_path
         self.data = DataPath(data_path, StorageOptions(SEGMENT), self.warnings.append, disk, node_id=1)
-        self.broker = Broker(MessageIds(1), Limits(mem_queue_size=0), self.data.make_store)
+        self.broker = Broker(MessageIds(1), Limits(mem_queue_size=0), self.data.create_log)
         self.data.restore(self.broker, Metadata(), WALL)
         self.primary = Primary(settings, ORIGIN, unneeded=self.unneeded)
         for topic in self.broker.topics.values():
@@ -52,7 +52,7 @@ class Origin:
 
     def unneeded(self, name: str) -> Ranges:
         topic = self.broker.topics[name]
-        return facts.settled(topic, extents_of(topic))
+        return finished_ranges.readable_or_finished(topic, extents_of(topic))
 
     def _add(self, topic: Topic) -> None:
         store = store_of(topic)
@@ -123,12 +123,12 @@ class Origin:
             if store is None:
                 continue
             if store in wanted:
-                store.checkpoints.begin_anew()
+                store.checkpoints.restart_chains()
             low_water = topic.unwanted_below()
             log_start = store.cleaner.log_start_after_drop(low_water, store.segments.notes)
             if log_start is not None:
                 topic.log.log_start = max(topic.log.log_start, log_start)
-            job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
+            job = store.checkpoints.start_job(topic, store.checkpoint_position(topic.log.next_seq))
             store.appender.make_folder()
             job.run(self.disk)
             store.checkpoints.end(job)
@@ -153,7 +153,7 @@ class Origin:
         """The messages that are pending on any channel, or wait for the first one."""
         return {
             seq
-            for start, end in facts.pending_anywhere(self.broker.topics[name])
+            for start, end in finished_ranges.pending_anywhere(self.broker.topics[name])
             for seq in range(start, end)
         }
 
@@ -314,7 +314,7 @@ class StreamPair:
         for record in copies.scan():
             if name not in copies.topics(record):
                 continue
-            copies.settle(record)
+            copies.finish_files(record)
             store = TopicLog(disk, copies.folder(record, name).path, SEGMENT, lambda _text: None)
             store.recover(CheckpointPosition())
             start = store.segments.end if store.segments.first_seq is None else store.segments.first_seq

@@ -371,7 +371,7 @@ def checkpoints():
     found = []
     for number in range(2):
         node.publish(b"%d" % number)
-        node.store().checkpoints.begin_anew()
+        node.store().checkpoints.restart_chains()
         node.checkpoint()
         path = DATA / "t.topic" / f"checkpoint.{number}"
         found.append(with_serial(node.disk.read_file(path), 8 + number))
@@ -399,7 +399,7 @@ def test_stream_counts_its_checkpoints_from_the_first_on(copies, numbered, check
 
     (state,) = states(copies.disk, numbered).values()
     assert state.serial == 0
-    assert state.mark == Sealed(checkpoints[1]).state().mark
+    assert state.checkpoint_position == Sealed(checkpoints[1]).state().checkpoint_position
     assert sorted(name for name in numbered.files if name.startswith("checkpoint")) == ["checkpoint.1"]
 
 
@@ -412,4 +412,4 @@ def test_newest_checkpoint_survives_while_serials_restart(copies, numbered, chec
     for seed in range(5):
         found = states(copies.disk.after_power_cut(random.Random(seed)), numbered).values()
         newest = max(found, key=lambda one: one.serial)
-        assert newest.mark == Sealed(checkpoints[1]).state().mark
+        assert newest.checkpoint_position == Sealed(checkpoints[1]).state().checkpoint_position

@@ -129,7 +129,7 @@ def checkpoints():
     found = []
     for number in range(9):
         node.publish(b"%d" % number)
-        node.store().checkpoints.begin_anew()
+        node.store().checkpoints.restart_chains()
         node.checkpoint()
         found.append(node.disk.read_file(DATA / "t.topic" / f"checkpoint.{number % 2}"))
     return found
@@ -143,7 +143,7 @@ def checkpoint(content, slot):
 
 def newest(shelf, topic="t"):
     """The serial of the newest checkpoint, once incomplete files are settled."""
-    shelf.copies.settle(shelf.record)
+    shelf.copies.finish_files(shelf.record)
     found = [name for name in shelf.names() if name in ("checkpoint.0", "checkpoint.1")]
     serials = []
     for name in found:

@@ -5,7 +5,7 @@ import pytest
 from nsqd.replication.claims import Claim
 from nsqd.replication.exchange import Checkpointing, no_copy
 from nsqd.replication.frames import ChannelState, CopyId, CopyKind, Status
-from nsqd.replication.log_state import KnownCopy
+from nsqd.replication.log_state import PeerCopy
 from nsqd.replication.sender import Sender
 from tests.unit.nsqd.replication.small_site import finish, log_of, publish, site_of
 
@@ -30,7 +30,7 @@ def state(pending, topic="t", channel="c", generation=1):
 
 @pytest.fixture
 def known():
-    found = KnownCopy(PEER, 1)
+    found = PeerCopy(PEER, 1)
     found.take(status(full=True), [state([(0, 5)]), state([(0, 3)], topic="u")], 10)
     return found
 
@@ -127,7 +127,7 @@ def test_state_is_acknowledged_when_the_peer_has_a_checkpoint_of_it():
 
 def test_peer_that_was_asked_has_answered_with_a_complete_status():
     site, there, here = exchanges_after_failover()
-    there.ask()
+    there.request_full_state()
     assert not there.answered
     log_of(site.nodes[1], site.nodes[1]).send_status(here, site.nodes[1].now)
 

@@ -35,7 +35,8 @@ def acceptor(me=BOB, *, secrets=(SECRET,), **more):
 def exchange(first, second):
     """Carry frames both ways, as bytes, until nothing is sent; returns them as they were sent."""
     sent, readers = [], {first: FrameReader(MAX_HANDSHAKE_FRAME), second: FrameReader(MAX_HANDSHAKE_FRAME)}
-    waiting = [(second, one) for one in first.begin()] + [(first, one) for one in second.begin()]
+    waiting = [(second, one) for one in first.first_frames()]
+    waiting += [(first, one) for one in second.first_frames()]
     while waiting:
         receiver, frame = waiting.pop(0)
         sent.append(frame)
@@ -128,7 +129,9 @@ def test_handshake_without_a_secret_names_the_flag_at_both_ends():
     assert one.problem == two.problem
 
     one = connector(secrets=())
-    assert one.begin() == [Refuse(1, "no cluster secret is set at the connector: --cluster-secret-file")]
+    assert one.first_frames() == [
+        Refuse(1, "no cluster secret is set at the connector: --cluster-secret-file")
+    ]
     assert not one.done
 
 
@@ -151,7 +154,7 @@ def test_handshake_shows_a_stranger_no_proof_and_no_reason_but_membership():
 def test_handshake_refuses_a_reflected_proof():
     """A stranger sends each frame of the connector back to it."""
     one = connector()
-    (hello,) = one.begin()
+    (hello,) = one.first_frames()
     answer = one.take(dataclasses.replace(hello, identity=b"x" * 16))
     one.take(*answer)
 
@@ -176,7 +179,7 @@ def test_handshake_refuses_a_replayed_proof():
     assert answer.code == Refuse.NOT_A_MEMBER
 
     another = connector(dataclasses.replace(ALICE, nonce=b"9" * 32))
-    another.begin()
+    another.first_frames()
     another.take(recorded[1])
     another.take(recorded[3])
 
@@ -231,7 +234,7 @@ def test_handshake_refuses_versions_that_do_not_meet():
     assert one.problem == two.problem
 
     one = connector()
-    one.begin()
+    one.first_frames()
     assert one.take(dataclasses.replace(BOB, min_version=4, max_version=5)) == [
         Refuse(2, "the connector speaks versions 3 to 3, the acceptor 4 to 5")
     ]
@@ -329,7 +332,7 @@ def test_handshake_refuses_a_frame_after_its_end():
 
 def test_handshake_cleans_the_sentence_of_a_stranger():
     one = connector()
-    one.begin()
+    one.first_frames()
 
     assert one.take(Refuse(200, "a\n2026 forged\x1b[31m" + "x" * 2000)) == []
     assert one.problem == one.refused_by_peer.sentence

@@ -57,7 +57,7 @@ def test_checkpoint_from_before_the_stream_is_no_snapshot(pair):
     pair.origin.channel()
     pair.origin.publish(b"one")
     topic, store = pair.origin.topic(), pair.origin.store()
-    job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
+    job = store.checkpoints.start_job(topic, store.checkpoint_position(topic.log.next_seq))
     pair.origin.publish(b"two")
     pair.connect()
     pair.move()
@@ -311,7 +311,7 @@ def test_files_removed_by_another_program_end_the_stream_and_stay_in_the_copy(pa
     old, whole = pair.record(), pair.copied()
 
     pair.origin.disk.remove_folder(pair.origin.store().segments.folder)
-    pair.origin.store().appender.look_for_folder()
+    pair.origin.store().appender.check_folder()
     assert pair.stream.problem
     pair.origin.publish(b"two")
     pair.connect()
@@ -322,7 +322,7 @@ def test_files_removed_by_another_program_end_the_stream_and_stay_in_the_copy(pa
 
 
 def test_many_topics_begin_a_few_at_a_time(pair, monkeypatch):
-    monkeypatch.setattr("nsqd.replication.log_stream._BEGUN_AT_ONCE", 2)
+    monkeypatch.setattr("nsqd.replication.log_stream._STREAMS_PER_TURN", 2)
     for number in range(9):
         pair.origin.publish(b"one", name=f"t{number}")
     pair.connect()

@@ -185,7 +185,7 @@ def test_failed_job_is_tried_again_and_shown(site):
     site.kill(1)
     site.advance(45)
     (copy,) = copies_of(node, origin)
-    (shown,) = [one for one in node.replication.shown(node.now)["copies"] if one["origin"] == origin.hex()]
+    (shown,) = [one for one in node.replication.to_json(node.now)["copies"] if one["origin"] == origin.hex()]
     assert copy.kind == CopyKind.OPEN
     assert shown["waits_for"] == "another attempt, because of: no space left on device"
 
@@ -267,12 +267,12 @@ def test_wanted_checkpoint_of_a_deleted_topic_of_a_promoted_copy_is_written(site
 
 def test_shown_replica_is_caught_up_or_unreachable(site):
     node = site.nodes[1]
-    (replica,) = node.replication.shown(node.now)["replicas"]
+    (replica,) = node.replication.to_json(node.now)["replicas"]
     assert (replica["state"], replica["caught_up_topics"]) == ("caught_up", 1)
 
     site.kill(2)
     site.advance(1)
-    (replica,) = node.replication.shown(node.now)["replicas"]
+    (replica,) = node.replication.to_json(node.now)["replicas"]
     assert replica["state"] == "unreachable"
 
 

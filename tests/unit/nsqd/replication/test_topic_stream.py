@@ -153,7 +153,7 @@ def finish(node, *, but):
     node.broker.finish_messages(topic, channel, seqs[: len(seqs) - but])
     node.turn()
     for gap in store.segments.losses(topic.log.log_start):
-        topic.log.stored_ranges.take_out(gap.start, gap.end)
+        topic.log.stored_ranges.remove(gap.start, gap.end)
         channel.remove([(gap.start, gap.end)])
     for _ in range(3):
         node.checkpoint()

@@ -9,9 +9,9 @@ from nsqd.server import allocator
 # How many pages a process has to be given again for 20 blocks of 4 MiB that it takes and frees.
 TAKES_AND_FREES = """
 import resource
-from nsqd.server.allocator import keep_what_is_freed
+from nsqd.server.allocator import retain_freed_memory
 
-print(keep_what_is_freed())
+print(retain_freed_memory())
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

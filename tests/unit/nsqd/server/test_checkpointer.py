@@ -338,7 +338,7 @@ async def test_a_change_of_a_promoted_copy_can_be_written_at_once(tmp_path):
     topic, folder = promote(bench, tmp_path)
     bench.broker.delete_channel(bench.broker.topics["t"], "c")
 
-    assert await checkpoints.write_at_once(topic)
+    assert await checkpoints.write_now(topic)
 
     assert "c" not in reopened(bench, folder).channels
 
@@ -350,7 +350,7 @@ async def test_a_checkpoint_at_once_is_written_whatever_changes_meanwhile(tmp_pa
     await bench.rest()
     topic = bench.broker.topics["t"]
 
-    writing = asyncio.create_task(checkpoints.write_at_once(topic))
+    writing = asyncio.create_task(checkpoints.write_now(topic))
     await asyncio.sleep(0)
     # As when a replica wants a whole checkpoint while a thread writes one.
     topic.changed = True
@@ -366,7 +366,7 @@ async def test_a_checkpoint_at_once_that_the_disk_has_no_room_for_is_not_written
     await bench.rest()
     disk.full = True
 
-    assert not await checkpoints.write_at_once(bench.broker.topics["t"])
+    assert not await checkpoints.write_now(bench.broker.topics["t"])
 
 
 async def test_checkpoint_cancelled_and_then_failed_is_written_again(tmp_path):
@@ -378,7 +378,7 @@ async def test_checkpoint_cancelled_and_then_failed_is_written_again(tmp_path):
     topic = bench.broker.topics["t"]
     disk.full = True
 
-    writing = asyncio.create_task(checkpoints.write_at_once(topic))
+    writing = asyncio.create_task(checkpoints.write_now(topic))
     await eventually(disk.asked.is_set, "a thread writes")
     writing.cancel()
     disk.end.set()
@@ -444,7 +444,7 @@ async def test_a_detached_copy_is_no_longer_a_problem(tmp_path, room):
     if room:
         bench.data.disk.without = None
 
-    assert await checkpoints.write_at_once(topic) is room
+    assert await checkpoints.write_now(topic) is room
 
     assert bench.health.ok
 
@@ -453,10 +453,10 @@ async def test_a_detached_copy_is_no_longer_a_problem(tmp_path, room):
 async def test_the_deletion_of_a_topic_is_in_the_checkpoint_of_its_copy(tmp_path):
     bench, checkpoints, topic = await without_room(tmp_path)
     bench.broker.delete_topic("t")
-    assert not await checkpoints.write_at_once(topic)
+    assert not await checkpoints.write_now(topic)
     bench.data.disk.without = None
 
-    assert await checkpoints.write_at_once(topic)
+    assert await checkpoints.write_now(topic)
 
     assert bench.health.ok
     assert reopened(bench, tmp_path / "copy/t.topic").tombstoned

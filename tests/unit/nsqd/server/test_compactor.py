@@ -41,7 +41,7 @@ class House:
     def start(self) -> None:
         options = StorageOptions(max_segment_bytes=SEGMENT)
         self.data = DataPath(self.path, options, pytest.fail, self.disk)
-        self.broker = Broker(MessageIds(1), Limits(), self.data.make_store)
+        self.broker = Broker(MessageIds(1), Limits(), self.data.create_log)
         self.data.restore(self.broker, Metadata(), self.now_ns)
         self.log = Log("", LogLevel.WARN, self.said)
         self.checkpoints = Checkpointer(self.broker, self.data, Health(), self.log, lambda *_: None)

@@ -37,14 +37,14 @@ async def test_a_lost_message_is_counted_once_however_often_its_neighbours_are_t
         store_of(topic).appender.seal()
     topic.log.release(topic.log.next_seq)
     store_of(topic).segments[0].path.unlink()
-    channel.backlog.take_out([(0, channel.backlog.end)])
+    channel.backlog.discard([(0, channel.backlog.end)])
     channel.backlog.dead_letter_queue.add(channel.backlog.end - 2, channel.backlog.end, REQUEUED)
 
-    bench.broker.tell_disk_low(True)
-    bench.write_batch.dead_letters.move(channel)
+    bench.broker.set_disk_low(True)
+    bench.write_batch.dead_letter_mover.move(channel)
     await asyncio.sleep(0.1)
     assert channel.backlog.dead_letter_queue.count == 2
-    bench.broker.tell_disk_low(False)
+    bench.broker.set_disk_low(False)
     await eventually(lambda: not channel.backlog.dead_letter_queue.count, "they are in the dead letters")
 
     assert (channel.lost_count, channel.dead_count) == (1, 1)
@@ -69,12 +69,12 @@ async def test_dead_letters_whose_fsync_failed_stay_in_the_channel_and_are_store
     for _ in range(3):
         topic.stage(b"m", now_ns())
     await bench.write_batch.stored(topic, durable=True)
-    channel.backlog.take_out([(0, channel.backlog.end)])
+    channel.backlog.discard([(0, channel.backlog.end)])
     channel.backlog.dead_letter_queue.add(channel.backlog.end - 3, channel.backlog.end, REQUEUED)
 
     for _ in range(3):
-        bench.write_batch.dead_letters.move(channel)
-        await eventually(lambda: channel.backlog.dead_letter_queue.waits, "the move has failed")
+        bench.write_batch.dead_letter_mover.move(channel)
+        await eventually(lambda: channel.backlog.dead_letter_queue.has_pending, "the move has failed")
 
     assert bench.broker.topics["t.c.dead"].backlog.pending.count == 3
     assert channel.backlog.dead_letter_queue.count == 3

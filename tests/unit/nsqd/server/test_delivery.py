@@ -9,12 +9,12 @@ import pytest
 
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Consumer
-from nsqd.engine.delivering import DRAWN_AT_ONCE, TAKE_BYTES
+from nsqd.engine.delivering import MAX_DELIVERY_BYTES, MAX_SAMPLED_PER_TURN
 from nsqd.engine.identity import ELSEWHERE, SAME_REGION, SAME_ZONE
 from nsqd.engine.limits import Limits
 from nsqd.log.ids import MessageIds
-from nsqd.log.tail import READS_AT_ONCE
-from nsqd.server.delivery import TURN_BYTES, serve
+from nsqd.log.tail import MAX_READS_PER_TURN
+from nsqd.server.delivery import BYTES_PER_TURN, serve
 from nsqd.storage.data_path import DataPath, StorageOptions
 from tests.support.disks import Counting
 from tests.support.engine import SECOND, Node, Outlet, bodies
@@ -157,7 +157,7 @@ def test_a_long_queue_is_delivered_in_several_turns_so_that_publishers_have_thei
     assert channel.backlog.pending.count == 0
     assert len(turns) > 1
     # A turn ends with the delivery that fills it.
-    assert max(turns) < (TURN_BYTES + TAKE_BYTES) * consumers
+    assert max(turns) < (BYTES_PER_TURN + MAX_DELIVERY_BYTES) * consumers
 
 
 def sampling(channel, keep, consumers):
@@ -187,7 +187,7 @@ def test_a_turn_ends_after_some_thousand_messages_that_are_not_drawn(consumers):
         passed.append(before - channel.backlog.pending.count)
         assert more == (channel.backlog.pending.count > 0)
 
-    assert max(passed) == DRAWN_AT_ONCE
+    assert max(passed) == MAX_SAMPLED_PER_TURN
     assert sum(passed) == next(draws) - 1 == 100_000
     assert [bodies(outlet) for outlet in outlets].count([b"drawn"]) == 1
     assert (channel.backlog.lowest(), channel.backlog.in_flight.count) == (channel.log.next_seq - 1, 1)
@@ -205,13 +205,13 @@ def test_messages_that_are_drawn_fill_a_turn_by_their_number_as_well():
     sent.append(channel.backlog.in_flight.count)
 
     assert sent[-1] == sum(len(bodies(outlet)) for outlet in outlets) == 12_000
-    assert max(after - before for before, after in pairwise(sent)) < 2 * DRAWN_AT_ONCE
+    assert max(after - before for before, after in pairwise(sent)) < 2 * MAX_SAMPLED_PER_TURN
 
 
 def test_a_message_larger_than_a_turn_is_delivered_alone():
     node = Node()
     channel = node.channel()
-    node.publish(*[b"x" * (2 * TURN_BYTES)] * 3)
+    node.publish(*[b"x" * (2 * BYTES_PER_TURN)] * 3)
     outlet = Outlet()
     consumer = Consumer(outlet, 60 * SECOND)
     channel.subscribe(consumer, 0)
@@ -266,7 +266,7 @@ def scattered(tmp_path):
     """A broker, a channel whose 200 deferred messages lie far apart on the disk, and the disk."""
     disk = Counting()
     data = DataPath(tmp_path, StorageOptions(), pytest.fail, disk)
-    broker = Broker(MessageIds(1), Limits(mem_queue_size=0), data.make_store)
+    broker = Broker(MessageIds(1), Limits(mem_queue_size=0), data.create_log)
     topic = broker.topic("t", SECOND)
     channel = broker.channel(topic, "c")
     for _ in range(200):
@@ -276,7 +276,7 @@ def scattered(tmp_path):
             topic.store.appender.append(topic.staged(), topic.staged_notes(), topic.log.next_seq)
             broker.commit(topic)
     first = channel.backlog.lowest()
-    channel.backlog.take_out([(first, first + 400)])
+    channel.backlog.discard([(first, first + 400)])
     for seq in range(first, first + 400):
         if (seq - first) % 2:
             channel.backlog.finish([(seq, seq + 1)])
@@ -305,8 +305,8 @@ def test_a_turn_ends_after_so_many_reads_of_the_disk_and_the_next_goes_on(scatte
         disk.sizes.clear()
         more = serve(broker, channel, 2 * SECOND)
         turns += 1
-        assert len(disk.sizes) < 2 * READS_AT_ONCE + 2
+        assert len(disk.sizes) < 2 * MAX_READS_PER_TURN + 2
 
     assert channel.backlog.pending.count == 0
-    assert turns >= 200 // (2 * READS_AT_ONCE)
+    assert turns >= 200 // (2 * MAX_READS_PER_TURN)
     assert [body for outlet in outlets for _, _, body in outlet.taken()] == [b"wanted"] * 200

@@ -2,9 +2,9 @@
 
 import pytest
 
-from nsqd.engine.delivering import DRAWN_AT_ONCE
+from nsqd.engine.delivering import MAX_SAMPLED_PER_TURN
 from nsqd.log.gaps import EVERYTHING
-from nsqd.server.delivery import TURN_BYTES, serve
+from nsqd.server.delivery import BYTES_PER_TURN, serve
 from tests.support.engine import Node, bodies
 from tests.support.promoted import Owner, suspend_only
 
@@ -92,7 +92,7 @@ def test_a_turn_is_bounded_for_all_logs_together(owner):
     _, outlet = owner.subscribe(channel, rdy=1000)
     channel.paused = False
     assert serve(owner.broker, channel, owner.now_ns)
-    assert sum(map(len, outlet.frames)) <= 3 * TURN_BYTES
+    assert sum(map(len, outlet.frames)) <= 3 * BYTES_PER_TURN
 
     owner.broker.serve(channel)
     for _ in range(10):
@@ -153,6 +153,6 @@ def test_a_turn_ends_after_some_thousand_sampled_out_messages(owner):
     while serve(owner.broker, channel, owner.now_ns):
         turns += 1
 
-    assert turns == -(-12_000 // DRAWN_AT_ONCE)
+    assert turns == -(-12_000 // MAX_SAMPLED_PER_TURN)
     assert outlet.taken() == []
     assert all(one.backlog.pending.count == 0 for one in (channel, *channel.siblings))

@@ -344,7 +344,7 @@ async def test_topic_whose_folder_is_removed_while_all_threads_are_busy_is_synce
     await eventually(lambda: len(disk.reached) == THREADS, "busy threads")
     store = store_of(strict.broker.topics["t"])
     shutil.rmtree(store.segments.folder)
-    assert not store.appender.look_for_folder()
+    assert not store.appender.check_folder()
     after = publish(strict, b"t", b"after")
     strict.write_batch.run()
     gate.set()

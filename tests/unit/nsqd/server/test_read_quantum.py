@@ -3,14 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqd.server.read_quantum import FIRST, LEAST, LONG_NS, MOST, ReadQuantum
+from nsqd.server.read_quantum import FIRST, LONG_NS, MAX_BYTES, MIN_BYTES, ReadQuantum
 
 MS = 1_000_000
 
 
 def test_of_a_client_of_which_nothing_is_known_so_much_is_the_first_portion():
     read_quantum = ReadQuantum()
-    read_quantum.put(b"x" * MOST)
+    read_quantum.add(b"x" * MAX_BYTES)
 
     assert len(read_quantum.take()) == FIRST
 
@@ -20,15 +20,15 @@ def test_what_takes_long_makes_the_next_portion_smaller_and_what_does_not_larger
     sizes = []
     # The first portion may have taken long because of other processes.
     for ns in (8 * MS, 8 * MS, 1 * MS, 100 * MS, 1000, 1000, *[1000] * 10):
-        read_quantum.put(b"x" * 4 * MOST)
+        read_quantum.add(b"x" * 4 * MAX_BYTES)
         portion = read_quantum.take()
         sizes.append(len(portion))
         read_quantum.took(len(portion), ns)
         read_quantum.take_all()
 
     # A quarter (2 ms of 8), the same, the least size; then each is twice as large, up to everything.
-    assert sizes[:6] == [FIRST, FIRST, FIRST // 4, FIRST // 4, LEAST, 2 * LEAST]
-    assert sizes[-1] == 4 * MOST
+    assert sizes[:6] == [FIRST, FIRST, FIRST // 4, FIRST // 4, MIN_BYTES, 2 * MIN_BYTES]
+    assert sizes[-1] == 4 * MAX_BYTES
 
 
 def test_the_time_of_the_processor_is_asked_for_from_a_long_portion_to_a_short_one():
@@ -42,8 +42,8 @@ def test_the_time_of_the_processor_is_asked_for_from_a_long_portion_to_a_short_o
 
 
 def test_a_portion_that_is_all_there_is_is_no_copy():
-    read_quantum, data = ReadQuantum(), b"x" * LEAST
-    read_quantum.put(data)
+    read_quantum, data = ReadQuantum(), b"x" * MIN_BYTES
+    read_quantum.add(data)
 
     assert read_quantum.take() is data
     assert not read_quantum
@@ -53,7 +53,7 @@ def test_a_short_read_that_was_fast_says_nothing_of_long_ones():
     read_quantum = ReadQuantum()
     for _ in range(20):
         read_quantum.took(100, 1000)
-    read_quantum.put(b"x" * MOST)
+    read_quantum.add(b"x" * MAX_BYTES)
 
     assert len(read_quantum.take()) == FIRST
 
@@ -61,7 +61,7 @@ def test_a_short_read_that_was_fast_says_nothing_of_long_ones():
 @given(
     st.lists(
         st.one_of(
-            st.binary(max_size=3 * LEAST).map(lambda data: ("put", data)),
+            st.binary(max_size=3 * MIN_BYTES).map(lambda data: ("put", data)),
             st.integers(0, 20 * LONG_NS).map(lambda ns: ("take", ns)),
         )
     )
@@ -70,7 +70,7 @@ def test_nothing_is_lost_or_comes_in_another_order(steps):
     read_quantum, given_, taken = ReadQuantum(), b"", b""
     for what, value in steps:
         if what == "put":
-            read_quantum.put(value)
+            read_quantum.add(value)
             given_ += value
         elif read_quantum:
             portion = read_quantum.take()
@@ -85,7 +85,7 @@ def test_nothing_is_lost_or_comes_in_another_order(steps):
 def test_a_read_below_what_is_whole_teaches_nothing_unless_it_takes_long():
     read_quantum = ReadQuantum()
     sizes = []
-    for size, ns in ((FIRST, 1000), (FIRST, 8 * MS), (FIRST, 8 * MS), (LEAST, 1 * MS), (LEAST, 1000)):
+    for size, ns in ((FIRST, 1000), (FIRST, 8 * MS), (FIRST, 8 * MS), (MIN_BYTES, 1 * MS), (MIN_BYTES, 1000)):
         read_quantum.took(size, ns)
         sizes.append(read_quantum.whole)
 

@@ -8,7 +8,7 @@ from nsqd.engine.topic import Refused
 from nsqd.log.cursor import Cursor
 from nsqd.protocol.session import MAX_NEW_TOPICS, Session
 from nsqd.server.heartbeats import Heartbeats
-from nsqd.server.read_quantum import FIRST, MOST
+from nsqd.server.read_quantum import FIRST, MAX_BYTES
 from nsqd.server.tcp import LONG_BYTES, MAX_LOGGED, ClientConnection, LongBodies
 from tests.support.turns import Bench, Client, Wire
 from tests.support.wire import sized
@@ -44,10 +44,10 @@ async def applied(client):
 
 async def test_much_that_takes_long_is_applied_before_the_client_is_read_on(tmp_path):
     client = Client(Bench(tmp_path), Heard())
-    count = MOST // len(TOUCH)
+    count = MAX_BYTES // len(TOUCH)
 
     client.connection.data_received(b"SUB t c\n" + TOUCH * count)
-    begun = len(client.session.out)
+    begun = len(client.session.replies)
     rounds = await applied(client)
 
     assert client.wire.calls == ["pause", "resume"]
@@ -59,7 +59,7 @@ async def test_much_that_takes_long_is_applied_before_the_client_is_read_on(tmp_
 async def test_others_are_served_while_the_commands_of_one_client_are_applied(tmp_path):
     bench = Bench(tmp_path)
     busy, other = Client(bench, Heard()), Client(bench)
-    busy.connection.data_received(b"SUB t c\n" + TOUCH * (MOST // len(TOUCH)))
+    busy.connection.data_received(b"SUB t c\n" + TOUCH * (MAX_BYTES // len(TOUCH)))
 
     other.connection.data_received(b"PUB t\n\0\0\0\1x")
     await asyncio.sleep(0)
@@ -90,7 +90,7 @@ async def test_commands_applied_in_portions_keep_their_order(tmp_path):
 
 async def test_commands_before_the_end_of_the_stream_are_applied(tmp_path):
     client = Client(Bench(tmp_path), Heard())
-    count = MOST // len(TOUCH)
+    count = MAX_BYTES // len(TOUCH)
     client.connection.data_received(b"SUB t c\n" + TOUCH * count)
 
     client.connection.eof_received()
@@ -101,7 +101,7 @@ async def test_commands_before_the_end_of_the_stream_are_applied(tmp_path):
 
 async def test_rest_of_the_commands_is_dropped_when_the_client_is_gone(tmp_path):
     client = Client(Bench(tmp_path), Heard())
-    client.connection.data_received(b"SUB t c\n" + TOUCH * (MOST // len(TOUCH)))
+    client.connection.data_received(b"SUB t c\n" + TOUCH * (MAX_BYTES // len(TOUCH)))
 
     client.connection.connection_lost(None)
     await asyncio.sleep(0)
@@ -114,7 +114,7 @@ async def test_layer_granted_behind_very_much_is_read_from(tmp_path):
     bench = Bench(tmp_path)
     client = Client(bench, Heard())
     # The turn comes before anything that the connection asks of the loop.
-    bench.write_batch.ask()
+    bench.write_batch.request_turn()
     pub = b"PUB t\n\0\0\0\1x"
     identify = b"IDENTIFY\n" + sized(b'{"feature_negotiation":true,"deflate":true}')
 

@@ -43,7 +43,7 @@ class SlowDisk(Disk):
 async def test_stop_waits_for_the_thread_that_writes_the_metadata(tmp_path):
     disk = SlowDisk()
     data = DataPath(tmp_path, StorageOptions(), lambda _: None, disk)
-    broker = Broker(MessageIds(1), Limits(), data.make_store)
+    broker = Broker(MessageIds(1), Limits(), data.create_log)
     changes = TopologyEvents(
         broker,
         data,
@@ -61,7 +61,7 @@ async def test_stop_waits_for_the_thread_that_writes_the_metadata(tmp_path):
     while not disk.entered.is_set():  # noqa: ASYNC110 - it is a thread that enters
         await asyncio.sleep(0)
     broker.restore_topic("while", 1)
-    stopping = asyncio.create_task(changes.settle())
+    stopping = asyncio.create_task(changes.finish())
     for _ in range(10):
         await asyncio.sleep(0)
     disk.gate.set()
@@ -91,13 +91,13 @@ class OnceBroken(Disk):
 async def test_metadata_not_written_at_the_start_is_written_without_a_change(tmp_path):
     data = DataPath(tmp_path, StorageOptions(), lambda _: None, OnceBroken())
     health, log = Health(), Log("[test] ", LogLevel.FATAL)
-    broker = Broker(MessageIds(1), Limits(), data.make_store)
+    broker = Broker(MessageIds(1), Limits(), data.create_log)
     changes = TopologyEvents(
         broker, data, None, None, health, log, ask_turn=lambda: None, percentiles=(), window_ns=0,
         persist_after_s=0.001,
     )  # fmt: skip
 
-    await changes.begin()
+    await changes.start()
     assert not health.ok
     async with asyncio.timeout(20):
         while not health.ok:  # noqa: ASYNC110 - nobody is told
@@ -130,7 +130,7 @@ class DeadPeers(NoPeers):
 async def test_a_new_topic_whose_channels_elsewhere_cannot_be_asked_for_is_named(tmp_path, lookups):
     said = io.StringIO()
     data = DataPath(tmp_path, StorageOptions(), lambda _: None)
-    broker = Broker(MessageIds(1), Limits(), data.make_store)
+    broker = Broker(MessageIds(1), Limits(), data.create_log)
     changes = TopologyEvents(
         broker,
         data,
@@ -145,8 +145,8 @@ async def test_a_new_topic_whose_channels_elsewhere_cannot_be_asked_for_is_named
     )
     topic = broker.topic("t", 0)
 
-    changes.happened(Event(Change.TOPIC_CREATED, topic))
-    await changes.settle()
+    changes.handle(Event(Change.TOPIC_CREATED, topic))
+    await changes.finish()
 
     sentence = " ERROR: no available nsqlookupd to query for channels to pre-create for topic t\n"
     assert said.getvalue().endswith(sentence) is isinstance(lookups, DeadPeers)
@@ -176,11 +176,11 @@ async def test_what_a_deleted_topic_has_in_memory_is_freed_a_little_at_a_time(tm
     awaiting_registration = [size_of(topic.log.extents())]
 
     bench.broker.delete_topic("t")
-    changes.happened(Event(Change.TOPIC_DELETED, topic))
+    changes.handle(Event(Change.TOPIC_DELETED, topic))
     while size_of(topic.log.extents()):
         awaiting_registration.append(size_of(topic.log.extents()))
         await asyncio.sleep(0)
-    await changes.settle()
+    await changes.finish()
 
     assert len(awaiting_registration) > 3
     assert awaiting_registration == sorted(awaiting_registration, reverse=True)

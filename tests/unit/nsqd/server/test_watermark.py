@@ -49,11 +49,11 @@ def watch(node, disk, tmp_path, health):
 @pytest.mark.parametrize("text", ["100", "10%"])
 async def test_below_the_mark_publishes_are_refused_until_there_is_room(node, disk, health, watch, text):
     watermark = watch(text)
-    await watermark.look()
+    await watermark.check()
     node.publish(b"1")
 
     disk.left = 99
-    await watermark.look()
+    await watermark.check()
     with pytest.raises(DiskLow, match="disk is nearly full"):
         node.publish(b"2")
     with pytest.raises(DiskLow):
@@ -61,7 +61,7 @@ async def test_below_the_mark_publishes_are_refused_until_there_is_room(node, di
     assert str(health) == "NOK - disk is nearly full"
 
     disk.left = 103
-    await watermark.look()
+    await watermark.check()
     node.publish(b"3")
     assert health.ok
 
@@ -69,7 +69,7 @@ async def test_below_the_mark_publishes_are_refused_until_there_is_room(node, di
 async def test_no_topic_is_made_for_a_message_that_is_refused(node, disk, watch):
     watermark = watch("100")
     disk.left = 99
-    await watermark.look()
+    await watermark.check()
 
     with pytest.raises(DiskLow):
         node.broker.topic_to_publish("made.now", node.now_ns)
@@ -81,10 +81,10 @@ async def test_no_topic_is_made_for_a_message_that_is_refused(node, disk, watch)
 async def test_a_little_more_than_the_mark_is_not_enough_to_take_publishes_again(node, disk, watch):
     watermark = watch("100")
     disk.left = 99
-    await watermark.look()
+    await watermark.check()
 
     disk.left = 101
-    await watermark.look()
+    await watermark.check()
 
     assert node.broker.disk_low
 
@@ -93,9 +93,9 @@ async def test_without_a_mark_it_is_known_how_much_is_free_and_nothing_is_refuse
     watermark = watch("")
     assert (watermark.free, watermark.total) == (-1, -1)
     disk.left = 0
-    await watermark.look()
+    await watermark.check()
     disk.fails = True
-    await watermark.look()
+    await watermark.check()
 
     assert (watermark.free, watermark.total) == (0, 1000)
     assert not node.broker.disk_low
@@ -104,9 +104,9 @@ async def test_without_a_mark_it_is_known_how_much_is_free_and_nothing_is_refuse
 async def test_what_was_found_last_holds_while_nothing_is_known(node, disk, watch):
     watermark = watch("100")
     disk.left = 50
-    await watermark.look()
+    await watermark.check()
 
     disk.fails = True
-    await watermark.look()
+    await watermark.check()
 
     assert node.broker.disk_low

@@ -231,7 +231,7 @@ async def test_who_asks_for_a_turn_after_the_stop_has_none(tmp_path):
     bench.write_batch.close()
 
     topic.stage(b"too late: the files are closed", 1)
-    bench.write_batch.ask()
+    bench.write_batch.request_turn()
     await asyncio.sleep(0)
     await asyncio.sleep(0)
 

@@ -40,7 +40,7 @@ def test_a_checkpoint_says_what_is_owed_with_what_is_in_flight_waiting(node):
     state = saved(node)
     restored = filled(state, node)
 
-    assert (state.mark.next, state.channels["c"].paused) == (first + 10, True)
+    assert (state.checkpoint_position.next, state.channels["c"].paused) == (first + 10, True)
     assert sorted((span.start, span.end, span.redelivered) for span in restored.pending.entries) == [
         (first, first + 1, True),
         (first + 3, first + 4, True),
@@ -69,7 +69,7 @@ def test_it_says_how_far_the_log_was_and_which_checkpoint_it_is(node):
 
     state = saved(node, 17, CheckpointPosition(end, 5, end, end + 1, 4))
 
-    assert (state.serial, state.mark) == (17, CheckpointPosition(end, 5, end, end + 1, 4))
+    assert (state.serial, state.checkpoint_position) == (17, CheckpointPosition(end, 5, end, end + 1, 4))
     assert (state.log_start, state.low_water) == (node.topic().log.log_start, end)
 
 
@@ -103,8 +103,8 @@ def test_what_everybody_has_finished_counts_as_safe_and_nothing_else(node):
     end = node.topic().log.next_seq
     channel.commit(end - 4)
 
-    assert saved(node, mark=CheckpointPosition(end, 0, end - 8, end)).mark.synced == end - 4
-    assert saved(node, mark=CheckpointPosition(end, 0, end - 2, end)).mark.synced == end - 2
+    assert saved(node, mark=CheckpointPosition(end, 0, end - 8, end)).checkpoint_position.synced == end - 4
+    assert saved(node, mark=CheckpointPosition(end, 0, end - 2, end)).checkpoint_position.synced == end - 2
 
 
 def test_the_backlog_and_the_counters_come_back(node):
@@ -148,7 +148,7 @@ def test_counters_and_the_commit_of_a_channel_come_back(node):
     node.advance(1)
     channel.requeue(channel.backlog.in_flight.ranges()[0][0], consumer, 0, node.now_ns)
     channel.commit(channel.backlog.lowest() + 1)
-    node.broker.leave(node.subscribe(channel, rdy=1)[0])
+    node.broker.remove_consumer(node.subscribe(channel, rdy=1)[0])
     channel.dropped_count, channel.expired_count, channel.dead_count = 3, 4, 5
 
     state = saved(node).channels["c"]

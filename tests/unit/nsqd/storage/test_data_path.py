@@ -29,7 +29,7 @@ class Machine:
 
     def start(self, metadata=(), identity=""):
         self.data = DataPath(self.path, StorageOptions(max_segment_bytes=1000), self.warnings.append)
-        self.broker = Broker(MessageIds(1), Limits(mem_queue_size=3), self.data.make_store)
+        self.broker = Broker(MessageIds(1), Limits(mem_queue_size=3), self.data.create_log)
         self.data.restore(self.broker, Metadata(list(metadata), identity), self.now_ns)
         self.store()
 
@@ -45,7 +45,7 @@ class Machine:
     def save(self):
         for topic in self.broker.topics.values():
             store = store_of(topic)
-            job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
+            job = store.checkpoints.start_job(topic, store.checkpoint_position(topic.log.next_seq))
             job.run(self.data.disk)
             store.checkpoints.end(job)
 
@@ -154,7 +154,7 @@ def test_deferred_messages_keep_their_time(machine, checkpointed):
     machine.crash(seconds=20)
     consumer, first = machine.consume(10)
     machine.now_ns += 15 * SECOND
-    machine.broker.leave(consumer)
+    machine.broker.remove_consumer(consumer)
 
     assert sorted(body for _, body in first) == [b"now", b"now too"]
     assert sorted(body for _, body in machine.consume(10)[1]) == [b"later", b"now", b"now too"]
@@ -260,7 +260,7 @@ def test_the_delay_of_a_requeue_survives_a_crash(machine, checkpointed):
 
     machine.crash(seconds=20)
     redelivered, found = machine.consume(10)
-    machine.broker.leave(redelivered)
+    machine.broker.remove_consumer(redelivered)
     machine.now_ns += 15 * SECOND
 
     assert [body for _, body in found] == [b"2"]
@@ -280,7 +280,7 @@ def test_a_deferred_message_that_is_requeued_waits_for_the_newer_time(machine):
 
     machine.crash(seconds=10)
     early, found = machine.consume(1)
-    machine.broker.leave(early)
+    machine.broker.remove_consumer(early)
 
     assert found == []
     machine.now_ns += 25 * SECOND
@@ -431,7 +431,7 @@ def test_a_time_set_on_the_wall_moves_no_deadline(machine):
     machine.publish(b"now")
 
     consumer, found = machine.consume(10)
-    machine.broker.leave(consumer)
+    machine.broker.remove_consumer(consumer)
     assert found == [(1, b"now")]
     machine.now_ns += 31 * SECOND
     assert (1, b"later") in machine.consume(10)[1]

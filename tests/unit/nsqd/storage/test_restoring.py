@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsqd.engine import facts, notes
+from nsqd.engine import finished_ranges, notes
 from nsqd.log.encoder import Batch
 from nsqd.log.tail_records import RecoveredNote
 from nsqd.storage import restoring
@@ -19,7 +19,7 @@ def start(tmp_path):
 
 
 def ranges(node):
-    return facts.stored_ranges(node.topic())
+    return finished_ranges.stored_ranges(node.topic())
 
 
 @pytest.mark.parametrize("checkpointed", [True, False])
@@ -207,11 +207,11 @@ def test_deleted_channels_are_remembered(start):
     node.broker.delete_channel(node.topic(), "c")
     node.turn()
     redelivered = start()
-    assert redelivered.topic().gone == {"c": generation}
+    assert redelivered.topic().deleted_channels == {"c": generation}
 
     redelivered.checkpoint(redelivered.topic())
 
-    assert start().topic().gone == {"c": generation}
+    assert start().topic().deleted_channels == {"c": generation}
 
 
 def test_a_note_that_cannot_be_understood_is_one_sentence():

@@ -37,11 +37,11 @@ class Keeper:
         self.slots = CheckpointSlots(self.disk, self.folder)
         self.warnings.clear()
         state = self.slots.load(self.warnings.append, self.topic.name)
-        return None if state is None else state.mark.notes
+        return None if state is None else state.checkpoint_position.notes
 
     def write(self, *, durable=True):
         self.count += 1
-        job = self.slots.begin(self.topic, CheckpointPosition(notes=self.count), durable=durable)
+        job = self.slots.start_job(self.topic, CheckpointPosition(notes=self.count), durable=durable)
         job.run(self.disk)
         self.slots.end(job)
         return self.count
@@ -130,7 +130,7 @@ def test_nothing_is_let_go_of_before_both_say_that_nobody_owes_it(folder, node):
     covered = []
     for finished in (0, 0, 1, 1):
         channel.commit(topic.log.next_seq - 2 + finished)
-        job = slots.begin(topic, CheckpointPosition(topic.log.next_seq))
+        job = slots.start_job(topic, CheckpointPosition(topic.log.next_seq))
         job.run(Disk())
         slots.end(job)
         covered.append(slots.covered_low_water)
@@ -142,7 +142,7 @@ def test_nothing_is_let_go_of_before_both_say_that_nobody_owes_it(folder, node):
 def test_while_one_is_written_nothing_is_covered(keeper):
     keeper.write()
     keeper.write()
-    keeper.slots.begin(keeper.topic, CheckpointPosition(notes=99))
+    keeper.slots.start_job(keeper.topic, CheckpointPosition(notes=99))
 
     assert keeper.slots.covered_notes == 0
 
@@ -172,7 +172,7 @@ def test_the_newest_durable_one_is_never_written_over(keeper, folder):
     for _ in range(4):
         keeper.write(durable=False)
         (folder / NAMES[1]).write_bytes(b"")  # a power cut may leave it empty
-        assert CheckpointSlots(Disk(), folder).load(lambda _: None).mark.notes == durable
+        assert CheckpointSlots(Disk(), folder).load(lambda _: None).checkpoint_position.notes == durable
 
 
 @pytest.mark.parametrize("durable", [True, False])
@@ -207,7 +207,7 @@ def test_one_that_failed_is_tried_again_and_the_other_stays(keeper, folder, call
         with pytest.raises(OSError, match="No space"):
             keeper.write()
         assert keeper.slots.covered_notes == 0
-        assert CheckpointSlots(Disk(), folder).load(lambda _: None).mark.notes >= kept
+        assert CheckpointSlots(Disk(), folder).load(lambda _: None).checkpoint_position.notes >= kept
         assert set(Disk().names(folder)) <= set(NAMES)
     keeper.disk = Disk()
 
@@ -224,7 +224,7 @@ def test_what_is_to_be_added_does_not_grow_while_checkpoints_fail(keeper, folder
     keeper.disk = FaultyDisk(write_at=errno.ENOSPC, replace=errno.ENOSPC)
     for round_ in range(100):
         for due_ns in range(100 * round_, 100 * round_ + 100):
-            channel.backlog.take_out([(channel.backlog.end - 1, channel.backlog.end)])
+            channel.backlog.discard([(channel.backlog.end - 1, channel.backlog.end)])
             channel.backlog.defer(channel.backlog.end - 1, channel.backlog.end, 1 + due_ns)
         with pytest.raises(OSError, match="No space"):
             keeper.write()

@@ -20,12 +20,12 @@ def test_it_is_given_up_once_and_can_be_made_again(tmp_path):
     spare = Spare(Disk(), tmp_path)
     spare.make()
 
-    assert spare.give_up()
+    assert spare.release()
     assert not spare.path.exists()
-    assert not spare.give_up()
+    assert not spare.release()
 
     spare.make()
-    assert spare.give_up()
+    assert spare.release()
 
 
 def test_what_an_earlier_life_kept_aside_is_taken_over(tmp_path):
@@ -34,7 +34,7 @@ def test_what_an_earlier_life_kept_aside_is_taken_over(tmp_path):
     spare = Spare(Disk(), tmp_path)
     spare.make()
 
-    assert spare.give_up()
+    assert spare.release()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -66,14 +66,14 @@ def test_it_is_not_taken_back_from_a_disk_that_has_little_more(tmp_path):
     disk = Small()
     spare = Spare(disk, tmp_path)
     spare.make()
-    spare.give_up()
+    spare.release()
 
-    spare.make_again()
+    spare.refill()
     assert not spare.there
     assert list(tmp_path.iterdir()) == []
 
     disk.free *= 2
-    spare.make_again()
+    spare.refill()
     assert spare.there
 
 
@@ -94,5 +94,5 @@ def test_a_spare_that_cannot_be_removed_is_not_given_up(tmp_path):
     spare.make()
     disk.faults["remove"] = errno.EIO
 
-    assert not spare.give_up()
+    assert not spare.release()
     assert spare.there

@@ -47,7 +47,7 @@ def test_checkpoints_follow_the_folder(store, shop):
     (shop.folder.parent / "owned").mkdir()
     moved = shop.folder.rename(shop.folder.parent / "owned" / "t.topic")
     store.move_to(moved)
-    job = store.checkpoints.begin(topic, store.mark(FIRST + 3))
+    job = store.checkpoints.start_job(topic, store.checkpoint_position(FIRST + 3))
     job.run(Disk())
     store.checkpoints.end(job)
 
@@ -61,6 +61,6 @@ def test_no_new_folder_is_made_when_the_folder_is_gone(store, shop):
         path.unlink()
     shop.folder.rmdir()
 
-    store.begin_again_if_gone()
+    store.restart_if_removed()
 
     assert not shop.folder.exists()

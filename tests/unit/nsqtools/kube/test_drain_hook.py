@@ -7,7 +7,7 @@ import pytest
 
 from bench.ports import free_port
 from nsqtools.kube.access import ApiFailed
-from nsqtools.kube.drain_hook import HookOptions, command, hook, is_scaled_away, parse_arguments, tell
+from nsqtools.kube.drain_hook import HookOptions, command, hook, is_scaled_away, parse_arguments, write_event
 from tests.support.fake_kubernetes import Fault
 
 SET = "/apis/apps/v1/namespaces/mq/statefulsets/mq-nsqd"
@@ -49,7 +49,7 @@ def test_words_after_two_dashes_are_those_of_the_drain(monkeypatch):
 
 
 def test_what_a_scale_down_strands_is_an_event_of_the_stateful_set(api, kubernetes, two_replicas):
-    tell(api, of_pod("mq-nsqd-2"), "12 messages in orders")
+    write_event(api, of_pod("mq-nsqd-2"), "12 messages in orders")
 
     ((path, event),) = kubernetes.created
     assert path == EVENTS
@@ -62,7 +62,7 @@ def test_what_a_scale_down_strands_is_an_event_of_the_stateful_set(api, kubernet
 
 
 def test_what_a_restart_leaves_is_an_event_of_the_pod(api, kubernetes, two_replicas):
-    tell(api, of_pod("mq-nsqd-1"), "12 messages in orders")
+    write_event(api, of_pod("mq-nsqd-1"), "12 messages in orders")
 
     ((_, event),) = kubernetes.created
     assert (event["reason"], event["involvedObject"]["kind"]) == ("MessagesLeft", "Pod")
@@ -163,8 +163,8 @@ def test_the_numbers_of_the_pods_may_begin_anywhere(api, kubernetes, two_replica
 
     away = [number for number in range(9) if is_scaled_away(api, of_pod(f"mq-nsqd-{number}"))]
     assert away == [0, 1, 2, 3, 4, 7, 8]
-    assert "set ordinals.start to 4 again" in tell(api, of_pod("mq-nsqd-4"), "12 messages in orders")
-    assert "scale up to 8 again" in tell(api, of_pod("mq-nsqd-7"), "12 messages in orders")
+    assert "set ordinals.start to 4 again" in write_event(api, of_pod("mq-nsqd-4"), "12 messages in orders")
+    assert "scale up to 8 again" in write_event(api, of_pod("mq-nsqd-7"), "12 messages in orders")
 
 
 def test_an_account_that_may_not_ask_whether_the_pod_goes_is_drained(api, kubernetes, capfd):

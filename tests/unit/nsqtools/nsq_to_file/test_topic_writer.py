@@ -71,7 +71,7 @@ async def test_what_is_written_is_synced_before_it_is_finished():
     writer = writer_of(Disk(story))
     running = asyncio.create_task(writer.run(Reading()))
     for body in (b"a", b"b"):
-        writer.take(Delivered(story, body))
+        writer.handle(Delivered(story, body))
         writer.hang_up()
         await eventually(lambda: story[-1:] == ["close"], "the file is closed")
         story.append("next")
@@ -85,7 +85,7 @@ async def test_what_is_written_is_synced_before_it_is_finished():
 async def test_nothing_is_finished_when_its_sync_fails():
     story = []
     writer = writer_of(Disk(story, syncs=0))
-    writer.take(Delivered(story, b"a"))
+    writer.handle(Delivered(story, b"a"))
     with pytest.raises(Failed, match="Input/output error"):
         async with asyncio.timeout(20):
             await writer.run(Reading())
@@ -99,9 +99,9 @@ async def test_no_more_is_taken_while_a_sync_stalls_until_everything_in_hand_is_
     disk.unless_stalled.clear()
     writer = writer_of(disk)
     running = asyncio.create_task(writer.run(reading))
-    writer.take(Delivered(story, b"a"))
+    writer.handle(Delivered(story, b"a"))
     await eventually(lambda: reading.told == [0], "no more is taken")
-    writer.take(Delivered(story, b"b"))
+    writer.handle(Delivered(story, b"b"))
     disk.unless_stalled.set()
     await eventually(lambda: reading.told == [0, 100], "it goes on")
     running.cancel()

@@ -46,7 +46,7 @@ def node():
 async def look(node, meanwhile):
     finder = Interrupted(meanwhile)
     try:
-        return await MessagesApi(node.broker, finder).look(Asked(topic="t", channel="c"))
+        return await MessagesApi(node.broker, finder).browse(Asked(topic="t", channel="c"))
     finally:
         finder.close()
 

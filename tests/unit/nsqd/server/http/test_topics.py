@@ -69,11 +69,11 @@ class Node:
             checkpoints,
             bench.health,
             QUIET,
-            ask_turn=bench.write_batch.ask,
+            ask_turn=bench.write_batch.request_turn,
             percentiles=(),
             window_ns=0,
         )
-        bench.on_event = self.changes.happened
+        bench.on_event = self.changes.handle
         self.api = TopicsApi(
             bench.broker, bench.data, bench.write_batch, bench.fsync, self.changes, checkpoints, QUIET
         )
@@ -158,7 +158,7 @@ async def asking(tmp_path):
     """A node that asks nsqlookupd about each new topic, until the gate is opened."""
     node = Node(tmp_path, Disk(), SlowLookups())
     yield node
-    await node.changes.settle()
+    await node.changes.finish()
 
 
 async def rounds(bench, number=20):

@@ -2,7 +2,7 @@ import pytest
 
 from nsqcore.http.api import ApiError
 from nsqd.engine.message_status import MessageState
-from nsqd.log.cursor import LogPosition, Where
+from nsqd.log.cursor import LogPosition, PositionKind
 from nsqd.log.ids import MessageIds
 from nsqd.server.messages.query import parse_query
 
@@ -17,7 +17,7 @@ def parse(accept="", **arguments):
 def test_who_says_nothing_sees_the_first_hundred():
     query = parse()
 
-    assert query.place == LogPosition(Where.EARLIEST)
+    assert query.position == LogPosition(PositionKind.EARLIEST)
     assert query.forward
     assert query.limit == 100
     assert not query.filters
@@ -25,7 +25,7 @@ def test_who_says_nothing_sees_the_first_hundred():
 
 
 def test_who_goes_back_begins_with_the_latest():
-    assert parse(direction="back").place == LogPosition(Where.LATEST)
+    assert parse(direction="back").position == LogPosition(PositionKind.LATEST)
 
 
 def test_lines_are_asked_for_by_a_header_or_an_argument():
@@ -37,15 +37,15 @@ def test_the_list_of_deferred_messages_goes_on_behind_a_due_time_and_a_sequence(
     query = parse(state="deferred", channel="c", from_="1700.12")
 
     assert query.state is MessageState.DEFERRED
-    assert query.behind == (1700, 12)
+    assert query.next_from == (1700, 12)
     assert query.by_due_time
 
 
 def test_filters_count_together():
     query = parse(contains="x", json="n=5")
 
-    assert query.wanted.matches(b'{"n":5,"t":"x"}')
-    assert not query.wanted.matches(b'{"n":5}')
+    assert query.filter.matches(b'{"n":5,"t":"x"}')
+    assert not query.filter.matches(b'{"n":5}')
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from nsqd.engine.message_status import MessageState, MessageStatus
 from nsqd.log.encoder import Batch, Encoder
 from nsqd.log.headers import join
 from nsqd.log.ids import MessageIds
-from nsqd.server.messages.shown import body_of, shown, state_of, time_text
+from nsqd.server.messages.shown import body_of, message_json, state_of, time_text
 
 IDS = MessageIds(5)
 NS = 1_700_000_000_000_000_123
@@ -18,7 +18,7 @@ def block_of(*bodies):
 
 
 def test_a_message_is_shown_with_all_that_is_known_of_it():
-    message = shown(block_of(b"a", b"hello"), 71, 1000)
+    message = message_json(block_of(b"a", b"hello"), 71, 1000)
 
     assert message == {
         "id": IDS.encode(71).decode(),
@@ -36,7 +36,7 @@ def test_headers_are_shown_and_are_no_part_of_the_body():
     batch = Batch([join({"trace": "1"}, b"hello"), join({}, b"bye")], has_headers=True)
     block = data.batch(batch, NS)
 
-    first, second = shown(block, 70, 1000), shown(block, 71, 1000)
+    first, second = message_json(block, 70, 1000), message_json(block, 71, 1000)
 
     assert (first["headers"], first["body"], first["size"]) == ({"trace": "1"}, "hello", 5)
     assert ("headers" in second, second["body"]) == (False, "bye")
@@ -72,7 +72,7 @@ def test_json_is_shown_on_one_line_with_its_numbers_as_they_were():
 
 
 def test_of_a_long_body_so_much_is_shown_and_said_so():
-    message = shown(block_of(b'{"a": 12345}'), 70, 5)
+    message = message_json(block_of(b'{"a": 12345}'), 70, 5)
 
     assert (message["body"], message["encoding"], message["truncated"], message["size"]) == (
         '{"a":',

@@ -64,9 +64,9 @@ async def test_replicas_stay_after_a_restart(last, named):
 async def test_a_draining_replica_is_replaced_within_seconds():
     node = Node(ONE)
     choice = choice_of(node, ONE, TWO)
-    choice.look([Connection(ONE)], NOW)
+    choice.update([Connection(ONE)], NOW)
     await choice.choose(NOW)
-    choice.look([Connection(ONE, drains=True)], NOW + _S)
+    choice.update([Connection(ONE, drains=True)], NOW + _S)
     await choice.choose(NOW + 7 * _S)
 
     assert node.replicas == [TWO]
@@ -75,7 +75,7 @@ async def test_a_draining_replica_is_replaced_within_seconds():
 async def test_a_replica_without_a_lasting_problem_is_not_replaced_at_once():
     node = Node(ONE)
     choice = choice_of(node, ONE, TWO)
-    choice.look([Connection(ONE, connected=False)], NOW)
+    choice.update([Connection(ONE, connected=False)], NOW)
     await choice.choose(NOW + 10 * _S)
     assert node.replicas == [ONE]
 
@@ -87,7 +87,7 @@ async def test_lost_replica_is_replaced_within_seconds_after_its_time_is_over():
     node = Node(ONE)
     choice = choice_of(node, ONE, TWO)
     await choice.choose(NOW)
-    choice.look([Connection(ONE)], NOW + 30 * _S)
+    choice.update([Connection(ONE)], NOW + 30 * _S)
     for second in range(30, 337, 6):
         await choice.choose(NOW + second * _S)
 
@@ -101,7 +101,7 @@ async def test_the_target_of_a_decommission_is_one_more_replica(named):
     await choice.choose(NOW)
     node.state.is_decommissioning, node.state.target = True, "two:4150"
     for second in range(1, 20):
-        choice.look([Connection(ONE), Connection(TWO)], NOW + second * _S)
+        choice.update([Connection(ONE), Connection(TWO)], NOW + second * _S)
         await choice.choose(NOW + second * _S)
     assert node.replicas == [ONE, TWO]
 
@@ -115,7 +115,7 @@ async def test_a_refused_named_replica_is_not_taken_for_another_without_identity
     choice = choice_of(node, named=("one:4150", "two:4150", "three:4150"))
     await choice.choose(NOW)
     first, second = node.replicas
-    choice.look([Connection(Holder(b"", second.address), refused=1, connected=False)], NOW)
+    choice.update([Connection(Holder(b"", second.address), refused=1, connected=False)], NOW)
     await choice.choose(NOW + _S)
 
     assert first in node.replicas

@@ -77,7 +77,7 @@ class Start:
     def __init__(self, path, listed=(), disk=None):
         self.warnings = []
         self.data = DataPath(path, StorageOptions(), self.warnings.append, disk)
-        self.broker = Broker(MessageIds(1), Limits(), self.data.make_store)
+        self.broker = Broker(MessageIds(1), Limits(), self.data.create_log)
         self.topics = self.broker.topics
         self.data.restore(self.broker, Metadata(list(listed)), NOW)
 

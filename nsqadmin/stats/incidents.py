@@ -1,0 +1,168 @@
+"""Problems grouped by their cause, one card each; PURE."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from nsqadmin.stats.activity import LastConsumers
+from nsqadmin.stats.attention import (
+    DEAD_LETTERS,
+    DISK,
+    NO_CONSUMERS,
+    UNDER_REPLICATED,
+    Concern,
+    Level,
+    worst_first,
+)
+from nsqadmin.stats.present import plural
+
+# The causes in the order in which they are looked at: what is said of one subject, and of several.
+_CAUSES: Final = {
+    "down": ("is down", "nodes are down"),
+    "unreachable": ("is unreachable", "nodes are unreachable"),
+    "no statistics": ("gives no statistics", "nodes give no statistics"),
+    "not registered": ("is not registered", "nodes are not registered"),
+    "returned": ("is back without its consumers", "nodes are back without their consumers"),
+    "no nodes": ("No nsqd is registered", ""),
+    "unhealthy": ("is unhealthy", "nodes are unhealthy"),
+    UNDER_REPLICATED: ("is under-replicated", "nodes are under-replicated"),
+    "nsqlookupd down": ("does not answer", "nsqlookupds do not answer"),
+    DISK: ("has little disk space", "nodes have little disk space"),
+    DEAD_LETTERS: ("has dead letters", "topics and channels have dead letters"),
+    NO_CONSUMERS: ("has no consumers", "channels have no consumers"),
+    "over limit": ("is over its limit", "channels are over their limit"),
+    "stuck": ("is stuck", "channels are stuck"),
+    "growing": ("is growing", "channels are growing"),
+    "timing out": ("has messages that time out", "channels have messages that time out"),
+    "no channel": ("has no channel", "topics have no channel"),
+    "draining": ("is draining", "nodes are draining"),
+    "paused": ("is paused", "topics and channels are paused"),
+}
+_ORDER: Final = {mark: place for place, mark in enumerate(_CAUSES)}
+# More nodes with the same problem share a card.
+_MAX_NODES: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentPart:
+    """The concerns of a card about channels of one name, or about one topic or node."""
+
+    name: str
+    concerns: Sequence[Concern]
+
+    @property
+    def topics(self) -> int:
+        return len({one.topic for one in self.concerns})
+
+    @property
+    def messages(self) -> int:
+        return sum(one.messages for one in self.concerns)
+
+    @property
+    def consumers(self) -> LastConsumers | None:
+        """The consumers that left last."""
+        seen = [one.consumers for one in self.concerns if one.consumers is not None]
+        return max(seen, key=lambda one: one.at_s, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """What one card shows: concerns of one cause, the worst first."""
+
+    mark: str
+    concerns: Sequence[Concern]
+
+    @property
+    def only(self) -> Concern | None:
+        """The concern of a card about one subject."""
+        return self.concerns[0] if len(self.concerns) == 1 else None
+
+    @property
+    def level(self) -> Level:
+        return self.concerns[0].level
+
+    @property
+    def since_s(self) -> float:
+        """When the first of them began; zero if that is not known."""
+        return min((one.since_s for one in self.concerns if one.since_s), default=0.0)
+
+    @property
+    def messages(self) -> int:
+        return sum(one.messages for one in self.concerns)
+
+    @property
+    def subject(self) -> str:
+        """The topic, channel or node of a card about one subject, else their number."""
+        if self.only is None:
+            return f"{len(self.concerns):,}"
+        return " / ".join(filter(None, (self.only.topic, self.only.channel))) or self.only.node
+
+    @property
+    def phrase(self) -> str:
+        """What is said of the subject."""
+        one, several = _CAUSES.get(self.mark, (f": {self.mark}", f"problems: {self.mark}"))
+        return one if self.only is not None else several
+
+    @property
+    def title(self) -> str:
+        return f"{self.subject} {self.phrase}".strip()
+
+    @property
+    def impact(self) -> str:
+        """What it means: the sentence of the only concern, or messages and topics."""
+        if self.only is not None:
+            return self.only.sentence
+        topics = {one.topic for one in self.concerns if one.topic}
+        where = f" in {plural(len(topics), 'topic')}" if topics else ""
+        kept = [one.last_known for one in self.concerns if one.last_known]
+        known = f" ({len(kept):,} of them last known: {kept[0]})" if kept else ""
+        return f"{plural(self.messages, 'message')}{where}{known}"
+
+    @property
+    def parts(self) -> list[IncidentPart]:
+        """The concerns by channel name, topic or node, most messages first."""
+        found: dict[str, list[Concern]] = {}
+        for one in self.concerns:
+            found.setdefault(one.channel or one.topic or one.node, []).append(one)
+        parts = [IncidentPart(name, concerns) for name, concerns in found.items()]
+        return sorted(parts, key=lambda part: (-part.messages, -len(part.concerns), part.name))
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """The name of the card: that of its only concern, or only the mark."""
+        return self.only.key if self.only is not None else (self.mark, "", "", "")
+
+    def to_json(self) -> dict[str, Any]:
+        shown: dict[str, Any] = {
+            "level": self.level.name.lower(),
+            "state": self.mark,
+            "title": self.title,
+            "impact": self.impact,
+            "messages": self.messages,
+            "count": len(self.concerns),
+        }
+        return shown | ({"since": int(self.since_s)} if self.since_s else {})
+
+
+def incidents(concerns: Iterable[Concern]) -> list[Incident]:
+    """Group *concerns* by cause: problems before warnings, and each in the order of causes.
+
+    Up to three nodes with one problem have a card each.
+    """
+    by_mark: dict[str, list[Concern]] = {}
+    ordered = worst_first(concerns)
+    # The letters of a channel wait in a topic, which is no second problem.
+    counted = {
+        f"{one.topic}.{one.channel}.dead" for one in ordered if one.channel and one.mark == DEAD_LETTERS
+    }
+    for one in ordered:
+        if one.mark != DEAD_LETTERS or one.channel or one.topic not in counted:
+            by_mark.setdefault(one.mark, []).append(one)
+    found: list[Incident] = []
+    for mark, some in by_mark.items():
+        is_of_nodes = not some[0].topic
+        if is_of_nodes and len(some) <= _MAX_NODES:
+            found += [Incident(mark, (one,)) for one in some]
+        else:
+            found.append(Incident(mark, tuple(some)))
+    return sorted(found, key=lambda one: (-one.level, _ORDER.get(one.mark, len(_ORDER)), -one.messages))

@@ -1,0 +1,67 @@
+"""The operator's limits for what counts as problem, by topic: ``pay*:depth:1000``; PURE."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from nsqadmin.stats.attention import Concern, Level
+from nsqadmin.stats.present import plural
+from nsqadmin.stats.sums import TopicSum
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """For topics that match the pattern: how many messages may wait in a channel; None turns problems off."""
+
+    topics: str
+    depth: int | None
+
+
+def parse_limit(text: str) -> Limit:
+    """Read ``pay*:depth:1000`` or ``test*:off``. Raises ValueError with a sentence if it is neither."""
+    topics, _, rest = text.partition(":")
+    if topics and rest == "off":
+        return Limit(topics, None)
+    word, _, number = rest.partition(":")
+    if not topics or word != "depth" or not number.isdigit():
+        raise ValueError(f"{text} is neither PATTERN:depth:N nor PATTERN:off")
+    return Limit(topics, int(number))
+
+
+def limited(
+    topics: Iterable[TopicSum], concerns: Iterable[Concern], limits: Sequence[Limit]
+) -> list[Concern]:
+    """Return the *concerns* of *topics*, and others, with *limits* applied.
+
+    None is problem in topics that are off; each excess is.
+    """
+    if not limits:
+        return list(concerns)
+    found = [
+        replace(one, level=Level.WARNING) if one.topic and _of(one.topic, limits, off=True) else one
+        for one in concerns
+    ]
+    for topic in topics:
+        limit = next((one for one in limits if fnmatchcase(topic.name, one.topics)), None)
+        if limit is None or limit.depth is None:
+            continue
+        for channel in topic.channels:
+            if channel.depth > limit.depth:
+                text = f"{plural(channel.depth, 'message')} wait, and the limit is {limit.depth:,}"
+                found.append(
+                    Concern(
+                        Level.PROBLEM,
+                        "over limit",
+                        text,
+                        topic.name,
+                        channel.channel_name,
+                        weight=channel.depth,
+                        messages=channel.depth,
+                    )
+                )
+    return found
+
+
+def _of(topic: str, limits: Sequence[Limit], *, off: bool) -> bool:
+    limit = next((one for one in limits if fnmatchcase(topic, one.topics)), None)
+    return limit is not None and (limit.depth is None) is off

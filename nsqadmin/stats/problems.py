@@ -1,0 +1,86 @@
+"""Since when each concern lasts, and which are shown: marks must not flicker or appear too early; PURE.
+
+How long a concern lasts does not depend on the time of day: setting the clock begins and ends no problem.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from nsqadmin.stats.attention import Concern, ConcernKey, Level
+from nsqadmin.stats.instant import Instant
+
+# So long after a start, what an earlier run of nsqadmin knew stays until it is judged again.
+RESTORED_S: Final = 30.0
+
+# Tells why a concern cannot be judged at present; empty if it can.
+Unjudged = Callable[[Concern], str]
+
+
+@dataclass(slots=True)
+class _Entry:
+    concern: Concern
+    began: Instant
+    seen: Instant
+    shown: bool = False
+    # Set while it is only known from an earlier run.
+    restored: bool = False
+
+
+class ProblemTracker:
+    """Stores the concerns of each round and returns those to show; its cost grows with their number."""
+
+    def __init__(self) -> None:
+        self._entries: dict[ConcernKey, _Entry] = {}
+
+    def restore(self, concerns: Iterable[Concern], now: Instant) -> None:
+        """Store *concerns* of an earlier run, each with its beginning."""
+        for one in concerns:
+            began = one.began or now
+            self._entries[one.key] = _Entry(one, began, now, shown=True, restored=True)
+
+    def note(
+        self,
+        concerns: Iterable[Concern],
+        now: Instant,
+        topic: str = "",
+        unjudged: Unjudged = lambda _: "",
+    ) -> list[Concern]:
+        """Store all *concerns* of one round, or all of one *topic*, and return those to show.
+
+        A concern that is not found any more, but is *unjudged*, stays with its last known state.
+        """
+        found: set[ConcernKey] = set()
+        for concern in concerns:
+            found.add(concern.key)
+            entry = self._entries.get(concern.key)
+            if entry is None:
+                began = concern.began or now.after(-concern.when.been_s)
+                entry = self._entries[concern.key] = _Entry(concern, began, now)
+            entry.concern = concern
+            entry.seen = now
+            entry.restored = False
+        return self._shown(now, found, topic, unjudged)
+
+    def _shown(self, now: Instant, found: set[ConcernKey], topic: str, unjudged: Unjudged) -> list[Concern]:
+        shown: list[Concern] = []
+        for key, entry in list(self._entries.items()):
+            if topic and key[1] != topic:
+                continue
+            concern = entry.concern
+            lasted_s = now.since(entry.began)
+            why = ""
+            if key not in found:
+                why = unjudged(concern) if entry.shown else ""
+                if not why and entry.restored and now.since(entry.seen) < RESTORED_S:
+                    why = "nsqadmin was started"
+                if not why and (not entry.shown or now.since(entry.seen) >= concern.when.stays_s):
+                    del self._entries[key]
+                    continue
+            if not entry.shown and lasted_s < concern.when.shown_s:
+                continue
+            entry.shown = True
+            entry.began = now.reading(entry.began)
+            level = Level.WARNING if lasted_s < concern.when.alert_s else concern.level
+            shown.append(replace(concern, level=level, began=entry.began, last_known=why))
+        return shown

@@ -1,0 +1,316 @@
+"""A node that reports what no nsqd has is named, and everything else is shown as before."""
+
+import asyncio
+import json
+import threading
+from contextlib import AsyncExitStack
+
+import pytest
+from aiohttp import web
+
+from tests.support.peers import http_served
+from tests.support.site import ask
+from tests.support.stub_site import stub_site
+from tests.support.waiting import wait_until
+
+TOO_MANY = 2**63
+MOST, LEAST = 2**63 - 1, -(2**63)
+TOPIC = "topic.0000.events"
+STATS = {"version": "1.3.0", "health": "OK", "start_time": 1_790_000_000}
+
+
+@pytest.fixture
+def answering():
+    """A function that starts a node with these answers, by path; returns its address."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    servers = AsyncExitStack()
+
+    async def start(answers):
+        async def handler(request):
+            found = answers.get(request.path)
+            return web.Response(status=404 if found is None else 200, text=json.dumps(found))
+
+        host, port = await servers.enter_async_context(http_served(handler))
+        return f"{host}:{port}"
+
+    def run(work):
+        return asyncio.run_coroutine_threadsafe(work, loop).result(10)
+
+    yield lambda answers: run(start(answers))
+    run(servers.aclose())
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def node_json(**channel):
+    topic = {"topic_name": "orders", "channels": [{"channel_name": "billing", **channel}]}
+    return {"/stats": STATS | {"topics": [topic]}, "/info": {"version": "1.3.0"}}
+
+
+@pytest.mark.parametrize("figure", ["depth", "message_count", "timeout_count", "requeue_count"])
+def test_a_node_whose_counts_are_too_large_is_named_and_the_others_are_shown(cluster, answering, figure):
+    nsqd = cluster.nsqd()
+    nsqd.create("orders", "billing")
+    liar = answering(node_json(**{figure: TOO_MANY}))
+    admin = cluster.nsqadmin(f"--nsqd-http-address={nsqd.http_address}", f"--nsqd-http-address={liar}")
+    nsqd.post("/pub?topic=orders", b"message")
+
+    def found():
+        return json.loads(ask(admin, "GET", "/?format=json").body)
+
+    wait_until(lambda: found()["depth"] == 1, "the figures of the other node are shown")
+    (concern,) = [one for one in found()["concerns"] if one["state"] == "no statistics"]
+    page = ask(admin, "GET", "/topics/orders").text
+
+    assert concern["node"] == liar
+    assert f"unusable answer from http://{liar}/stats" in concern["text"]
+    assert f"nsqd {liar} gave an unusable answer" in page
+    assert admin.logs().count(f"nsqd {liar} gives no statistics") == 1
+    assert admin.is_running()
+
+
+def test_counts_that_are_legal_one_by_one_and_too_large_together_are_shown(cluster, answering):
+    counts = {"depth": MOST, "in_flight_count": MOST, "deferred_count": MOST, "message_count": MOST}
+    nodes = [answering(node_json(**counts)) for _ in range(2)]
+    admin = cluster.nsqadmin(*(f"--nsqd-http-address={node}" for node in nodes))
+
+    wait_until(
+        lambda: json.loads(ask(admin, "GET", "/?format=json").body)["depth"] == 2 * MOST,
+        "the sum is shown",
+    )
+    assert ask(admin, "GET", "/topics/orders/billing").status == 200
+    assert admin.is_running()
+
+
+# -- every figure, on every page
+
+
+PAGES = (
+    "/",
+    "/?format=json",
+    "/?format=text",
+    "/?format=csv&list=",
+    "/topics",
+    f"/topics/{TOPIC}",
+    f"/topics/{TOPIC}?format=json",
+    f"/topics/{TOPIC}?format=csv&list=channels-",
+    f"/topics/{TOPIC}/billing",
+    f"/topics/{TOPIC}/billing?format=json",
+    f"/topics/{TOPIC}/billing?format=csv&list=consumers-",
+    f"/topics/{TOPIC}/billing?by=host",
+    "/nodes",
+    "/nodes?format=json",
+    "/nodes?format=csv&list=",
+    "/nodes/{node}",
+    "/nodes/{node}?format=json",
+    "/counter",
+    "/history",
+    "/metrics",
+    "/api/topics",
+    f"/api/topics/{TOPIC}",
+    f"/api/topics/{TOPIC}/billing",
+    "/api/nodes",
+    "/api/nodes/{node}",
+    "/api/counter",
+    f"/action?action=empty&topic={TOPIC}",
+    "/action?action=drain&node={node}",
+)
+
+# What nsqd reports besides the figures that the stub has.
+CHANNEL = [
+    "depth",
+    "backend_depth",
+    "in_flight_count",
+    "deferred_count",
+    "requeue_count",
+    "timeout_count",
+    "message_count",
+    "client_count",
+    "zone_local_msg_count",
+    "region_local_msg_count",
+    "global_msg_count",
+    "oldest_message_time",
+]
+OF_TOPIC = ["depth", "backend_depth", "message_count", "message_bytes", "replicas_in_sync", "replicas_wanted"]
+CLIENT = [
+    "connect_ts",
+    "in_flight_count",
+    "ready_count",
+    "finish_count",
+    "requeue_count",
+    "message_count",
+    "sample_rate",
+]
+DISK = ["free_bytes", "total_bytes", "fsync_p99_ns"]
+
+
+def extreme(number, real):
+    """An edit that makes every figure of an answer *number*, and every one with a fraction *real*."""
+    percentiles = [{"quantile": real, "value": real}, {"quantile": 0.5, "value": -real}]
+
+    def edit(answer):
+        answer.update(
+            start_time=number,
+            under_replicated=number,
+            disk=dict.fromkeys(DISK, number),
+            promoted=[{"identity": "ab", "pending": number}],
+        )
+        # Asked for one channel, the stub answers with its topic alone.
+        for topic in answer.get("topics", [answer]):
+            latency = {"count": number, "percentiles": percentiles}
+            topic.update(dict.fromkeys(OF_TOPIC, number), e2e_processing_latency=latency)
+            for channel in topic["channels"]:
+                channel.update(dict.fromkeys(CHANNEL, number), e2e_processing_latency=latency)
+                for client in channel["clients"] or ():
+                    client.update(dict.fromkeys(CLIENT, number))
+
+    return edit
+
+
+def replication(number, real):
+    replica = {"address": "a", "state": "in_sync", "lag_seconds": real}
+    replica |= dict.fromkeys(["lag_bytes", "topics", "in_sync_topics", "caught_up_topics"], number)
+    copy = {"origin": "b", "state": "promoted"}
+    copy |= dict.fromkeys(["number", "epoch", "topics", "pending", "yielded"], number)
+    node = dict.fromkeys(["incarnation", "epoch", "replicas_wanted"], number)
+    return json.dumps({**node, "replicas": [replica], "copies": [copy]}).encode()
+
+
+def edited(node, number, real):
+    """Make all that *node* answers extreme."""
+    node.edit = extreme(number, real)
+    usual = node.answer
+
+    def answer(method, path, query):
+        if path == "/replication":
+            return 200, replication(number, real)
+        if path == "/ready":
+            return 503, b"NOK - draining"
+        if path == "/drain":
+            return 200, json.dumps({"remaining": number}).encode()
+        return usual(method, path, query)
+
+    node.answer = answer
+
+
+async def failing(site):
+    """Return the pages that are not there."""
+    paths = [path.format(node=site.address(0)) for path in PAGES]
+    return [(path, reply.status) for path in paths if (reply := await site.get(path)).status != 200]
+
+
+@pytest.mark.parametrize(
+    ("number", "real"),
+    [(MOST, 1e308), (LEAST, -1e308), (MOST, 253_402_300_799.0), (-1, -62_135_596_800.0)],
+)
+async def test_every_page_shows_the_largest_figures_that_an_nsqd_can_report(number, real):
+    async with stub_site(nodes=3, topics=1, channels=2) as site:
+        await site.get("/")
+        await site.round()
+        for node in site.nodes[:2]:
+            edited(node, number, real)
+
+        async def drains():
+            return ("warning", "draining", site.address(0)) in await site.concerns()
+
+        await site.until(drains, "its answers are known")
+        await site.round()
+
+        assert await failing(site) == []
+        assert not site.daemon.collector.work.broken.done()
+        assert "no statistics" not in {one[1] for one in await site.concerns()}
+
+
+@pytest.mark.parametrize("number", [TOO_MANY, 2**64, 10**30, LEAST - 1])
+async def test_a_node_that_reports_more_than_any_nsqd_can_gives_no_figures(number):
+    async with stub_site(nodes=2, topics=1) as site:
+        edited(site.nodes[0], number, 1.0)
+        await site.get("/")
+
+        async def named():
+            return ("problem", "no statistics", site.address(0)) in await site.concerns()
+
+        await site.until(named, "the node is named")
+        missing = await failing(site)
+
+    # Programs that ask for this node, or for its consumers, are told why there are none.
+    assert {path for path, _ in missing} <= {f"/api/nodes/{site.address(0)}"}
+
+
+@pytest.mark.parametrize("port", [0, -1, 70_000, MOST, LEAST])
+async def test_a_port_that_is_none_is_a_node_that_does_not_answer(port):
+    def misled(stubs):
+        usual = stubs.nodes[0].describe
+        stubs.nodes[0].describe = lambda: usual() | {"http_port": port, "tcp_port": port}
+
+    async with stub_site(nodes=2, topics=1, before=misled) as site:
+        await site.get("/")
+
+        async def named():
+            return ("problem", "unreachable", f"127.0.0.1:{port}") in await site.concerns()
+
+        await site.until(named, "the node is named")
+        assert [
+            one
+            for path in PAGES
+            if (one := (await site.get(path.format(node=site.address(1)))).status) != 200
+        ] == []
+
+
+async def test_a_port_that_no_nsqlookupd_can_list_is_an_unusable_answer():
+    def misled(stubs):
+        usual = stubs.nodes[0].describe
+        stubs.nodes[0].describe = lambda: usual() | {"http_port": 10**30}
+
+    async with stub_site(nodes=2, topics=1, before=misled) as site:
+        reply = await site.get("/nodes")
+
+    assert reply.status == 502
+    assert f"nsqlookupd {site.lookupds[0]} gave an unusable answer" in reply.text
+
+
+# -- faults of our own
+
+
+class Stumbling:
+    """Stands in for what remembers a node's earlier figures."""
+
+    empty_ns = {}  # noqa: RUF012 - as a pace has
+    consumers = {}  # noqa: RUF012
+
+    def note(self, *_):
+        raise TypeError("unexpected")
+
+
+async def test_an_error_that_the_figures_of_a_node_cause_is_the_error_of_that_node():
+    async with stub_site(nodes=2, topics=1) as site:
+        await site.round()
+        member = site.daemon.collector.membership.members[site.address(0)]
+        pace, member.pace = member.pace, Stumbling()
+
+        async def named():
+            return ("problem", "no statistics", site.address(0)) in await site.concerns()
+
+        async def well():
+            return not await site.concerns()
+
+        await site.until(named, "the node is named")
+        assert f"nsqd {site.address(0)} gives no statistics: unusable answer from http://" in site.log
+        member.pace = pace
+        await site.until(well, "it is well again")
+        assert not site.daemon.collector.work.broken.done()
+
+
+async def test_an_error_of_our_own_elsewhere_ends_nsqadmin():
+    async def stumble(_):
+        raise TypeError("unexpected")
+
+    async with stub_site(nodes=1, topics=1) as site:
+        site.daemon.collector.adder.followers.append(stumble)
+
+        with pytest.raises(TypeError, match="unexpected"):
+            async with asyncio.timeout(10):
+                await site.daemon.collector.work.broken

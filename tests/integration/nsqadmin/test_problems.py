@@ -1,0 +1,344 @@
+"""Problems, each injected into a healthy cluster: each is named on the right page, and gone afterwards."""
+
+import asyncio
+import time
+
+import pytest
+
+from nsqclient.wire.durations import SECOND
+from tests.support.stub_site import SOON_SILENT, stub_site
+
+TOPIC = "topic.0001.events"
+CHANNEL = f"{TOPIC}/billing"
+
+
+def figures(topic=TOPIC, channel="billing", **given):
+    """An edit that changes figures of a channel in a node's answers."""
+
+    def edit(answer):
+        for one in answer["topics"]:
+            if one["topic_name"] == topic:
+                for found in one["channels"]:
+                    if found["channel_name"] == channel:
+                        found.update(given)
+
+    return edit
+
+
+def of_topic(**given):
+    def edit(answer):
+        for one in answer["topics"]:
+            if one["topic_name"] == TOPIC:
+                one.update(given)
+
+    return edit
+
+
+def rising(key, step):
+    """An edit with which a figure rises with each look."""
+    began = time.monotonic()
+
+    def edit(answer):
+        figures(**{key: int(1000 + (time.monotonic() - began) * step)})(answer)
+
+    return edit
+
+
+def growing():
+    began = []
+
+    def edit(answer):
+        # The depth grows from the moment of the first answer.
+        began.append(time.monotonic())
+        passed = began[-1] - began[0]
+        for one in answer["topics"]:
+            if one["topic_name"] == TOPIC:
+                channel = next(found for found in one["channels"] if found["channel_name"] == "billing")
+                channel["depth"] = int(9000 + 300 * passed)
+                channel["message_count"] += int(400 * passed)
+
+    return edit
+
+
+def health(answer):
+    answer["health"] = "NOK - disk full"
+
+
+def everywhere(edit):
+    def inject(site):
+        for node in site.nodes:
+            node.edit = edit
+
+    return inject
+
+
+def on_one(edit):
+    def inject(site):
+        site.nodes[0].edit = edit
+
+    return inject
+
+
+def freeze(site):
+    site.nodes[0].frozen.clear()
+
+
+def refuse(site):
+    site.nodes[0].answer = lambda *_: (500, b"{}")
+
+
+def wrong(site):
+    site.nodes[0].answer = lambda *_: (200, b"not json")
+
+
+def unlist(site):
+    site.stubs.unlisted.add(0)
+
+
+def heal(site):
+    site.stubs.silent_lookupds.clear()
+    site.stubs.unlisted.clear()
+    for node in site.nodes:
+        node.edit = None
+        node.frozen.set()
+        node.__dict__.pop("answer", None)
+
+
+def lookups(*numbers):
+    return lambda site: site.stubs.silent_lookupds.update(numbers)
+
+
+def node(site):
+    return site.address(0)
+
+
+TROUBLES = {
+    "nobody consumes a channel": (everywhere(figures(depth=9, client_count=0)), "no consumers", CHANNEL),
+    "nobody consumes it on one node": (on_one(figures(depth=9, client_count=0)), "no consumers", CHANNEL),
+    "nobody consumes ten million": (
+        everywhere(figures(depth=10**7, client_count=0)),
+        "no consumers",
+        CHANNEL,
+    ),
+    "a channel is paused": (everywhere(figures(paused=True)), "paused", CHANNEL),
+    "a channel is paused on one node": (on_one(figures(paused=True)), "paused", CHANNEL),
+    "a topic is paused": (everywhere(of_topic(paused=True)), "paused", TOPIC),
+    "a topic is paused on one node": (on_one(of_topic(paused=True)), "paused", TOPIC),
+    "a topic has no channel": (everywhere(of_topic(channels=[], depth=5)), "no channel", TOPIC),
+    "messages time out": (everywhere(rising("timeout_count", 5)), "timing out", CHANNEL),
+    "messages time out on one node": (on_one(rising("timeout_count", 5)), "timing out", CHANNEL),
+    "messages become dead letters": (everywhere(rising("dead_count", 5)), "dead letters", CHANNEL),
+    "a queue grows": (everywhere(growing()), "growing", CHANNEL),
+    "a node freezes": (freeze, "unreachable", node),
+    "a node answers with errors": (refuse, "no statistics", node),
+    "a node answers nonsense": (wrong, "no statistics", node),
+    "a node says that it is not well": (on_one(health), "unhealthy", node),
+    "a node is not listed": (unlist, "not registered", node),
+    "an nsqlookupd is down": (lookups(1), "nsqlookupd down", lambda site: site.lookupds[1]),
+    "both nsqlookupds are down": (lookups(0, 1), "nsqlookupd down", lambda site: site.lookupds[0]),
+    "a limit of one's own is passed": (
+        everywhere(figures("topic.0002.events", depth=700)),
+        "over limit",
+        "topic.0002.events/billing",
+    ),
+    "a topic that is off has no consumers": (
+        everywhere(figures("topic.0000.events", depth=9, client_count=0)),
+        "no consumers",
+        "topic.0000.events/billing",
+    ),
+}
+
+
+@pytest.fixture
+async def site():
+    options = {
+        # On a busy machine answers are late, which must not count as a problem of the cluster.
+        "http_client_request_timeout": 3 * SECOND,
+        "alert_limits": ("topic.0002*:depth:1000", "topic.0000*:off"),
+    }
+    async with stub_site(nodes=3, lookupds=2, **options) as one:
+        await one.get("/")
+        yield one
+
+
+@pytest.mark.parametrize("name", TROUBLES)
+async def test_a_problem_is_named_soon_and_gone_soon_after(site, name):
+    # Soon is ten seconds, and on a busy machine more: slow answers are requested less often (`until`).
+    inject, mark, where = TROUBLES[name]
+
+    async def well():
+        return not await site.concerns()
+
+    await site.round()
+    await site.until(well, "the cluster is well")
+
+    inject(site)
+    place = where(site) if callable(where) else where
+
+    async def named():
+        return any(one[1:] == (mark, place) for one in await site.concerns())
+
+    await site.until(named, f"{mark} is named")
+    path = f"/topics/{place}" if "/" in place or place == TOPIC else "/nodes"
+    page = (await site.get(path)).text
+
+    async def told():
+        # nsqadmin may look at the cluster between the two answers.
+        serious = any(one[0] == "problem" and one[1:] == (mark, place) for one in await site.concerns())
+        return (f'state="{mark}"' in (await site.get("/metrics")).html) == serious
+
+    await site.until(told, f"the metrics tell of {mark} if it is serious")
+    heal(site)
+    await site.until(well, "it is gone")
+    assert (mark if mark != "nsqlookupd down" else "error") in page
+
+
+async def test_a_limit_stays_passed_when_something_is_done_to_the_topic(site):
+    topic = "topic.0002.events"
+    everywhere(figures(topic, depth=700))(site)
+
+    async def passed():
+        return ("problem", "over limit", f"{topic}/billing") in await site.concerns()
+
+    await site.until(passed, "the limit is passed")
+    # What an action does at its end, before the next round judges all topics.
+    adder = site.daemon.collector.adder
+    adder.changed(topic)
+
+    assert "over limit" in {one.mark for one in adder.problems if one.topic == topic}
+
+
+async def test_problem_of_frozen_node_stays_as_last_known():
+    async with stub_site(nodes=2, **SOON_SILENT) as site:
+        on_one(figures(depth=9, client_count=0))(site)
+        everywhere_else = site.nodes[1]
+        everywhere_else.edit = figures(client_count=0, depth=0)
+
+        async def shown():
+            concerns = (await site.get("/?format=json")).json()["concerns"]
+            return next((one for one in concerns if one["state"] == "no consumers"), None)
+
+        before = await site.until(shown, "it is named")
+        freeze(site)
+
+        async def unjudged():
+            return (await shown()).get("last_known")
+
+        await site.until(unjudged, "it is only the last known state")
+        page = (await site.get("/")).text
+        heal(site)
+
+        async def gone():
+            return not await shown()
+
+        after = await shown()
+        await site.until(gone, "it is over")
+
+    assert after is None or after["since"] == before["since"]
+    assert f"last known: nsqd {site.address(0)} does not answer" in page
+
+
+async def test_problem_of_node_that_answers_again_during_a_round_stays():
+    async with stub_site(nodes=1, **SOON_SILENT) as site:
+        site.nodes[0].edit = figures(depth=9, client_count=0)
+        await site.round()
+        adder, work = site.daemon.collector.adder, site.daemon.collector.work
+        member = site.daemon.collector.membership.members[site.address(0)]
+
+        def found():
+            return [one.last_known != "" for one in adder.problems if one.mark == "no consumers"]
+
+        async def last_known():
+            return found() == [True]
+
+        async def answers():
+            return member.error is None
+
+        await site.until(lambda: asyncio.sleep(0, found() == [False]), "it is named")
+        freeze(site)
+        await site.until(last_known, "it is only the last known state")
+        usual, rounds = work.in_thread, []
+
+        async def while_node_answers(call):
+            result = await usual(call)
+            if not rounds:
+                site.nodes[0].frozen.set()
+                await site.until(answers, "the node answers during the round")
+            rounds.append(found())
+            return result
+
+        work.in_thread = while_node_answers
+        await site.until(lambda: asyncio.sleep(0, len(rounds) > 3), "some rounds are over")
+
+    assert all(rounds)
+
+
+async def test_problem_keeps_its_beginning_over_a_restart_with_history_file(tmp_path):
+    options = {"history": True, "history_file": str(tmp_path / "history")}
+
+    def bare(stubs):
+        for one in stubs.nodes:
+            one.edit = figures(depth=9, client_count=0)
+
+    sinces = []
+    for _ in range(2):
+        async with stub_site(nodes=1, before=bare, **options) as site:
+
+            async def since(site=site):
+                concerns = (await site.get("/?format=json")).json()["concerns"]
+                return [one["since"] for one in concerns if one["state"] == "no consumers"]
+
+            await site.until(since, "it is named")
+            await site.round()
+            await site.round()
+            sinces.append(await since())
+            await asyncio.sleep(1.1)
+
+    assert sinces[0] == sinces[1]
+
+
+async def test_card_of_a_channel_without_consumers_names_those_that_it_had():
+    async with stub_site(nodes=2) as site:
+
+        async def seen():
+            return all(
+                any(one.startswith("GET /stats") and "include_clients" not in one for one in node.asked)
+                for node in site.nodes
+            )
+
+        await site.until(seen, "each node was asked for its consumers")
+        await site.round()
+        everywhere(figures(client_count=0, depth=40, clients=[]))(site)
+
+        async def carded():
+            page = await site.get("/")
+            return "has no consumers" in page.text and page
+
+        page = await site.until(carded, "the channel has a card")
+        text = (await site.get("/?format=text")).text
+        (concern,) = (await site.get("/?format=json")).json()["concerns"]
+
+    assert "app-1-0, app-1-1" in page.text.partition("Last seen with consumers at ")[2][:40]
+    assert "last seen with consumers at" in text
+    assert concern["last_consumers"] == "app-1-0, app-1-1"
+
+
+async def test_node_that_is_back_without_consumers_is_one_concern():
+    def back(answer):
+        answer["start_time"] += 60
+        for topic in answer["topics"]:
+            for channel in topic["channels"]:
+                channel.update(client_count=0, depth=10)
+
+    async with stub_site(nodes=2, topics=3, channels=2) as site:
+        await site.round()
+        on_one(back)(site)
+
+        async def returned():
+            return await site.concerns() == {("warning", "returned", site.address(0))}
+
+        await site.until(returned, "the node that is back is the only concern")
+        page = await site.get("/")
+
+    assert f"nsqd {site.address(0)} is back without its consumers" in page.text
+    assert "6 channels with 60 messages there still have no consumers" in page.text

@@ -1,0 +1,42 @@
+from nsqadmin.stats.filling import FAR_S, WINDOW_S, Filling
+
+
+def test_a_disk_that_fills_up_is_full_when_its_pace_says_so():
+    disk = Filling()
+
+    assert disk.note(0, 1000) is None
+    assert disk.note(599, 900) is None
+    assert disk.note(600, 800) == 2400
+
+
+def test_a_disk_that_gets_emptier_is_never_full():
+    disk = Filling()
+    disk.note(0, 1000)
+
+    assert disk.note(600, 1000) is None
+    assert disk.note(700, 1500) is None
+
+
+def test_only_the_last_minutes_count():
+    disk = Filling()
+    disk.note(0, 10_000)
+    for minute in range(1, 40):
+        found = disk.note(minute * 60, 1000 - minute)
+
+    assert round(found) == round(961 * WINDOW_S / 15)
+
+
+def test_what_is_not_known_is_forgotten():
+    disk = Filling()
+    disk.note(0, 1000)
+
+    assert disk.note(300, -1) is None
+    assert disk.note(700, 500) is None
+
+
+def test_what_is_years_away_is_not_told():
+    disk = Filling()
+    disk.note(0, 1 << 40)
+
+    assert disk.note(600, (1 << 40) - 1000) is None
+    assert 0 < disk.note(660, (1 << 40) - (1 << 30)) < FAR_S

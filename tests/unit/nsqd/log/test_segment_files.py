@@ -1,0 +1,546 @@
+"""The folder of a topic at start: several segments, and what may remain of them after damage."""
+
+import errno
+
+import pytest
+from xxhash import xxh3_64_intdigest
+
+from nsqd.log.disk import Disk
+from nsqd.log.gaps import Gap, Why
+from nsqd.log.layout import FILE_HEADER_BYTES, NewerVersion
+from nsqd.log.segment_files import UNREADABLE
+from nsqd.log.tail_records import CheckpointPosition
+from nsqd.storage import checkpoint
+from tests.support.disks import FaultyDisk
+from tests.support.engine import Node
+from tests.support.stores import FIRST, Shop, finish, flip, noted, stored, wanting, zero
+
+BODY = b"x" * 3000
+
+
+@pytest.fixture
+def shop(tmp_path):
+    """Four segments of two appends of one message each; the last is the newest."""
+    shop = Shop(tmp_path)
+    shop.new(segment=5000)
+    for _ in range(8):
+        shop.publish(BODY)
+    yield shop
+    shop.store.appender.close()
+
+
+def all_of_it(shop):
+    return CheckpointPosition(
+        shop.store.segments.end, shop.store.segments.notes, shop.store.segments.end, shop.store.segments.end
+    )
+
+
+def sequences(shop):
+    return sorted(shop.bodies())
+
+
+def compact(shop, *wanted):
+    """Compact the closed segments to the *wanted* ranges."""
+    job = shop.store.cleaner.begin_compaction(wanting(*wanted), shop.store.checkpoints.covered_notes)
+    job.run()
+    assert shop.store.cleaner.end_compaction(job) > 0
+    shop.store.cleaner.remove_files()
+
+
+def lost(shop):
+    return [gap for gap in shop.gaps() if gap.is_loss]
+
+
+def test_all_segments_are_found_and_what_happened_in_them_is_in_order(shop):
+    shop.note(b"note")
+    shop.publish(b"last")
+
+    found = shop.reopen()
+
+    assert [segment.number for segment in found.segments] == [1, 2, 3, 4, 5]
+    assert stored(found) == [
+        *[(FIRST + 2 * n, FIRST + 2 * n + 2, 0) for n in range(4)],
+        (FIRST + 8, FIRST + 9, 0),
+    ]
+    assert noted(found) == [(1, b"note")]
+    assert shop.warnings == []
+
+
+def test_leftovers_of_what_was_not_finished_go(shop):
+    for name in ("00000002.1.log.new", "00000009.log.new", "00000001.index.tmp", "checkpoint.0.tmp"):
+        (shop.folder / name).write_bytes(b"half")
+
+    shop.reopen()
+
+    assert all(not name.endswith((".new", ".tmp")) for name in shop.names())
+    assert len(sequences(shop)) == 8
+
+
+def test_other_files_in_the_folder_are_left_alone(shop):
+    (shop.folder / "adopting").write_bytes(b"{}")
+    (shop.folder / "notes of the operator.log").write_bytes(b"?")
+
+    shop.reopen()
+
+    assert {"adopting", "notes of the operator.log"} <= set(shop.names())
+
+
+def test_new_files_never_take_the_name_of_an_old_one(shop):
+    shop.reopen()
+    shop.publish(b"more")
+
+    assert shop.log(5).exists()
+    assert len(sequences(shop)) == 9
+
+
+# --- a torn end
+
+
+def test_a_torn_newest_segment_is_cut_and_the_log_goes_on_behind_it(shop):
+    Disk().truncate(shop.log(4), 4000)
+
+    shop.reopen()
+    more = shop.publish(b"more")
+
+    assert shop.bodies() == {**dict.fromkeys(range(FIRST, FIRST + 7), BODY), more.first: b"more"}
+    assert lost(shop) == []
+    assert "the end was not written completely" in shop.warnings[0]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_what_never_reached_the_disk_is_a_gap_and_what_came_behind_it_is_kept(shop, number):
+    zero(shop.log(number), 4000, 6000)
+
+    found = shop.reopen()
+
+    torn = FIRST + 2 * number - 1
+    assert sequences(shop) == [seq for seq in range(FIRST, FIRST + 8) if seq != torn]
+    assert lost(shop) == [Gap(torn, torn + 1, Why.REMOVED)]
+    # The message is owed, so it counts as lost.
+    assert any(first <= torn < end for first, end, _ in stored(found))
+
+
+def test_of_two_torn_segments_each_is_cut_at_its_end(shop):
+    zero(shop.log(2), 4000, 6000)
+    zero(shop.log(4), 1000, 2000)
+
+    shop.reopen()
+
+    # The last append of the newest file is whole, so what is missing before it is a hole.
+    assert sequences(shop) == [FIRST, FIRST + 1, FIRST + 2, FIRST + 4, FIRST + 5, FIRST + 7]
+    assert lost(shop) == [
+        Gap(FIRST + 3, FIRST + 4, Why.REMOVED),
+        Gap(FIRST + 6, FIRST + 7, Why.DAMAGED),
+    ]
+
+
+@pytest.mark.parametrize("number", [3, 4])
+def test_segment_torn_at_its_first_append_is_removed(shop, number):
+    zero(shop.log(number), 500, 6300)
+
+    shop.reopen()
+    more = shop.publish(b"more").first
+
+    torn = range(FIRST + 2 * number - 2, FIRST + 2 * number)
+    assert sequences(shop) == sorted({*range(FIRST, FIRST + 8), more} - ({*torn} - {more}))
+    assert lost(shop) == ([Gap(FIRST + 4, FIRST + 6, Why.REMOVED)] if number == 3 else [])
+    assert not shop.log(number).exists()
+    assert shop.log(5).exists()
+
+
+def test_what_was_durable_is_never_cut_off(shop):
+    mark = all_of_it(shop)
+    zero(shop.log(2), 4000, 6000)
+
+    shop.reopen(mark)
+
+    assert sequences(shop) == [seq for seq in range(FIRST, FIRST + 8) if seq != FIRST + 3]
+    assert lost(shop) == [Gap(FIRST + 3, FIRST + 4, Why.DAMAGED)]
+    assert "up to 1 messages from 3eb on are lost: damaged" in shop.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("file", "lost_from", "lost_to"), [(2, 3, 4), (3, 4, 6)], ids=["end of a file", "name of a file"]
+)
+def test_loss_before_a_later_file_is_a_gap_and_pending(shop, file, lost_from, lost_to):
+    if file == 2:
+        # The size of the file had not reached the disk: it ends behind a whole append.
+        shop.log(2).write_bytes(shop.log(2).read_bytes()[:-3082])
+    else:
+        shop.log(3).unlink()
+
+    found = shop.reopen(CheckpointPosition(FIRST + 2, 0, FIRST + 2, FIRST + 2))
+
+    start, end = FIRST + lost_from, FIRST + lost_to
+    assert sequences(shop) == [seq for seq in range(FIRST, FIRST + 8) if not start <= seq < end]
+    assert lost(shop) == [Gap(start, end, Why.REMOVED)]
+    assert (start, end, 0) in stored(found)
+
+
+def test_a_crash_while_an_end_is_cut_costs_no_more(shop):
+    zero(shop.log(2), 4000, 6300)
+    zero(shop.log(4), 4000, 6300)
+    shop.store.appender.close()
+    for calls in range(60):
+        disk = FaultyDisk()
+        budget = calls
+
+        def before(name, args, disk=disk):
+            nonlocal budget
+            if name in {"remove", "truncate", "rename", "sync_folder"}:
+                budget -= 1
+                if budget < 0:
+                    raise OSError(errno.EIO, "killed")
+
+        disk.before = before
+        try:
+            shop.reopen(disk=disk)
+        except OSError:
+            shop.reopen()
+        else:
+            break
+        assert sequences(shop) == [seq for seq in range(FIRST, FIRST + 7) if seq != FIRST + 3]
+        assert lost(shop) == [Gap(FIRST + 3, FIRST + 4, Why.REMOVED)]
+    assert calls == 2
+
+
+# --- segments after a failure
+
+
+def test_note_known_to_a_checkpoint_is_synced_unless_it_is_marked_as_synced(shop):
+    assert shop.sync() is None
+    shop.note(b"defer")
+    # It is unknown whether the checkpoint reached the disk: the next start may have an older one.
+    mark = shop.mark()
+    assert mark.notes == 1
+
+    for syncs in (1, 0):
+        disk = FaultyDisk()
+        shop.reopen(mark, disk)
+        assert disk.calls.count("sync") == syncs
+        assert noted(shop.found) == []
+        mark = shop.mark()
+
+
+def test_what_was_begun_behind_several_failed_files_is_kept(shop):
+    disk = FaultyDisk()
+    shop.reopen(all_of_it(shop), disk, segment=3000)
+    mark = shop.mark()
+    shop.publish(BODY)
+    shop.publish(BODY)
+    disk.faults["sync"] = errno.EIO
+    job = shop.store.appender.begin_sync()
+    shop.publish(BODY)
+    kept = shop.publish(b"kept")
+    assert finish(shop.store, job) is not None
+    disk.faults.clear()
+    assert shop.sync() is None
+    for number in (5, 6):
+        zero(shop.log(number), 1000, 3100)
+
+    shop.reopen(mark)
+
+    assert {kept.first - 1, kept.first} <= shop.bodies().keys()
+
+
+def test_what_came_after_a_failed_append_is_kept(shop):
+    disk = FaultyDisk()
+    shop.reopen(all_of_it(shop), disk)
+    shop.publish(BODY)
+    disk.faults.update(append=errno.EIO, truncate_open=errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        shop.publish(b"refused")
+    disk.faults.clear()
+    with shop.log(5).open("ab") as file:
+        file.write(b"half of what was refused")
+    kept = shop.publish(b"kept")
+    assert shop.sync() is None
+
+    shop.reopen()
+
+    assert shop.bodies()[kept.first] == b"kept"
+    assert b"refused" not in shop.bodies().values()
+    assert lost(shop) == []
+    assert shop.warnings == []
+
+
+def test_notes_that_failed_and_were_written_again_are_told_in_order(shop):
+    disk = FaultyDisk()
+    shop.reopen(all_of_it(shop), disk)
+    shop.note(b"one")
+    disk.faults["append"] = errno.ENOSPC
+    with pytest.raises(OSError, match="No space"):
+        shop.note(b"two")
+    disk.faults.clear()
+    shop.note(b"two", b"three")
+
+    found = shop.reopen()
+
+    assert [content for _, content in noted(found)] == [b"one", b"two", b"three"]
+
+
+# --- what was let go of
+
+
+def test_what_was_finished_before_it_was_durable_is_no_hole(tmp_path):
+    node = Node()
+    topic = node.topic()
+    topic.skip_to(FIRST + 4)
+    shop = Shop(tmp_path)
+    shop.new(segment=5000)
+    for _ in range(8):
+        shop.publish(BODY)
+    # Nothing was synced. Nobody owes anything in the first two segments, and both checkpoints say so.
+    topic.backlog.extend(FIRST + 4, FIRST + 8)
+    noted_before = checkpoint.decode(checkpoint.encoder(topic, 1, shop.mark())()).checkpoint_position
+    assert shop.drop(topic.low_water(), shop.store.segments.notes) == 2
+
+    shop.reopen(noted_before)
+
+    assert sequences(shop) == list(range(FIRST + 4, FIRST + 8))
+    assert shop.warnings == []
+
+
+@pytest.mark.parametrize("remaining", [0, 2])
+def test_what_had_to_go_before_any_checkpoint_could_say_so_takes_nothing_along(shop, remaining):
+    mark = CheckpointPosition(FIRST, 0, FIRST, FIRST)
+    assert shop.drop(FIRST + 8 - 2 * remaining, shop.store.segments.notes) == (2 if remaining else 3)
+    kept = shop.publish(b"kept")
+    assert shop.sync() is None
+
+    shop.reopen(mark)
+
+    assert shop.bodies()[kept.first] == b"kept"
+    assert len(sequences(shop)) == (5 if remaining else 3)
+
+
+def test_when_all_had_to_go_what_comes_next_is_kept(tmp_path):
+    shop = Shop(tmp_path)
+    shop.new(segment=5000)
+    shop.publish(b"x" * 1_100_000)
+    assert shop.drop(FIRST + 1, 0) == 1
+    kept = shop.publish(b"kept")
+
+    shop.reopen(CheckpointPosition(FIRST, 0, FIRST, FIRST))
+
+    assert shop.bodies() == {kept.first: b"kept"}
+
+
+# --- files that are gone or are not ours
+
+
+@pytest.mark.parametrize(
+    ("gone", "gap"),
+    [([2], (2, 4)), ([4], (6, 8)), ([1, 2, 3, 4], (0, 8))],
+    ids=["in the middle", "the newest", "all"],
+)
+def test_durable_files_that_were_removed_are_one_gap(shop, gone, gap):
+    mark = all_of_it(shop)
+    for number in gone:
+        shop.log(number).unlink()
+
+    shop.reopen(mark)
+
+    start, end = FIRST + gap[0], FIRST + gap[1]
+    assert lost(shop) == [Gap(start, end, Why.REMOVED)]
+    assert sequences(shop) == [seq for seq in range(FIRST, FIRST + 8) if not start <= seq < end]
+    assert shop.store.segments.losses() == (lost(shop) if len(gone) < 4 else [])
+    assert shop.store.segments.extents() == [
+        part for part in ((FIRST, start), (end, FIRST + 8)) if part[0] < part[1]
+    ]
+    assert shop.publish(b"more").first == FIRST + 8
+
+
+def test_oldest_file_that_is_gone_leaves_messages_without_checkpoint_missing(shop):
+    checkpoint_of_one = CheckpointPosition(FIRST + 1, 0, FIRST + 1, FIRST + 1)
+    for number in (1, 2):
+        shop.log(number).unlink()
+
+    found = shop.reopen(checkpoint_of_one)
+
+    assert stored(found) == [(FIRST + 1, FIRST + 4, 0), *[(FIRST + n, FIRST + n + 2, 0) for n in (4, 6)]]
+    assert lost(shop) == [Gap(FIRST, FIRST + 4, Why.REMOVED)]
+
+
+def test_oldest_file_gone_before_the_first_checkpoint_is_reported_as_a_loss(shop):
+    shop.log(1).unlink()
+
+    found = shop.reopen()
+
+    assert stored(found) == [(FIRST + n, FIRST + n + 2, 0) for n in (2, 4, 6)]
+    (warning,) = shop.warnings
+    assert "00000002.log: what was stored before it is lost, and no checkpoint tells of it" in warning
+
+
+def test_a_file_that_is_no_log_is_put_aside_and_what_was_in_it_is_missed(shop):
+    mark = all_of_it(shop)
+    shop.log(2).write_bytes(b"somebody else's" * 100)
+
+    shop.reopen(mark)
+
+    assert lost(shop) == [Gap(FIRST + 2, FIRST + 4, Why.REMOVED)]
+    assert "00000002.log is put aside" in shop.warnings[0]
+    assert "00000002.log.unreadable" in shop.names()
+
+
+@pytest.mark.parametrize("known", [0, 2, 8], ids=["no mark", "a mark in front of it", "a mark behind all"])
+@pytest.mark.parametrize(("source", "place"), [(s, p) for s in range(1, 5) for p in range(1, 5) if s != p])
+def test_file_in_the_place_of_another_costs_only_the_messages_of_that_one(shop, source, place, known):
+    shop.sync()
+    content = shop.log(source).read_bytes()
+    shop.log(place).write_bytes(content)
+    gone = {FIRST + 2 * place - 2, FIRST + 2 * place - 1}
+    mark = CheckpointPosition(FIRST + known, 0, FIRST + known, FIRST + 8) if known else None
+
+    found = shop.reopen(mark)
+
+    assert set(sequences(shop)) == set(range(FIRST, FIRST + 8)) - gone
+    happened = [seq for first, end, _ in stored(found) for seq in range(first, end)]
+    assert len(set(happened)) == len(happened)
+    assert any("put aside: it is not from this place of the log" in warning for warning in shop.warnings)
+    # The file is kept for inspection, and no later start warns about it.
+    assert any(name.endswith(UNREADABLE) for name in shop.names())
+    shop.warnings.clear()
+    shop.reopen(shop.mark())
+    assert shop.warnings == []
+    assert set(sequences(shop)) == set(range(FIRST, FIRST + 8)) - gone
+
+
+def test_a_file_of_another_log_that_begins_within_the_one_before_it_is_put_aside(shop, tmp_path):
+    shop.publish(b"a", b"b", b"c", b"d")
+    (tmp_path / "other").mkdir()
+    other = Shop(tmp_path / "other")
+    other.encoder.skip_to(FIRST + 10)
+    other.new()
+    other.publish(b"foreign")
+    other.store.appender.close()
+    shop.log(6).write_bytes(other.log(1).read_bytes())
+
+    found = shop.reopen()
+
+    assert "00000006.log is put aside" in shop.warnings[0]
+    assert sequences(shop) == list(range(FIRST, FIRST + 12))
+    assert stored(found)[-1] == (FIRST + 8, FIRST + 12, 0)
+
+
+def test_compacted_file_in_the_place_of_an_older_one_covers_none_between(shop):
+    shop.sync()
+    compact(shop, (FIRST, FIRST + 4), (FIRST + 5, FIRST + 8))
+    (compacted,) = shop.folder.glob("*.1.log")
+    assert compacted.name > shop.log(3).name[:8]
+    shop.log(1).write_bytes(compacted.read_bytes())
+
+    shop.reopen(CheckpointPosition(FIRST + 8, 0, FIRST + 8, FIRST + 8))
+
+    assert sequences(shop) == [FIRST + 2, FIRST + 3, FIRST + 5, FIRST + 6, FIRST + 7]
+
+
+def test_a_file_whose_header_is_zeros_goes_only_when_nothing_else_is_in_it(shop):
+    zero(shop.log(2), 0, 512)
+    shop.log(4).write_bytes(bytes(10_000))
+
+    shop.reopen()
+
+    assert shop.log(2).with_name(shop.log(2).name + UNREADABLE).stat().st_size > 512
+    assert not shop.log(4).exists()
+    assert sequences(shop) == [FIRST, FIRST + 1, FIRST + 4, FIRST + 5]
+
+
+def test_damage_to_one_copy_of_a_file_header_costs_nothing(shop):
+    for number in range(1, 5):
+        zero(shop.log(number), 0, FILE_HEADER_BYTES // 2)
+
+    shop.reopen(all_of_it(shop))
+
+    assert len(sequences(shop)) == 8
+
+
+def test_a_file_of_a_newer_version_stops_the_start_and_nothing_is_touched(shop):
+    names = shop.names()
+    content = bytearray(shop.log(2).read_bytes())
+    copy = FILE_HEADER_BYTES // 2
+    for at in (0, copy):
+        content[at + 8] = 3
+        check = xxh3_64_intdigest(bytes(content[at : at + copy - 8]))
+        content[at + copy - 8 : at + copy] = check.to_bytes(8, "little")
+    shop.log(2).write_bytes(content)
+
+    with pytest.raises(NewerVersion):
+        shop.reopen()
+
+    assert shop.names() == names
+
+
+# --- generations
+
+
+@pytest.mark.parametrize(("again", "kept"), [(1, 2), (2, 5)], ids=["older generation", "covered file"])
+def test_file_that_a_compacted_one_replaces_is_removed(shop, again, kept):
+    assert shop.sync() is None
+    before = shop.log(again).read_bytes()
+    mark = all_of_it(shop)
+    compact(shop, (FIRST + kept, FIRST + 8))
+    assert not shop.log(again).exists()
+    shop.log(again).write_bytes(before)
+
+    shop.reopen(mark)
+
+    assert not shop.log(again).exists()
+    assert sequences(shop) == list(range(FIRST + kept, FIRST + 8))
+    assert {gap.why for gap in shop.gaps()} == {Why.COMPACTED}
+
+
+@pytest.mark.parametrize("content", [b"", b"somebody else's" * 100], ids=["empty", "not a log"])
+def test_newer_generation_without_messages_gives_way_to_the_older(shop, content):
+    (shop.folder / "00000001.1.log").write_bytes(content)
+
+    shop.reopen(all_of_it(shop))
+
+    assert len(sequences(shop)) == 8
+    assert "00000001.1.log" not in shop.names()
+
+
+# --- faults of the disk
+
+
+@pytest.mark.parametrize("call", ["names", "open_read", "read", "size", "sync", "sync_folder"])
+def test_a_start_that_meets_a_fault_says_so_and_the_next_one_finds_everything(shop, call):
+    with pytest.raises(OSError, match="Too many open files"):
+        shop.reopen(disk=FaultyDisk(**{call: errno.EMFILE}))
+
+    shop.reopen()
+    assert len(sequences(shop)) == 8
+
+
+def test_what_was_found_above_the_mark_is_synced_before_it_is_called_durable(shop):
+    disk = FaultyDisk()
+
+    shop.reopen(CheckpointPosition(FIRST + 2, 0, FIRST + 2, FIRST + 2), disk)
+
+    assert disk.calls.count("sync") == 3
+    assert disk.calls.count("sync_folder") == 2
+    assert shop.store.segments.synced == FIRST + 8
+
+
+def test_any_flipped_bit_in_a_durable_folder_costs_at_most_one_append(tmp_path):
+    shop = Shop(tmp_path)
+    shop.new(segment=700)
+    for n in range(12):
+        shop.publish(b"%02d" % n * 60, notes=(b"note %d" % n,))
+        if n == 8:
+            assert shop.sync() is None
+    assert shop.sync() is None
+    mark = shop.mark()
+    whole = shop.bodies()
+    for path in [path for path in shop.folder.iterdir() if path.suffix in {".log", ".index"}]:
+        content = path.read_bytes()
+        for bit in range(0, len(content) * 8, 37):
+            flip(path, bit)
+            shop.reopen(mark, segment=700)
+            got = shop.bodies()
+            assert got.items() <= whole.items()
+            assert len(got) >= len(whole) - 1, (path.name, bit)
+            assert {
+                seq for gap in lost(shop) for seq in range(gap.start, gap.end)
+            } == whole.keys() - got.keys()
+            path.write_bytes(content)
