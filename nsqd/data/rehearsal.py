@@ -51,6 +51,9 @@ class Rehearsal(Disk):
         super().write_at(fd, data, offset)
         self._note(f"write {len(data)} bytes at {offset} of {self._shown(self._writing[fd])}")
 
+    def rewrite(self, path: Path, start: int = 0) -> None:
+        """See :meth:`sync`."""
+
     def truncate(self, path: Path, size: int) -> None:
         there = self._find(path)
         copy = self._put(path)

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Final
 
 _IOV_MAX: Final = 1000
+# Bytes that `Disk.rewrite` reads and writes in one step.
+_REWRITE_BYTES: Final = 1 << 20
 # FS_IOC_GETVERSION of linux/fs.h: the generation of an inode. Ext4, xfs and btrfs draw one for each new file.
 _GET_GENERATION: Final = 0x80087601
 
@@ -99,6 +101,20 @@ class Disk:
         while data:
             written = os.pwrite(fd, data, offset)
             data, offset = data[written:], offset + written
+
+    def rewrite(self, path: Path, start: int = 0) -> None:
+        """Write the bytes of a file from the offset *start* on again, unchanged.
+
+        After a failed sync the kernel may keep pages in memory that are not on the disk, and no later sync
+        writes them. An earlier process may have left such pages. Once rewritten, the next sync writes them.
+        """
+        fd = self.open_write(path)
+        try:
+            end = self.size(fd)
+            for at in range(start, end, _REWRITE_BYTES):
+                self.write_at(fd, self.read(fd, min(_REWRITE_BYTES, end - at), at), at)
+        finally:
+            self.close(fd)
 
     def truncate(self, path: Path, size: int) -> None:
         """Cut a file to *size* bytes, durably."""

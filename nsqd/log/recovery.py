@@ -4,6 +4,9 @@ Everything is checked before it is used to find the next thing. Whole appends ar
 gap where an append is damaged. Only the end of the file may never have been stored: above the durable mark
 of the checkpoint, a power cut may leave any part of what was written. A page that never reached the disk
 reads as zeros, or the file is too short. Such an end is cut off.
+
+Everything above the durable mark is written again before it is checked, so that the next sync makes it
+durable.
 """
 
 from dataclasses import dataclass, field, replace
@@ -76,7 +79,8 @@ def _is_empty(disk: Disk, fd: int) -> bool:
 def recover(disk: Disk, segment: Segment, mark: CheckpointPosition, limit: int) -> Recovered:
     """Find the extent of *segment*, which is still empty, and what happened in it after the checkpoint.
 
-    Messages from the sequence *limit* on were refused: the next segment says so. Raises OSError.
+    Messages from the sequence *limit* on were refused: the next segment says so. What may not be durable is
+    rewritten, and the caller syncs it. Raises OSError.
     """
     fd = disk.open_read(segment.path)
     try:
@@ -91,7 +95,7 @@ def recover(disk: Disk, segment: Segment, mark: CheckpointPosition, limit: int) 
             found = Recovered(empty)
         # An index is written after its segment was synced; a compacted file gets its name after its sync.
         durable = indexed or bool(segment.header.ends)
-        _Walk(window, found, mark, limit, durable=durable).run()
+        _Walk(disk, window, found, mark, limit, durable=durable).run()
         # A compacted file speaks for all sequences that were there before.
         found.segment.next = max(found.segment.next, segment.header.ends)
         return found
@@ -103,9 +107,17 @@ class _Walk:
     """Goes from append to append through one file."""
 
     def __init__(
-        self, window: FileWindow, found: Recovered, mark: CheckpointPosition, limit: int, *, durable: bool
+        self,
+        disk: Disk,
+        window: FileWindow,
+        found: Recovered,
+        mark: CheckpointPosition,
+        limit: int,
+        *,
+        durable: bool,
     ) -> None:
         """*durable*: the whole file is known to have reached the disk."""
+        self._disk = disk
         self._window = window
         self._size = window.end
         self._durable = durable
@@ -120,9 +132,14 @@ class _Walk:
         self._torn = False
 
     def run(self) -> None:
-        unknown = False
+        unknown = rewritten = False
         for place in walk(self._window, FILE_HEADER_BYTES, self._salt, self._segment.next):
             append = place.append
+            if not rewritten and self._above(append):
+                # The file header belongs to the first append.
+                start = place.start if place.start > FILE_HEADER_BYTES else 0
+                self._disk.rewrite(self._segment.path, start)
+                rewritten = True
             if unknown and append is not None:
                 self._lose(min(append.first, self._limit))
             unknown = append is None

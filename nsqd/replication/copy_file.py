@@ -188,6 +188,7 @@ def finish_files(disk: Disk, path: Path, topic: str) -> list[str] | None:
         final = UNSYNCED.get(name, "")
         if final:
             if _is_checkpoint(disk, path / name, topic):
+                disk.rewrite(path / name)
                 sync_file(disk, path / name)
                 disk.rename(path / name, path / final)
                 disk.sync_folder(path)
@@ -233,13 +234,17 @@ def newest_checkpoint(disk: Disk, path: Path, topic: str) -> tuple[str, bytes] |
 
 
 def find_file(disk: Disk, path: Path) -> CopyFile | None:
-    """A file of a copy; its torn end is cut off. None when nothing in it can be used. Raises OSError."""
+    """A file of a copy; its torn end is cut off. None when nothing in it can be used. Raises OSError.
+
+    A file without an index is rewritten, because an earlier sync of it may have failed. The caller syncs it.
+    """
     fd = disk.open_read(path)
     try:
         size = disk.size(fd)
     finally:
         disk.close(fd)
     if path.name in NAMES:
+        disk.rewrite(path)
         return CopyFile(path.name, size)
     found = CopyFile(path.name, size)
     try:
@@ -253,6 +258,7 @@ def find_file(disk: Disk, path: Path) -> CopyFile | None:
         if found.is_indexed:
             found.segment = segment
             return found
+        disk.rewrite(path)
         extent = survey(disk, segment)
     except NewerVersion as error:
         found.problem, found.salt = str(error), 0

@@ -82,9 +82,10 @@ class CopyFolder:
             if found is None or not found.is_complete:
                 continue
             self.files[name] = found
-            if found.is_log and not found.is_indexed:
-                # A write of an earlier process may not be on the disk.
+            if not found.is_indexed:
+                # An earlier write may not be on the disk, and neither may its name.
                 self.dirty[name] = found
+                self.new_names = True
         self.is_loaded = True
 
     @property

@@ -43,6 +43,11 @@ def test_a_file_is_cut(disk, root):
     assert disk.changes == ["cut a to 4 bytes"]
 
 
+def test_rewritten_bytes_are_no_change(disk, root):
+    disk.rewrite(root / "a", 3)
+    assert disk.changes == []
+
+
 def test_bytes_are_written_over(disk, root):
     fd = disk.open_write(root / "a")
     disk.write_at(fd, b"xx", 3)

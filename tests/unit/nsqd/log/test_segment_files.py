@@ -1,6 +1,7 @@
 """The folder of a topic at start: several segments, and what may remain of them after damage."""
 
 import errno
+import random
 
 import pytest
 from xxhash import xxh3_64_intdigest
@@ -13,7 +14,9 @@ from nsqd.log.tail_records import CheckpointPosition
 from nsqd.storage import checkpoint
 from tests.support.disks import FaultyDisk
 from tests.support.engine import Node
+from tests.support.simulated_disk import SimulatedDisk
 from tests.support.stores import FIRST, Shop, finish, flip, noted, stored, wanting, zero
+from tests.unit.nsqd.replication.replica_end import DATA
 
 BODY = b"x" * 3000
 
@@ -503,7 +506,9 @@ def test_newer_generation_without_messages_gives_way_to_the_older(shop, content)
 # --- faults of the disk
 
 
-@pytest.mark.parametrize("call", ["names", "open_read", "read", "size", "sync", "sync_folder"])
+@pytest.mark.parametrize(
+    "call", ["names", "open_read", "read", "size", "open_write", "write_at", "sync", "sync_folder"]
+)
 def test_a_start_that_meets_a_fault_says_so_and_the_next_one_finds_everything(shop, call):
     with pytest.raises(OSError, match="Too many open files"):
         shop.reopen(disk=FaultyDisk(**{call: errno.EMFILE}))
@@ -520,6 +525,29 @@ def test_what_was_found_above_the_mark_is_synced_before_it_is_called_durable(sho
     assert disk.calls.count("sync") == 3
     assert disk.calls.count("sync_folder") == 2
     assert shop.store.segments.synced == FIRST + 8
+
+
+@pytest.mark.parametrize("durable", [0, 1])
+def test_tail_of_a_failed_fsync_is_durable_after_the_next_start(durable):
+    disk = SimulatedDisk(DATA)
+    shop = Shop(DATA)
+    shop.new(disk)
+    shop.publish(BODY)
+    if durable:
+        assert shop.sync() is None
+    mark, durable_size = shop.mark(), durable and shop.store.segments[-1].size
+    shop.publish(BODY, BODY)
+    disk.fail(errno.EIO, "sync")
+    assert shop.sync() is not None
+    killed = disk.killed()
+
+    shop.reopen(mark, killed)
+
+    written = sum(call.detail for call in killed.calls if call.operation == "write_at")
+    assert written == shop.store.segments[-1].size - durable_size
+    for seed in range(20):
+        shop.reopen(mark, killed.after_power_cut(random.Random(seed)))
+        assert sequences(shop) == [FIRST, FIRST + 1, FIRST + 2]
 
 
 def test_any_flipped_bit_in_a_durable_folder_costs_at_most_one_append(tmp_path):

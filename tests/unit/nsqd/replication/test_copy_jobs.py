@@ -71,6 +71,27 @@ def test_sync_is_acknowledged_when_everything_is_durable(shelf, shop, sent):
     assert after.content(FIRST) == primary_file(shop)
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_bytes_of_a_failed_sync_are_durable_when_the_next_is_acknowledged(shelf, shop, sent, is_killed):
+    shelf.begin()
+    shop.publish(b"x" * 9000)
+    shelf.disk.fail(errno.EIO, "sync", "*.log")
+    shelf.send(*sent.frames, Sync())
+    assert shelf.refused.code == Refuse.DISK
+
+    if is_killed:
+        shelf = Shelf(shelf.disk.killed())
+    shelf.connect()
+    shelf.begin(resume=True)
+    *_, ack = shelf.send(Sync())
+
+    assert ack == Ack(shelf.end.written, shelf.end.written)
+    for seed in range(20):
+        after = Shelf(shelf.disk.after_power_cut(random.Random(seed)))
+        after.begin(resume=True)
+        assert after.content(FIRST) == primary_file(shop)
+
+
 def test_sync_waits_for_final_names(shelf, shop):
     shelf.begin()
     shop.publish(b"one")
