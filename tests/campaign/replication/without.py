@@ -235,7 +235,7 @@ PARTS: Final[dict[str, Part]] = {
         10,
         "an owner that starts or takes over asks first",
         "returned origin",
-        _patches((yielding, "ask", _returns(None)), (node, "ask", _returns(None))),
+        _patches((yielding, "await_statuses", _returns(None)), (node, "await_statuses", _returns(None))),
     ),
     "suspended": Part(
         10,
