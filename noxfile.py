@@ -1,6 +1,6 @@
 """The stages of ./test. One stage with arguments of pytest: ``nox -s fast -- -k name``.
 
-Three stages at a time keep two processors busy: the tests of most stages wait half of their time.
+Two stages at a time keep two processors busy: the tests of fast, chaos and slow wait most of their time.
 With more processes, programs that wait for each other, like Spark and its Python, exceed their time limits.
 """
 
@@ -58,7 +58,7 @@ def lint(session: nox.Session) -> None:
 def fast(session: nox.Session) -> None:
     """The unit tests and most integration tests."""
     session.run("scripts/programs", "fast")
-    suite(session, FAST, "-n4", "--dist=worksteal")
+    suite(session, FAST, "-n5", "--dist=worksteal")
 
 
 @nox.session
@@ -78,7 +78,7 @@ def fuzz(session: nox.Session) -> None:
 @nox.session
 def chaos(session: nox.Session) -> None:
     """Daemons are killed while messages flow."""
-    suite(session, "chaos and not spark", "-n3", "--dist=worksteal", *files_of("chaos"))
+    suite(session, "chaos and not spark", "-n4", "--dist=worksteal", *files_of("chaos"))
 
 
 @nox.session
