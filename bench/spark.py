@@ -306,11 +306,11 @@ def profile(bench: Bench, topic: str) -> None:
     wall, mine = time.perf_counter() - began, time.process_time() - cpu
     served = server.cpu_seconds() - theirs
     from pyspark_nsq.parquet.range_files import RangeFiles
-    from pyspark_nsq.parquet.storage import FolderPlace
+    from pyspark_nsq.parquet.storage import FolderStorage
 
     folder = bench.new_folder()
     cpu = time.process_time()
-    with RangeFiles(FolderPlace(folder), part) as files:
+    with RangeFiles(FolderStorage(folder), part) as files:
         for batch in read_range(part, options, LOST, MessageColumns()):
             list(files.write(batch))
         list(files.finish())

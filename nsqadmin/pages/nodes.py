@@ -76,13 +76,13 @@ class NodePages(Pages):
         address = request.params["node"]
         view = await self._cluster.node_view(address)
         row = NodeRow(view.value)
-        held = row.look.topics if row.look is not None else {}
+        held = row.snapshot.topics if row.snapshot is not None else {}
         names = window(sorted(held), request.query.get("page", ""))
         now_s = int(time.time())
         topics = [
-            on_node(row.producer, row.look.share(name, address), now_s)
+            on_node(row.producer, row.snapshot.share(name, address), now_s)
             for name in names.items
-            if row.look is not None
+            if row.snapshot is not None
         ]
         consumer_table = Table(
             columns.CONSUMERS,
@@ -158,6 +158,6 @@ _NODES_CONSUMERS: Final = "channel,address,agent,attributes,in_flight,ready,fini
 
 def _remaining(row: NodeRow) -> list[tuple[str, ChannelStats]]:
     """Return the channels that are not empty on a draining node, those that owe most first."""
-    topics = row.look.topics.values() if row.look is not None else ()
+    topics = row.snapshot.topics.values() if row.snapshot is not None else ()
     found = [(topic.topic_name, one) for topic in topics for one in topic.channels if one.unfinished]
     return nlargest(_MAX_REMAINING, found, key=lambda one: one[1].unfinished)

@@ -87,7 +87,7 @@ class NodeRow:
         self.out_of_date = view.out_of_date
         self.answers = view.answers
         self.error = view.error
-        self.look = view.snapshot
+        self.snapshot = view.snapshot
         self.load = view.snapshot.load if view.snapshot is not None else None
         self.tombstoned = view.tombstoned
         self.concerns = view.concerns
@@ -114,14 +114,14 @@ class NodeRow:
     def topic_names(self) -> list[str]:
         """Topics that are listed or held; the two differ for a moment after a change."""
         listed = {entry.topic for entry in self.producer.topics}
-        return sorted(listed | (self.look.topics.keys() if self.look is not None else set()))
+        return sorted(listed | (self.snapshot.topics.keys() if self.snapshot is not None else set()))
 
     @property
     def differences(self) -> list[str]:
         """Sentences about topics that are held but not registered, or registered but not held."""
-        if not self.answers or self.look is None or not self.view.listed:
+        if not self.answers or self.snapshot is None or not self.view.listed:
             return []
-        listed, held = {entry.topic for entry in self.producer.topics}, self.look.topics.keys()
+        listed, held = {entry.topic for entry in self.producer.topics}, self.snapshot.topics.keys()
         return [
             *(f"{name} is held and not registered" for name in sorted(held - listed)),
             *(f"{name} is registered and not held" for name in sorted(listed - held)),
@@ -135,13 +135,13 @@ class NodeRow:
     @property
     def disk_free(self) -> int | None:
         """Free bytes of its disk; None if it does not report them."""
-        disk = self.look.disk if self.look is not None else None
+        disk = self.snapshot.disk if self.snapshot is not None else None
         return disk.free_bytes if disk is not None and disk.free_bytes >= 0 else None
 
     @property
     def disk_used(self) -> float | None:
         """The used share of its disk, 0 to 1; None if it does not report it."""
-        disk = self.look.disk if self.look is not None else None
+        disk = self.snapshot.disk if self.snapshot is not None else None
         if disk is None or disk.total_bytes <= 0:
             return None
         return 1 - disk.free_bytes / disk.total_bytes
@@ -149,7 +149,7 @@ class NodeRow:
     @property
     def fsync_s(self) -> float | None:
         """The time in seconds within which 99 of 100 recent fsyncs ended; None if there was none."""
-        disk = self.look.disk if self.look is not None else None
+        disk = self.snapshot.disk if self.snapshot is not None else None
         return disk.fsync_p99_ns / 1e9 if disk is not None and disk.fsync_p99_ns > 0 else None
 
     @property
@@ -166,9 +166,9 @@ class NodeRow:
             "version": self.producer.version,
             "state": [concern.mark for concern in self.concerns],
             "answers": self.answers,
-            "figures_at": self.look.at_s if self.look is not None else None,
+            "figures_at": self.snapshot.at_s if self.snapshot is not None else None,
             "draining_remaining": self.view.remaining,
-            "under_replicated": self.look.under_replicated if self.look is not None else None,
+            "under_replicated": self.snapshot.under_replicated if self.snapshot is not None else None,
             "delivered_by": [address for address, _ in self.view.owners],
             "messages_per_second": load.rate if load is not None else None,
             "depth": load.depth if load is not None else None,

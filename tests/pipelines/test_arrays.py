@@ -58,14 +58,14 @@ from pathlib import Path
 from nsqclient.wire.frames import FRAME_MESSAGE, encode_frame
 from nsqclient.wire.message import MessageRecord
 from pyspark.sql.types import LongType, StringType, StructType, TimestampType
-from pyspark_nsq.parquet.storage import FolderPlace
+from pyspark_nsq.parquet.storage import FolderStorage
 from pyspark_nsq.parquet.range_files import RangeFiles
 from pyspark_nsq.parquet.reader import _row
 from pyspark_nsq.source.columns import MessageColumns, Origin
 from pyspark_nsq.source.frames import decode_frames
 from pyspark_nsq.source.json_columns import JsonColumns
 from pyspark_nsq.source.planner import LogRange
-from pyspark_nsq.source.window import Interval, Within
+from pyspark_nsq.source.window import Interval, TimeInterval
 
 hour = 3_600_000_000_000
 bodies = [b'{"a": 1}', b"no json", b'{"a": 2}']
@@ -75,13 +75,13 @@ frames = b"".join(
 )
 messages, origin = decode_frames(frames), Origin("t", "c", "n:1")
 (batch,) = MessageColumns().batches(messages, origin)
-with RangeFiles(FolderPlace(Path(sys.argv[1])), LogRange("n:1", 0, 3)) as files:
+with RangeFiles(FolderStorage(Path(sys.argv[1])), LogRange("n:1", 0, 3)) as files:
     written = [*files.write(batch), *files.finish()]
 assert len(written) == 3 and all(_row(one).num_rows for one in written)
 schema = StructType().add("a", LongType()).add("timestamp", TimestampType())
 schema = schema.add("_corrupt_record", StringType())
 (json,) = JsonColumns(schema).batches(messages, origin)
-(part,) = Within(MessageColumns(), Interval(0, 3)).batches(messages, origin)
+(part,) = TimeInterval(MessageColumns(), Interval(0, 3)).batches(messages, origin)
 print(json.num_rows, "pandas" in sys.modules)
 """
 

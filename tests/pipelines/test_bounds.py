@@ -76,7 +76,7 @@ def test_any_other_answer_is_refused(damage):
 def test_a_message_is_found_by_how_many_are_before_it():
     bounds = Bounds.from_json(ANSWER)
 
-    assert [bounds.at(10, number) for number in (0, 9, 10, 39, 40)] == [10, 19, 100, 129, 130]
+    assert [bounds.position_after(10, number) for number in (0, 9, 10, 39, 40)] == [10, 19, 100, 129, 130]
     assert bounds.count(15, 101) == 6
 
 

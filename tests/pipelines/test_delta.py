@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from pyspark_nsq.parquet.delta import DeltaLog
 from pyspark_nsq.parquet.range_files import RangeFiles
-from pyspark_nsq.parquet.storage import FolderPlace
+from pyspark_nsq.parquet.storage import FolderStorage
 from pyspark_nsq.source.columns import ARROW_SCHEMA, ARROW_SCHEMA_WITH_HEADERS
 from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.planner import LogRange
@@ -20,7 +20,7 @@ def written(output, first, count=10, attempt="a"):
     """Files of a range that are not in the table yet."""
     part = LogRange("n:1", first, first + count)
     rows = batch(range(first, first + count), [n % 2 for n in range(count)])
-    with RangeFiles(FolderPlace(output), part, attempt=attempt) as files:
+    with RangeFiles(FolderStorage(output), part, attempt=attempt) as files:
         found = [*files.write(rows), *files.finish()]
     return [(one.name, one.messages, one.size) for one in found]
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_nsq.source.errors import SourceError
-from pyspark_nsq.source.offsets import Offset, moved, name_of, place_of
+from pyspark_nsq.source.offsets import Offset, moved, name_of, topic_and_address
 
 names = st.text(min_size=1).map(lambda host: f"orders@{host}:4151")
 sequences = st.integers(0, (1 << 54) - 1)
@@ -90,8 +90,8 @@ def test_a_log_is_at_the_address_of_its_name_unless_it_has_moved():
 
 
 def test_a_name_says_topic_and_address():
-    assert place_of(name_of("orders", "[::1]:4151")) == ("orders", "[::1]:4151")
-    assert place_of("orders#ephemeral@a:1#12345678") == ("orders#ephemeral", "a:1")
+    assert topic_and_address(name_of("orders", "[::1]:4151")) == ("orders", "[::1]:4151")
+    assert topic_and_address("orders#ephemeral@a:1#12345678") == ("orders#ephemeral", "a:1")
 
 
 def test_only_what_moved_is_told():

@@ -15,7 +15,7 @@ import pytest
 from pyarrow import fs
 
 from pyspark_nsq.parquet.range_files import RangeFiles
-from pyspark_nsq.parquet.storage import UNFINISHED, FolderPlace, StorePlace, open_place
+from pyspark_nsq.parquet.storage import UNFINISHED, FolderStorage, ObjectStorage, open_storage
 from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.planner import LogRange
 from tests.pipelines.test_range_files import batch
@@ -63,7 +63,7 @@ def rows(output):
 
 
 def test_a_file_is_in_its_place_when_it_is_complete_and_not_before(output):
-    with closing(open_place(output)) as place, RangeFiles(place, PART) as files:
+    with closing(open_storage(output)) as place, RangeFiles(place, PART) as files:
         list(files.write(batch(range(10), [0, 1] * 5)))
         for _ in files.finish():
             pass
@@ -73,7 +73,7 @@ def test_a_file_is_in_its_place_when_it_is_complete_and_not_before(output):
 
 def test_a_file_that_is_written_again_takes_the_place_of_the_first(output):
     for _ in range(2):
-        with closing(open_place(output)) as place, RangeFiles(place, PART) as files:
+        with closing(open_storage(output)) as place, RangeFiles(place, PART) as files:
             list(files.write(batch(range(10), [0] * 10)))
             list(files.finish())
 
@@ -81,7 +81,7 @@ def test_a_file_that_is_written_again_takes_the_place_of_the_first(output):
 
 
 def test_a_text_is_read_as_it_was_written(output):
-    with closing(open_place(output)) as place:
+    with closing(open_storage(output)) as place:
         assert place.read("note.json") is None
         place.write("note.json", '{"a": 1}')
         place.write("note.json", '{"a": 2}')
@@ -89,7 +89,7 @@ def test_a_text_is_read_as_it_was_written(output):
 
 
 def test_what_was_left_behind_is_removed(tmp_path):
-    place = FolderPlace(tmp_path)
+    place = FolderStorage(tmp_path)
     place.unfinished("date=1/x.parquet").write_text("half")
     place.tidy()
 
@@ -98,7 +98,7 @@ def test_what_was_left_behind_is_removed(tmp_path):
 
 def test_a_body_larger_than_one_piece_arrives_whole(uri):
     content = os.urandom(12 << 20)
-    with closing(open_place(uri)) as place:
+    with closing(open_storage(uri)) as place:
         unfinished = place.unfinished("large.bin")
         unfinished.write_bytes(content)
         place.finish(unfinished, "large.bin")
@@ -112,7 +112,7 @@ def test_a_store_that_refuses_is_named_and_nothing_is_there(store, monkeypatch, 
     uri = f"s3://lake/refused?scheme=http&endpoint_override={store.address}&region=us-east-1"
     monkeypatch.setattr(store, "refused", ("PUT /lake/refused", "POST /lake/refused"))
     with (
-        closing(open_place(uri)) as place,
+        closing(open_storage(uri)) as place,
         pytest.raises(SourceError, match=r"lake/refused/x cannot be written"),
     ):
         place.write("x", "text")
@@ -124,7 +124,7 @@ def test_an_upload_that_fails_leaves_the_file_that_another_attempt_has_put_there
     store, monkeypatch, endpoint
 ):
     uri = f"s3://lake/twice?scheme=http&endpoint_override={store.address}&region=us-east-1"
-    with closing(open_place(uri)) as place:
+    with closing(open_storage(uri)) as place:
         place.write("x", "complete")
         for refused in ("PUT /lake/twice/x", "PUT /lake/twice/_unfinished/"):
             monkeypatch.setattr(store, "refused", (refused,))
@@ -144,7 +144,7 @@ def test_an_upload_of_which_only_a_part_can_be_read_leaves_the_file_that_was_the
                 raise OSError("disk")
             return piece
 
-    with closing(StorePlace(uri)) as place:
+    with closing(ObjectStorage(uri)) as place:
         place.write("x", "complete")
         with pytest.raises(SourceError, match="x cannot be written: disk"):
             place._upload(Failing(b"half"), "x", 8)
@@ -155,7 +155,7 @@ def test_an_upload_of_which_only_a_part_can_be_read_leaves_the_file_that_was_the
 def test_a_file_that_is_too_large_for_a_copy_is_uploaded_into_its_place(store, monkeypatch, endpoint):
     uri = f"s3://lake/large?scheme=http&endpoint_override={store.address}&region=us-east-1"
     monkeypatch.setattr(store, "refused", ("PUT /lake/large/_unfinished/",))
-    with closing(StorePlace(uri)) as place:
+    with closing(ObjectStorage(uri)) as place:
         place._upload(io.BytesIO(b"all of it"), "x", 5_000_000_001)
 
         assert place.read("x") == "all of it"
@@ -165,7 +165,7 @@ def test_what_killed_tasks_have_uploaded_is_removed(store, endpoint):
     uri = f"s3://lake/killed?scheme=http&endpoint_override={store.address}&region=us-east-1"
     store.objects["lake/killed/_unfinished/x.parquet.0"] = b"PAR1"
     store.objects["lake/killed/date=1/x.parquet"] = b"PAR1"
-    with closing(open_place(uri)) as place:
+    with closing(open_storage(uri)) as place:
         place.tidy()
 
     assert "lake/killed/_unfinished/x.parquet.0" not in store.objects
@@ -174,4 +174,4 @@ def test_what_killed_tasks_have_uploaded_is_removed(store, endpoint):
 
 def test_a_place_that_cannot_be_is_named():
     with pytest.raises(SourceError, match=r"the output nope://x cannot be used: "):
-        StorePlace("nope://x")
+        ObjectStorage("nope://x")

@@ -12,10 +12,10 @@ from pyspark_nsq.source.offsets import Offset
 from pyspark_nsq.source.planner import (
     BatchLimits,
     check_not_skipped,
-    cut,
     next_positions,
     plan_ranges,
     share,
+    split,
     within_size,
 )
 
@@ -30,7 +30,7 @@ def plan(start, bounds, limit=None, *, fail_on_data_loss=True):
 
 def ranges_of(start, end, bounds, pieces=1, sizes=None):
     """The partitions of a batch, computed from its offsets."""
-    cuts = cut(start, end, bounds, BatchLimits(partitions=pieces), sizes or {})
+    cuts = split(start, end, bounds, BatchLimits(partitions=pieces), sizes or {})
     return plan_ranges(Offset(start), Offset(end, cuts=cuts))
 
 
@@ -140,7 +140,7 @@ def test_who_accepts_loss_goes_on_with_what_there_is():
 def test_no_partition_has_more_messages_than_the_limit(amounts, most, cores):
     bounds = {name: log(0, count) for name, count in amounts.items()}
     limits = BatchLimits(partition_rows=most, cores=cores)
-    cuts = cut(dict.fromkeys(amounts, 0), amounts, bounds, limits, {})
+    cuts = split(dict.fromkeys(amounts, 0), amounts, bounds, limits, {})
     ranges = plan_ranges(Offset(dict.fromkeys(amounts, 0)), Offset(amounts, cuts=cuts))
 
     assert all(part.end - part.start <= most for part in ranges)
@@ -182,7 +182,7 @@ def test_a_log_is_cut_between_messages_whatever_numbers_a_restart_skipped():
 
 
 def test_a_log_is_cut_also_when_its_messages_seem_to_have_no_bytes():
-    assert cut({"a": 0}, {"a": 10}, {"a": log(0, 10)}, BatchLimits(cores=2), {"a": 0.0}) == {"a": [0]}
+    assert split({"a": 0}, {"a": 10}, {"a": log(0, 10)}, BatchLimits(cores=2), {"a": 0.0}) == {"a": [0]}
 
 
 def test_logs_with_larger_messages_are_cut_into_more_pieces():
@@ -194,7 +194,7 @@ def test_logs_with_larger_messages_are_cut_into_more_pieces():
 
 def test_without_a_word_there_are_as_many_partitions_as_cores_if_that_is_worth_it():
     def pieces(size):
-        return len(cut({"a": 0}, {"a": 1000}, {"a": log(0, 1000)}, BatchLimits(cores=4), {"a": size})["a"])
+        return len(split({"a": 0}, {"a": 1000}, {"a": log(0, 1000)}, BatchLimits(cores=4), {"a": size})["a"])
 
     assert [pieces(size) for size in (1, 10_000, 1_000_000)] == [1, 2, 4]
 
@@ -208,14 +208,14 @@ def test_the_cores_have_about_the_same_to_do(logs, cores, pieces):
     names = [f"{number:02}" for number in range(logs)]
     bounds = {name: log(0, 1000) for name in names}
     sizes = dict.fromkeys(names, 1e6)
-    cuts = cut(dict.fromkeys(names, 0), dict.fromkeys(names, 1000), bounds, BatchLimits(cores=cores), sizes)
+    cuts = split(dict.fromkeys(names, 0), dict.fromkeys(names, 1000), bounds, BatchLimits(cores=cores), sizes)
 
     assert {len(cuts[name]) for name in names} == {pieces}
 
 
 def test_what_is_not_worth_it_is_not_cut_to_have_the_same_to_do():
     bounds = {name: log(0, 1000) for name in "abc"}
-    cuts = cut(
+    cuts = split(
         dict.fromkeys("abc", 0),
         dict.fromkeys("abc", 1000),
         bounds,

@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_nsq.source.batch_reader import NsqBatchReader
 from pyspark_nsq.source.errors import OptionError
-from pyspark_nsq.source.positions import given_position
+from pyspark_nsq.source.positions import option_position
 from pyspark_nsq.source.stream_reader import NsqStreamReader
 from tests.pipelines.conftest import bounds
 from tests.pipelines.streams import ALL, bodies_of
@@ -110,9 +110,9 @@ def test_an_end_for_a_log_that_is_not_there_is_named(nodes, topic):
 
 
 def test_an_nsqd_is_found_with_its_topic_or_without():
-    assert given_position({"t@n:1": 5, "n:1": 4}, "t", "n:1") == 5
-    assert given_position({"n:1": 4}, "t", "n:1") == 4
-    assert given_position({}, "t", "n:1") is None
+    assert option_position({"t@n:1": 5, "n:1": 4}, "t", "n:1") == 5
+    assert option_position({"n:1": 4}, "t", "n:1") == 4
+    assert option_position({}, "t", "n:1") is None
 
 
 def test_batch_read_begins_at_another_time_in_each_topic(nodes, topic, between):

@@ -44,7 +44,7 @@ def test_the_nsqds_that_nsqlookupd_lists_take_turns(nodes, topic):
     publishing.close()
 
     assert [count(nsqd, topic) for nsqd in nodes.nsqds] == [4, 4]
-    assert (publishing.messages, publishing.again) == (8, 0)
+    assert (publishing.messages, publishing.resent) == (8, 0)
 
 
 def test_a_deferred_message_is_published_as_one(nodes, topic):
@@ -89,7 +89,7 @@ def test_a_frozen_nsqd_is_waited_for_once(fragile, topic):
 
     assert count(there, topic) == 20
     # The requests without an answer.
-    assert publishing.again == 2
+    assert publishing.resent == 2
 
 
 def test_a_message_may_be_there_twice_if_an_nsqd_dies_before_its_answer(topic):
@@ -113,13 +113,13 @@ def test_a_message_may_be_there_twice_if_an_nsqd_dies_before_its_answer(topic):
     nsqd.start()
     publishing = publisher(nsqdHttpAddresses=f"127.0.0.1:{listener.getsockname()[1]}")
     publishing.publish(mpub(b"a", topic=topic))
-    assert publishing.again == 0
+    assert publishing.resent == 0
     with pytest.raises(SourceError, match="connection refused"):
         publishing.publish(mpub(b"b", b"c", topic=topic))
     publishing.close()
     nsqd.join()
 
-    assert (publishing.messages, publishing.again) == (1, 2)
+    assert (publishing.messages, publishing.resent) == (1, 2)
 
 
 def test_when_no_nsqd_takes_it_the_last_reason_is_told(topic):

@@ -12,7 +12,7 @@ import pytest
 
 from pyspark_nsq.parquet.layout import NO_VALUE, PartitionColumn, folder_of
 from pyspark_nsq.parquet.range_files import RangeFiles
-from pyspark_nsq.parquet.storage import UNFINISHED, FolderPlace
+from pyspark_nsq.parquet.storage import UNFINISHED, FolderStorage
 from pyspark_nsq.source.columns import ARROW_SCHEMA
 from pyspark_nsq.source.planner import LogRange
 
@@ -39,7 +39,7 @@ def batch(sequences, hours):
 
 
 def write(output, *batches, part=PART):
-    with RangeFiles(FolderPlace(output), part) as files:
+    with RangeFiles(FolderStorage(output), part) as files:
         written = [file for each in batches for file in files.write(each)]
         return [*written, *files.finish()]
 
@@ -82,7 +82,7 @@ def test_a_range_that_is_written_again_replaces_its_files(tmp_path):
 def test_other_readers_never_see_a_file_that_is_not_whole(tmp_path):
     write(tmp_path, batch([1], [0]), part=LogRange("n:1", 0, 2))
     seen = []
-    with RangeFiles(FolderPlace(tmp_path), PART) as files:
+    with RangeFiles(FolderStorage(tmp_path), PART) as files:
         for n in range(3):
             list(files.write(batch([1000 + n], [n])))
             seen.append(len(pd.read_parquet(tmp_path)))
@@ -94,7 +94,7 @@ def test_other_readers_never_see_a_file_that_is_not_whole(tmp_path):
 
 
 def test_a_task_that_fails_leaves_nothing_behind(tmp_path):
-    with pytest.raises(RuntimeError), RangeFiles(FolderPlace(tmp_path), PART) as files:
+    with pytest.raises(RuntimeError), RangeFiles(FolderStorage(tmp_path), PART) as files:
         list(files.write(batch([1000], [0])))
         raise RuntimeError("nsqd is gone")
 
@@ -149,7 +149,7 @@ def test_rows_are_split_by_columns_of_the_body(tmp_path):
         b'{"address": {"city": "K/\xc3\xb6ln"}}',
     ]
     rows = rows.set_column(0, ARROW_SCHEMA.field("body"), pa.array(bodies, ARROW_SCHEMA.field("body").type))
-    with RangeFiles(FolderPlace(tmp_path), PART, by=by) as files:
+    with RangeFiles(FolderStorage(tmp_path), PART, by=by) as files:
         written = [*files.write(rows), *files.finish()]
 
     assert [file.name.rpartition("/")[0] for file in written] == [

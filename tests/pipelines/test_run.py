@@ -21,10 +21,10 @@ def test_each_batch_is_told_and_asked_for_once_and_the_sum_is_kept(capsys):
     messages = {0: 5, 2: 7}
     query = SimpleNamespace(recentProgress=[progress(0, 1), progress(1, 0)])
     run = QueryRun(query, lambda one: messages.pop(one.batchId))
-    run.look()
+    run.update()
     query.recentProgress = [progress(0, 1), progress(1, 0), progress(2, 1)]
-    run.look()
-    run.look()
+    run.update()
+    run.update()
 
     assert run.messages == 12
     assert messages == {}

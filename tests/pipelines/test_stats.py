@@ -6,8 +6,8 @@ import pyarrow.dataset as ds
 import pytest
 
 from pyspark_nsq.jobs.signals import Stop
-from pyspark_nsq.jobs.stats import StatsLook, main, parse, record, rows_of
-from pyspark_nsq.parquet.storage import FolderPlace
+from pyspark_nsq.jobs.stats import StatsPoller, main, parse, record, rows_of
+from pyspark_nsq.parquet.storage import FolderStorage
 from pyspark_nsq.sink.options import SinkOptions
 from pyspark_nsq.source.errors import SourceError
 from tests.pipelines.conftest import Nodes
@@ -45,7 +45,7 @@ def filled(nodes, topic):
 
 def test_each_look_has_a_row_for_each_topic_and_each_channel(nodes, filled, tmp_path):
     found = options(nodes, tmp_path, "--looks=2")
-    assert record(found, FolderPlace(tmp_path), Stop()) == len(table(tmp_path))
+    assert record(found, FolderStorage(tmp_path), Stop()) == len(table(tmp_path))
     rows = [row for row in table(tmp_path) if row["topic"] == filled]
 
     assert [(row["channel"], row["depth"], row["messages"]) for row in rows] == 2 * [
@@ -59,7 +59,7 @@ def test_each_look_has_a_row_for_each_topic_and_each_channel(nodes, filled, tmp_
 def test_rows_lie_in_the_folder_of_their_hour_in_files_of_some_minutes(nodes, filled, tmp_path):
     begin = datetime(2026, 11, 20, 22, 59, 50, tzinfo=UTC).timestamp()
     found = options(nodes, tmp_path, "--looks=6", "--file-every=8")
-    record(found, FolderPlace(tmp_path), Stop(), Clock(begin, 1.0))
+    record(found, FolderStorage(tmp_path), Stop(), Clock(begin, 1.0))
     files = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.parquet"))
 
     assert len(files) > 2
@@ -85,7 +85,7 @@ def test_an_nsqd_that_is_away_has_a_row_with_the_reason_and_the_last_list_is_kep
             return super().__call__()
 
     out = tmp_path / "history"
-    record(options(nodes, out, "--looks=2"), FolderPlace(out), stop, Breaking(0, 0.01))
+    record(options(nodes, out, "--looks=2"), FolderStorage(out), stop, Breaking(0, 0.01))
     rows = table(out)
 
     assert [row["topic"] for row in rows] == ["t", None]
@@ -100,7 +100,7 @@ def test_an_error_loses_no_rows_of_the_looks_before(nodes, filled, tmp_path):
             return super().__call__()
 
     with pytest.raises(SourceError, match="the secret cannot be read"):
-        record(options(nodes, tmp_path), FolderPlace(tmp_path), Stop(), Failing(0, 1.0))
+        record(options(nodes, tmp_path), FolderStorage(tmp_path), Stop(), Failing(0, 1.0))
 
     assert filled in {row["topic"] for row in table(tmp_path)}
 
@@ -108,7 +108,7 @@ def test_an_error_loses_no_rows_of_the_looks_before(nodes, filled, tmp_path):
 def test_an_nsqd_that_is_down_has_rows_though_nsqlookupd_lists_it_no_more(cluster):
     nodes = Nodes(cluster)
     _, down = nodes.nsqds
-    look = StatsLook(SinkOptions.parse({"lookupdHttpAddresses": nodes.lookupd.http_address}))
+    look = StatsPoller(SinkOptions.parse({"lookupdHttpAddresses": nodes.lookupd.http_address}))
     assert [row["nsqd"] for row in look(0.0)] == []
     down.kill()
     wait_until(lambda: len(nodes.lookupd.get("/nodes")["producers"]) == 1, "it is listed no more")

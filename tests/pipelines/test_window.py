@@ -20,7 +20,7 @@ from nsqclient.wire.message import MessageRecord
 from pyspark_nsq.source.batch_reader import NsqFilteredReader
 from pyspark_nsq.source.columns import MessageColumns, Origin
 from pyspark_nsq.source.frames import decode_frames
-from pyspark_nsq.source.window import FilterWindow, Interval, Within
+from pyspark_nsq.source.window import FilterWindow, Interval, TimeInterval
 from tests.pipelines.conftest import bounds
 
 MOMENT = datetime(2025, 11, 20, 10, 0, 1, 500, tzinfo=UTC)
@@ -39,23 +39,23 @@ US = 1_763_632_801_000_500
 def test_filters_on_the_sequence_are_a_span(filters, span):
     window = FilterWindow()
 
-    assert all(window.take(one) for one in filters)
+    assert all(window.narrow(one) for one in filters)
     assert window.sequences == span
 
 
 def test_filters_on_the_time_are_a_span_in_microseconds():
     window = FilterWindow()
 
-    assert window.take(GreaterThan(("timestamp",), MOMENT))
+    assert window.narrow(GreaterThan(("timestamp",), MOMENT))
     assert window.times_us == Interval(US + 1, None)
 
 
 def test_filters_on_topic_and_nsqd_choose_logs():
     window = FilterWindow()
 
-    assert window.take(In(("nsqd",), ("n:1", "n:2")))
-    assert window.take(EqualTo(("nsqd",), "n:2"))
-    assert window.take(EqualTo(("topic",), "t"))
+    assert window.narrow(In(("nsqd",), ("n:1", "n:2")))
+    assert window.narrow(EqualTo(("nsqd",), "n:2"))
+    assert window.narrow(EqualTo(("topic",), "t"))
     assert [window.has_log(*log) for log in (("t", "n:1"), ("t", "n:2"), ("u", "n:2"))] == [
         False,
         True,
@@ -66,9 +66,9 @@ def test_filters_on_topic_and_nsqd_choose_logs():
 def test_values_of_an_in_filter_are_an_interval_that_spark_filters_again():
     window = FilterWindow()
 
-    assert not window.take(In(("sequence",), (9, 5, 7)))
-    assert not window.take(In(("timestamp",), (MOMENT,)))
-    assert not window.take(In(("sequence",), (1, "x")))
+    assert not window.narrow(In(("sequence",), (9, 5, 7)))
+    assert not window.narrow(In(("timestamp",), (MOMENT,)))
+    assert not window.narrow(In(("sequence",), (1, "x")))
     assert (window.sequences, window.times_us) == (Interval(5, 9), Interval(US, US))
 
 
@@ -86,7 +86,7 @@ def test_values_of_an_in_filter_are_an_interval_that_spark_filters_again():
 def test_other_filters_are_left_to_spark(one):
     window = FilterWindow()
 
-    assert not window.take(one)
+    assert not window.narrow(one)
     assert window == FilterWindow()
 
 
@@ -96,7 +96,7 @@ def test_rows_outside_a_span_of_time_are_left_out_wherever_they_lie():
         encode_frame(FRAME_MESSAGE, MessageRecord(us * 1000, 1, b"%016x" % n, b"").encode())
         for n, us in enumerate(times)
     )
-    (batch,) = Within(MessageColumns(("sequence",)), Interval(5, 7)).batches(
+    (batch,) = TimeInterval(MessageColumns(("sequence",)), Interval(5, 7)).batches(
         decode_frames(frames), Origin("t", "", "n:1")
     )
 
@@ -105,7 +105,7 @@ def test_rows_outside_a_span_of_time_are_left_out_wherever_they_lie():
 
 def test_messages_of_a_time_with_no_rows_make_no_batch():
     frame = encode_frame(FRAME_MESSAGE, MessageRecord(5000, 1, b"0" * 16, b"").encode())
-    columns = Within(MessageColumns(("sequence",)), Interval(6, None))
+    columns = TimeInterval(MessageColumns(("sequence",)), Interval(6, None))
 
     assert list(columns.batches(decode_frames(frame), Origin("t", "", "n:1"))) == []
 

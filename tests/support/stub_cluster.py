@@ -181,7 +181,7 @@ class StubCluster:
 
     async def _nsqd(self, node: Node, method: str, path: str, query: dict[str, str]) -> tuple[int, bytes]:
         if path.startswith("/stub/"):
-            return await self._trouble(node, path.removeprefix("/stub/"))
+            return await self._problem(node, path.removeprefix("/stub/"))
         node.asked.append(f"{method} {path}?{urlencode(query)}")
         await node.frozen.wait()
         # The answer states the moment of the request, however long it takes to send.
@@ -190,7 +190,7 @@ class StubCluster:
             await asyncio.sleep(node.delay_s)
         return answer
 
-    async def _trouble(self, node: Node, what: str) -> tuple[int, bytes]:
+    async def _problem(self, node: Node, what: str) -> tuple[int, bytes]:
         if what == "freeze":
             node.frozen.clear()
         elif what == "thaw":
