@@ -125,7 +125,7 @@ def _loose(
 def _joins(
     run: list[SegmentStats], one: SegmentStats, loose: set[int], segment_bytes: int, *, behind: bool
 ) -> bool:
-    """Whether a neighbour is to go into the same file: it is copied anyway, or is small beside the run."""
+    """Whether a neighbour joins the same file: it is copied anyway, or is small compared with the run."""
     edge = run[-1] if behind else run[0]
     if abs(one.place - edge.place) != 1 or one.kind != edge.kind:
         return False
@@ -175,7 +175,7 @@ class WantedPositions:
         return found
 
     def _columns(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """Stretches in which anything may be wanted: where each begins, and for each position 0 if wanted."""
+        """Ranges that may have wanted positions: the start of each, and for each position 0 if wanted."""
         backlogs = [one for one in self._backlogs if one[1] > start]
         while start < end and backlogs:
             # Positions known to be finished by all are skipped here.

@@ -154,7 +154,7 @@ class SegmentWriter:
         self._starts = Starts(segment.next, segment.size)
 
 
-# Errors of opening what is to be synced: there are no descriptors, or it was removed. No sync has
+# Errors of opening a file to sync: no descriptor is free, or the file was removed. No sync has
 # failed, so the job is repeated.
 OPENING_ERRORS: Final = (CannotOpen, FileNotFoundError, NotADirectoryError)
 
