@@ -1,7 +1,8 @@
 """When the oldest message that a channel must deliver was published. Pure.
 
-Most often that message is in memory, or is the same as at the last look. Others are read, a limited number in
-a second. Beyond that the time of the last look is given: a message may seem older than it is, never younger.
+Most often that message is in memory, or is the same as at the last check. Others are read, a limited number
+in a second. Beyond that the time of the last check is given: a message may seem older than it is, never
+younger.
 """
 
 from typing import Final
@@ -43,7 +44,7 @@ class Ages:
     def _oldest_ns(self, topic: Topic, channel: Channel, now_ns: int) -> int:
         seq = channel.backlog.lowest()
         if seq is None:
-            # The channel will get what the topic holds back, unless that was acknowledged already.
+            # The channel will get the topic's own backlog, unless that was acknowledged already.
             seq = topic.backlog.lowest()
             if seq is None or seq < channel.committed:
                 self._oldest.pop(channel, None)

@@ -1,4 +1,4 @@
-"""Figures of a channel, or a topic, together with the promoted copies beside it. Pure."""
+"""Statistics of a channel, or a topic, including its promoted copies. Pure."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -39,12 +39,12 @@ def in_flight(channel: Channel) -> int:
 
 
 def deferred(channel: Channel) -> int:
-    """Messages held back until their time."""
+    """Messages deferred until their time."""
     return sum(one.backlog.deferred.count for one in logs_of(channel))
 
 
 def is_paused(owner: _Owner) -> bool:
-    """Whether messages wait here because the channel or topic was paused, here or in a promoted copy."""
+    """Whether messages are pending here because the channel or topic is paused, or in a promoted copy."""
     return owner.paused or any(one.paused and one.backlog.count() > 0 for one in copies_of(owner))
 
 

@@ -22,7 +22,7 @@ class MessageState(Enum):
     PENDING = "waiting"
     DEFERRED = "deferred"
     IN_FLIGHT = "in_flight"
-    # On its way to the dead letters.
+    # Being moved to the dead letters.
     DEAD_LETTERING = "dead_lettering"
     FINISHED = "finished"
 
@@ -62,7 +62,7 @@ class Backlog:
         self.deferred = Deferred()
         # Messages on their way to the dead letters.
         self.dead_letter_queue = DeadLetterQueue()
-        # Deliveries of each message that came back; a message that never did has no entry.
+        # Deliveries of each message that came back; a message that never came back has no entry.
         self.attempts: dict[int, int] = {}
         self.finished = RangeSet()
         self.end = 0
@@ -73,7 +73,7 @@ class Backlog:
         self.suspended: Ranges = []
 
     def reset(self, position: int) -> None:
-        """Begin again at *position*: what is below is finished, and what follows is new.
+        """Begin again at *position*: messages below are finished, and messages from there on are new.
 
         Messages in flight and on their way to the dead letters stay there.
         """
@@ -215,7 +215,7 @@ class Backlog:
                 self.defer(max(low, start), high, due_ns)
 
     def suspend(self, ranges: Ranges) -> None:
-        """Suspend *ranges* and nothing else, because another nsqd that has them may have delivered them.
+        """Suspend exactly *ranges*, because another nsqd that has them may have delivered them.
 
         Suspended messages are not finished, but they are not pending. Those in flight or deferred do not
         become pending when they come back or are due. No checkpoint has them.

@@ -17,16 +17,16 @@ from nsqd.log.gaps import CannotRead
 from nsqd.log.ranges import merged, size_of
 from nsqd.log.tail import MessageLog
 
-# Without consumers, expired ones are looked for no more often than this.
+# Without consumers, the search for expired messages runs no more often than this.
 _EXPIRY_CHECK_NS: Final = 100_000_000
-# So many messages from before the clock was set back are looked at, at most: some ten milliseconds' work.
+# At most this many messages from before the clock was set back are checked: some ten milliseconds' work.
 MAX_EXAMINED: Final = 1 << 16
 # Messages that cannot be read are tried again after this time.
 _RETRY_NS: Final = 1_000_000_000
 
 
 class Full(Refused):
-    """A channel, or a topic without one, must deliver as much as its policy allows."""
+    """The backlog of a channel, or of a topic without one, has reached the bound of its policy."""
 
     def __init__(self) -> None:
         super().__init__("topic is full")
@@ -64,7 +64,7 @@ class _Policy:
             raise Full
 
     def _topic_backlog_for(self, channel: Channel) -> tuple[int, int]:
-        """The number and bytes of the messages that the topic holds back and the channel will deliver."""
+        """The number and bytes of the messages in the topic's own backlog that the channel will deliver."""
         settings, backlog = channel.settings, self._topic.backlog
         if settings.drop_oldest or not settings.bounded:
             return 0, 0
@@ -104,9 +104,9 @@ def apply_limits(channel: Channel, now_ns: int) -> int:
 
 
 def drop_oldest(backlog: Backlog, settings: Settings, log: MessageLog) -> int:
-    """Give up the oldest waiting messages, as many as exceed the bound; returns how many."""
+    """Drop the oldest pending messages, as many as exceed the bound; returns how many."""
     dropped = 0
-    # With a bound in bytes, only another look tells whether that was enough.
+    # With a bound in bytes, only another check shows whether that was enough.
     while (count := min(excess(backlog, settings, log), backlog.pending.count)) > 0:
         backlog.remove(backlog.pending.first(count))
         backlog.weight.forget()
@@ -115,7 +115,7 @@ def drop_oldest(backlog: Backlog, settings: Settings, log: MessageLog) -> int:
 
 
 def _expire(channel: Channel, settings: Settings, now_ns: int) -> None:
-    """Give up the waiting messages that were published longer ago than the policy allows."""
+    """Drop the pending messages that were published longer ago than the policy allows."""
     log, offset_ns = channel.log, channel.wall.offset_ns
     wall_ns = now_ns + offset_ns
     oldest_ns = wall_ns - settings.ttl_ns

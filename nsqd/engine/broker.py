@@ -1,4 +1,4 @@
-"""All topics of one nsqd, and what the server has to do because of what clients did."""
+"""All topics of one nsqd, and the server's work after commands of clients."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Change(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One change, for those who tell nsqlookupd, write metadata and keep files."""
+    """One change, for the parts that update nsqlookupd, write metadata and manage files."""
 
     change: Change
     topic: Topic
@@ -90,7 +90,7 @@ class Broker:
         self.draining = False
         # Nothing new is made: all logs of the node are transferred to others.
         self.decommissioning = False
-        # Old messages wait until other nodes have said which of them they have delivered.
+        # Old messages are suspended until other nodes report which of them they have delivered.
         self.awaits_channel_state = False
         # Free disk space is below the watermark: nothing new is accepted until there is more.
         self.disk_low = False
@@ -148,8 +148,8 @@ class Broker:
     def channel(
         self, topic: Topic, name: str, kept: Ranges | None = None, generation: int | None = None
     ) -> Channel:
-        """The topic's channel of that name, made now if it does not exist; a new one must deliver what is
-        *kept*.
+        """The topic's channel of that name, made now if it does not exist. A new one must deliver the
+        *kept* messages.
 
         *generation* is given for one that another nsqd has made.
         """
@@ -200,7 +200,7 @@ class Broker:
         return orphans
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        """Remove a consumer that left, let its messages wait; an ephemeral channel goes with its last one."""
+        """Remove a consumer; its messages become pending. An ephemeral channel goes with its last one."""
         channel = consumer.channel
         if channel is None:
             return
@@ -231,7 +231,7 @@ class Broker:
             self._bind(topic)
 
     def _bind(self, topic: Topic) -> None:
-        """Let the topic's bound, if there is one, be asked before anything is published to it."""
+        """Set whether the topic's bound, if there is one, is checked before each publish to it."""
         bound = NOTHING_MORE if self.disk_low else bound_of(topic)
         if bound is not None or topic.bounded:
             topic.bind(bound)
@@ -293,7 +293,7 @@ class Broker:
             self._resume(copy)
 
     def set_awaiting_registration(self, topic: Topic, *, awaiting_registration: bool) -> None:
-        """Keep messages back until the channels that the topic has elsewhere are made here too."""
+        """Suspend delivery until the channels that the topic has elsewhere are made here."""
         topic.awaiting_registration = awaiting_registration
         self._note(topic, notes.HOLD if awaiting_registration else notes.FLOW)
         self._resume(topic)
@@ -326,7 +326,7 @@ class Broker:
         self.serve(channel)
 
     def seek_channel(self, topic: Topic, channel: Channel, position: int, kept: Ranges) -> None:
-        """Let the channel deliver what is *kept* from *position* on, and nothing before."""
+        """Let the channel deliver the *kept* messages from *position* on, and none before."""
         kept = topic.exclusive.without_others(channel.name, within(kept, position, topic.log.next_seq))
         seeking.seek(topic, channel, position, kept)
         channel.expiry_ns = 0
@@ -336,7 +336,7 @@ class Broker:
         self.reschedule(channel)
 
     def finish_messages(self, topic: Topic, channel: Channel, seqs: Sequence[int]) -> int:
-        """Finish messages for a channel, whoever has them; returns how many it pending."""
+        """Finish messages for a channel, in any state; returns how many were pending."""
         pending = handling.finish(channel, seqs)
         if pending:
             self._note(topic, notes.FINISH, channel.name, sequences=pending)
@@ -346,7 +346,7 @@ class Broker:
     def requeue_messages(
         self, topic: Topic, channel: Channel, seqs: Sequence[int], delay_ns: int, now_ns: int
     ) -> int:
-        """Let messages wait again, now or after a delay, whoever has them; returns how many were pending."""
+        """Requeue messages, now or after a delay, in any state; returns how many were pending."""
         pending = handling.defer(channel, seqs, now_ns + delay_ns, now_ns)
         if pending:
             channel.expiry_ns = 0
@@ -379,7 +379,7 @@ class Broker:
     # --- time ---
 
     def schedule(self, channel: Channel, when_ns: int) -> None:
-        """Let :meth:`expire` look at the channel at that time."""
+        """Let :meth:`expire` check the channel at that time."""
         self._timers.schedule(channel, when_ns)
 
     def reschedule(self, channel: Channel) -> None:
@@ -392,8 +392,8 @@ class Broker:
         return self._timers.next_ns()
 
     def expire(self, now_ns: int) -> None:
-        """Time out and release what is due in all channels."""
-        # Each channel once: one that has much due goes on when others have had their turn.
+        """Time out and release the due messages of all channels."""
+        # Each channel once: a channel with many due messages continues after the others.
         for channel in self._timers.take_due(now_ns):
             channel.expire(now_ns)
             self.wake[channel] = None

@@ -1,4 +1,4 @@
-"""A channel: its backlog, the consumers that share it, and what becomes of the messages they were sent."""
+"""A channel: its backlog, its consumers, and the answers to its messages."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ class TooManyConsumers(Exception):
 
 
 class Consumer(Credit):
-    """A client's place on a channel."""
+    """A subscription of a client to a channel."""
 
     __slots__ = ("channel",)
 
@@ -105,18 +105,18 @@ class Channel:
         self.backlog = Backlog(memory_limit if in_memory else UNLIMITED, self.ready)
         self.paused = False
         self.deleted = False
-        # What policies say of this channel; its topic keeps it up to date.
+        # The policies for this channel; its topic updates them.
         self.settings: Settings = NOTHING
         # Another channel of the same name, here or on another nsqd, has another number: see `numbering`.
         self.generation = 0
-        # Finished elsewhere, but held back by the topic here: see `merge_finished`.
+        # Finished elsewhere, but still in the topic's backlog here: see `merge_finished`.
         self.ahead: Ranges = []
         # Messages that the log no longer had when the channel was made or set to a position: they were never
         # pending.
         self.absent: Ranges = []
-        # All below this sequence was acknowledged at once, including what the topic held back.
+        # All below this sequence was acknowledged together, including the topic's backlog.
         self.committed = 0
-        # What is unfinished changed since the last checkpoint; publishing does not count, because it is in
+        # Unfinished messages changed since the last checkpoint; publishing does not count, because it is in
         # the log.
         self.changed = True
         # For a promoted copy: the channel of this nsqd whose consumers it shares, and the ids of its
@@ -130,7 +130,7 @@ class Channel:
         self.message_count = 0
         self.delivered_count = 0
         self.requeue_count = 0
-        # Messages given back because their consumer left; the original lets them time out.
+        # Messages requeued because their consumer left; in the original they time out.
         self.returned_count = 0
         self.timeout_count = 0
         # Messages that were dropped by a policy's bound, and by its time to live.
@@ -146,16 +146,16 @@ class Channel:
         self.latency: Latency | None = None
         # When the first pending message expires; it may be too early, never too late.
         self.expiry_ns = 0
-        # All messages below this one had expired when the pending ones were looked at last.
+        # All messages below this one had expired at the last check of the pending ones.
         self.expired_below = 0
-        # Why pending messages cannot be read now; nothing is delivered until they can.
+        # Why pending messages cannot be read now; until they can be read, nothing is delivered.
         self.stalled = ""
-        # When to try again to read them, and how often that has failed in a row.
+        # When to try to read them again, and how often that has failed in a row.
         self.retry_ns = 0
         self.stalls = 0
         # The message that was drawn for a sampled consumer and could not be read yet.
         self.sampled: int | None = None
-        # When the timer looks at this channel next.
+        # When the timer checks this channel next.
         self.wake_ns = NEVER
 
     def __repr__(self) -> str:
@@ -189,7 +189,7 @@ class Channel:
             one._requeue_ranges(ranges, consumer, RETURNED)
 
     def share(self, sibling: "Channel") -> None:
-        """Let the channel of a promoted copy give its messages to the consumers of this one."""
+        """Let the channel of a promoted copy deliver its messages to the consumers of this one."""
         sibling.host = self
         sibling.consumers = self.consumers
         sibling.ready = self.ready
@@ -290,8 +290,8 @@ class Channel:
         in_flight.touch(seq, consumer, deadline_ns)
 
     def topic_backlog_ranges(self, backlog: Backlog) -> Ranges:
-        """What the topic's *backlog* will hand over to this channel, sorted and merged."""
-        # What is acknowledged already is not handed over: see `Topic.pump`.
+        """The messages of the topic's *backlog* that move to this channel, sorted and merged."""
+        # Acknowledged messages do not move: see `Topic.pump`.
         parts = without([(max(self.backlog.end, self.committed), backlog.end)], self.ahead)
         return [found for start, end in parts for found in backlog.unfinished(start, end)]
 
@@ -353,8 +353,8 @@ class Channel:
         settings, backlog = self.settings, self.backlog
         max_attempts = settings.max_attempts if settings.dead_letter_topic != self.topic_name else 0
         if why == RETURNED:
-            # The consumer may never have looked at the message, so twice as many attempts are allowed. A
-            # message that ends its consumers still leaves the channel.
+            # The consumer may not have handled the message, so twice as many attempts are allowed. A message
+            # that ends its consumers still leaves the channel.
             max_attempts *= 2
         attempts = backlog.attempts[seq]
         if max_attempts and attempts >= max_attempts:
@@ -386,7 +386,7 @@ class Channel:
     def notify_removed(self, taken: list[tuple[Credit, Ranges]]) -> None:
         """Consumers have lost messages that they had in flight: they may be sent others."""
         for consumer, _ in taken:
-            # Every consumer of a channel is a `Consumer`; what is in flight knows only its credit.
+            # Every consumer of a channel is a `Consumer`; runs in flight know only its credit.
             self.refresh(cast("Consumer", consumer))
 
     def empty(self) -> None:
@@ -404,7 +404,7 @@ class Channel:
     def merge_finished(self, ranges: Ranges, end: int) -> Ranges:
         """Finish *ranges* of a log that ends at *end*; returns those that were not known to be finished.
 
-        Messages that the topic holds back are remembered until the channel gets them. Doing it twice changes
+        Messages in the topic's backlog are remembered until the channel gets them. Doing it twice changes
         nothing.
         """
         news = self.remove(ranges)
@@ -434,7 +434,7 @@ class Channel:
             if self.ids is None:
                 # What a copy lacks is on the nsqd whose log it is, or was lost there.
                 self.lost_count += end - start
-            # No consumer has finished these, so other nsqd must not be told that they are finished.
+            # No consumer has finished these, so other nsqd must not receive them as finished.
             self.log.stored_ranges.remove(start, end)
         self.backlog.finish([(start, end)])
 

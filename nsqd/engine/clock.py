@@ -1,4 +1,4 @@
-"""Two clocks: deadlines are kept on a clock that only goes forward, dates on the wall clock.
+"""Two clocks: deadlines use a clock that only goes forward, dates use the wall clock.
 
 The ``now_ns`` that the engine is given never steps. When a time leaves the process, as the timestamp of a
 message or the due time on disk, the offset to the wall clock is added; when a time comes in, the offset is
@@ -9,7 +9,7 @@ from nsqd.log.frames import WallNs
 
 
 class Wall:
-    """How far the wall clock is from the engine's clock, in ns; the server keeps it true."""
+    """The offset of the wall clock from the engine's clock, in ns; the server updates it."""
 
     __slots__ = ("offset_ns",)
 

@@ -18,7 +18,7 @@ TIMED_OUT: Final = "timed-out"
 RETURNED: Final = "returned"
 EXPIRED: Final = "expired"
 
-# Up to so many are written together: all of them or none.
+# At most this many are written together: all of them or none.
 TOGETHER: Final = 64
 
 
@@ -92,7 +92,7 @@ class DeadLetterQueue:
         return True
 
     def failed(self, move: DeadLetterMove) -> None:
-        """They could not be written and will be taken again."""
+        """They could not be written; the next attempt takes them again."""
         if not move.removed:
             del self._moving[move]
             self._waiting.appendleft(move)

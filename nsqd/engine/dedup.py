@@ -1,6 +1,6 @@
 """Which messages were published already: the header ``dedup-id`` within the window that a policy names.
 
-The ids lie in the log with the messages, so they are found again after any stop. A topic remembers the ids of
+The ids are in the log with the messages, so a start finds them after any stop. A topic remembers the ids of
 its window. All topics of a node share the room for them; when it is full, the oldest are forgotten.
 """
 
@@ -126,7 +126,7 @@ class DedupWindow:
         self._staged = []
 
     def forget(self) -> None:
-        """Forget all ids, for instance when nobody knows whether the messages are on the disk."""
+        """Forget all ids, for instance when it is unknown whether the messages are on the disk."""
         self._room.used -= len(self._times)
         self._times.clear()
         self._staged = []

@@ -3,7 +3,7 @@
 A run is three numbers: a due time and the messages ``start <= seq < end`` that share it. Messages that were
 deferred together are one run, so a million messages of some thousand batches are some thousand runs.
 
-Runs are kept in arrays, in the order in which they came: one array for each slot of 67 ms of due time. When a
+Runs are stored in arrays, in order of arrival: one array for each slot of 67 ms of due time. When a
 slot begins, its runs are sorted. So a run costs the same however many there are. A slot with very many runs
 is sorted in parts of bounded size; then a run of a later part can be late by the length of the slot.
 """
@@ -20,9 +20,9 @@ from nsqd.log.ranges import Ranges, without
 _SLOT_SHIFT: Final = 26
 # Bits of a due time below a millisecond.
 _TICK: Final = (1 << 20) - 1
-# Runs that are released in one go: one or two milliseconds.
+# Runs that one step releases: one or two milliseconds.
 STEP: Final = 4096
-# Runs that are sorted in one go: some ten milliseconds.
+# Runs that one step sorts: some ten milliseconds.
 _MAX_SORTED_PER_TURN: Final = 1 << 15
 # A run in an array: due time, start, end.
 _WIDTH: Final = 3
@@ -91,7 +91,7 @@ class Deferred:
         return ranges
 
     def remove(self, ranges: Ranges) -> int:
-        """Remove messages in *ranges*, sorted and merged; returns how many. It costs a look at each run."""
+        """Remove messages in *ranges*, sorted and merged; returns how many. It checks each run."""
         if not (self.count and ranges):
             return 0
         before = self.count
@@ -180,7 +180,7 @@ def _array_without(runs: "array[int]", ranges: Ranges) -> "array[int]":
 
 
 def _without(run: _Run, ranges: Ranges) -> list[_Run]:
-    """What is left of a run without *ranges*."""
+    """The parts of a run outside *ranges*."""
     due_ns, start, end = run
     return [(due_ns, low, high) for low, high in without([(start, end)], ranges)]
 

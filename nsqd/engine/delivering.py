@@ -14,9 +14,9 @@ from nsqd.log.gaps import CannotRead
 from nsqd.log.headers import frames_for
 from nsqd.log.tail import MAX_READS_PER_TURN
 
-# The most bytes one consumer is sent in one go, so that large messages with a high RDY do not fill memory.
+# The most bytes of one delivery to a consumer, so that large messages with a high RDY do not fill memory.
 MAX_DELIVERY_BYTES: Final = 128 << 10
-# How many messages are drawn at once, whether they are sent or not: a millisecond's work.
+# How many messages one step draws, whether they are sent or not: a millisecond's work.
 MAX_SAMPLED_PER_TURN: Final = 4096
 
 

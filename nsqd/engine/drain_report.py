@@ -1,4 +1,4 @@
-"""What a drain still has to wait for, and why some of it will not go: judges ``GET /drain``. Pure.
+"""The remaining messages of a drain, and why some of them will not go: judges ``GET /drain``. Pure.
 
 Both nsqd and the command that drains use it, so it knows only that answer and nothing of the engine.
 """
@@ -11,9 +11,9 @@ State = dict[str, Any]
 
 
 def stuck(state: State, poll_ms: int, left_ms: int) -> bool:
-    """Tell whether waiting is useless: something remains, and nothing of it can go.
+    """Return whether waiting is useless: messages remain, and none of them can go.
 
-    A consumer that looks for topics every *poll_ms* may still come to messages that nobody reads; *left_ms*
+    A consumer that polls for topics every *poll_ms* may still find messages without a reader; *left_ms*
     is the time the drain may still take.
     """
     things = [thing for topic in state["topics"] for thing in _things(topic)]
@@ -21,7 +21,7 @@ def stuck(state: State, poll_ms: int, left_ms: int) -> bool:
 
 
 def sentence(state: State, poll_ms: int = 0, left_ms: int = 0) -> str:
-    """Say what remains and what keeps it, the largest first."""
+    """List the remaining messages and the reason for each, the largest first."""
     parts = [
         (thing["remaining"], f"{thing['remaining']} of {thing['name']}{_obstacle(thing, poll_ms, left_ms)}")
         for topic in state["topics"]
@@ -36,7 +36,7 @@ def sentence(state: State, poll_ms: int = 0, left_ms: int = 0) -> str:
 
 
 def _things(topic: State) -> list[State]:
-    """List what can be emptied by itself: the topic's own messages, and each channel."""
+    """List the parts that can be emptied separately: the topic's own messages, and each channel."""
     things = [
         {**channel, "name": f"{topic['topic_name']}/{channel['channel_name']}"}
         for channel in topic["channels"]
@@ -47,7 +47,7 @@ def _things(topic: State) -> list[State]:
 
 
 def _obstacle(thing: State, poll_ms: int, left_ms: int) -> str:
-    """Say what keeps these messages, as the end of a sentence; empty when they may still go."""
+    """The reason why these messages remain, as the end of a sentence; empty when they may still go."""
     if thing["paused"]:
         return ", which is paused"
     unread_ms = thing["unread_ms"]

@@ -1,4 +1,4 @@
-"""What a node that is to be emptied still must deliver. Ephemeral topics and channels have no pending
+"""The messages that a draining node still must deliver. Ephemeral topics and channels have no pending
 messages.
 """
 
@@ -12,7 +12,7 @@ from nsqd.engine.topic import Topic
 
 
 class Unread:
-    """Remembers what had no reader at each look: the time it gives may be too short, but never too long."""
+    """Remembers what had no reader at each check: its time may be too short, but never too long."""
 
     def __init__(self) -> None:
         self._since_ns: dict[Topic | Channel, int] = {}
@@ -37,7 +37,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class DrainReport:
-    """Messages of a channel, or of a topic before its channels, that wait, are in flight or are deferred."""
+    """Messages of a channel, or of a topic before its channels: pending, in flight or deferred."""
 
     waiting: int
     in_flight: int

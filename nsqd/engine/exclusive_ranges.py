@@ -1,4 +1,6 @@
-"""Which messages of a topic were sent to one channel and to no other, as long as somebody may ask. Pure.
+"""The exclusive ranges of a topic: messages that were sent to one channel and to no other. Pure.
+
+An entry stays while a reader may ask for it.
 
 A channel that is set back gets what was published to the topic, but not the dead letters that were sent
 back to another channel, and a reader of the log with a channel does not get them.
@@ -11,7 +13,7 @@ from typing import Final
 from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ranges import Ranges
 
-# The most entries of messages that are not kept any more.
+# The most entries of messages that are not retained any more.
 _MAX_REMOVED: Final = 1000
 
 
@@ -45,11 +47,11 @@ class ExclusiveRanges:
         del self._entries[bisect_right(self._entries, seq, key=itemgetter(1)) :]
 
     def drop(self, start: int, end: int) -> None:
-        """Messages ``start <= seq < end`` are everybody's after all."""
+        """Messages ``start <= seq < end`` are for all channels after all."""
         self._entries = [entry for entry in self._entries if entry[1] <= start or end <= entry[0]]
 
     def drop_below(self, seq: int, asked_from: int = EVERYTHING) -> None:
-        """Drop the entries below *seq*, which is not kept any more.
+        """Drop the entries below *seq*, which is not retained any more.
 
         A reader of the log may ask for what lies behind *asked_from*; for it the newest entries stay.
         """

@@ -1,9 +1,9 @@
-"""Facts that one nsqd may tell another about a log that both have: what is finished on each channel. Pure.
+"""Facts that two nsqd with one log exchange: the finished messages of each channel. Pure.
 
-A fact is positive and only grows: a consumer answered the message, somebody emptied the channel, the message
-expired, is in the dead letters, or was published before the channel was made. A fact is told only of messages
-that the teller has, or had (see `nsqd.log.tail`): the engine also finishes what it skips over, and
-that is no fact. Nobody concludes from "not pending" that something is finished.
+A fact is positive and only grows: a consumer answered the message, the channel was emptied, the message
+expired, is in the dead letters, or was published before the channel was made. An nsqd sends facts only of
+messages that it has, or had (see `nsqd.log.tail`). The engine also finishes messages that it skips: that is
+no fact. "Not pending" never means that a message is finished.
 """
 
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from nsqd.log.ranges import Ranges, RangeSet, merged, within, without
 
 @dataclass(frozen=True, slots=True)
 class FinishedRanges:
-    """What is finished on a channel of this generation: sorted ranges of sequences of one log, merged."""
+    """Finished messages of a channel of this generation: sorted ranges of sequences of one log, merged."""
 
     generation: int
     finished: Ranges = field(default_factory=list)
@@ -31,15 +31,15 @@ def readable(topic: Topic, stored: Ranges) -> Ranges:
 
 
 def readable_or_finished(topic: Topic, stored: Ranges) -> Ranges:
-    """Messages of which nobody needs a copy: they can be read here, or no channel must deliver them."""
+    """Messages that need no copy: they can be read here, or no channel must deliver them."""
     return without(stored_ranges(topic), without(pending_anywhere(topic), readable(topic, stored)))
 
 
 def facts(topic: Topic, channel_name: str) -> FinishedRanges | None:
-    """The facts that may be told of a channel; None if it is unknown.
+    """The facts of a channel for other nsqd; None if it is unknown.
 
     On a deleted channel everything is finished except what waits at the topic. Takes time in proportion to
-    what is not finished in order.
+    the messages that are not finished in order.
     """
     channel = topic.channels.get(channel_name)
     if channel is None:
@@ -64,11 +64,11 @@ def finished_of(finished: RangeSet, end: int, ahead: Ranges, of: Ranges) -> Rang
 
 
 def intersection(ranges: Ranges, others: Ranges) -> Ranges:
-    """The messages that lie in both; each is sorted and merged."""
+    """The messages in both; each is sorted and merged."""
     return [part for start, end in others for part in within(ranges, start, end)]
 
 
 def pending_anywhere(topic: Topic) -> Ranges:
-    """Messages that the topic or one of its channels must deliver, for which a copy of the log is kept."""
+    """Messages that the topic or one of its channels must deliver, so a copy of the log is retained."""
     end = topic.log.next_seq
     return merged([part for one in topic.all_backlogs() for part in one.unfinished(0, end)])

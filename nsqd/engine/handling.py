@@ -1,7 +1,7 @@
-"""Finishing, requeueing and sending single messages of a channel for somebody who is not a consumer. Pure.
+"""Finishing, requeueing and sending single messages of a channel for a client that is no consumer. Pure.
 
 A consumer that has such a message in flight loses it: its answer then fails, as after a time-out. Messages
-held back at a paused topic are pending on no channel yet and are left alone.
+at a paused topic are pending on no channel yet and do not change.
 """
 
 from collections.abc import Iterable

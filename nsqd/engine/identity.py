@@ -1,4 +1,4 @@
-"""IDENTIFY as a server reads it: what a client says about itself, and the limits on that."""
+"""IDENTIFY as a server reads it: the properties of a client, and the limits on them."""
 
 import json
 from dataclasses import dataclass
@@ -100,7 +100,7 @@ def check_identity(identity: Identity, limits: IdentityLimits) -> None:
 
 
 class _Pairs:
-    """A JSON object that keeps its duplicate keys."""
+    """A JSON object with its duplicate keys."""
 
     def __init__(self, items: list[tuple[str, Any]]) -> None:
         self.items = items

@@ -15,14 +15,14 @@ from typing import Final
 from nsqd.engine.credit import Credit
 from nsqd.log.ranges import Ranges, merged, ranges_of, within
 
-# How many entries a checkpoint looks at for new deliveries: less than a millisecond's work.
+# How many entries a checkpoint checks for new deliveries: less than a millisecond's work.
 _MAX_FRESH_PER_CHECKPOINT: Final = 10_000
-# How many messages time out in one go: a millisecond or two, in which nobody else is served.
+# How many messages one step times out: a millisecond or two, in which no other client is served.
 _MAX_EXPIRED_PER_TURN: Final = 8192
 
 
 class NotInFlight(Exception):
-    """The message cannot be answered; the text is the reason the client is told."""
+    """The message cannot be answered; the text is the reason for the client."""
 
 
 class Run:
@@ -55,7 +55,7 @@ class Run:
         published: "array[int] | None" = None,
         scattered: list[int] | None = None,
     ) -> None:
-        """*published*: when each message was published, in ns since 1970, if anybody wants to know."""
+        """*published*: when each message was published, in ns since 1970, if it is needed."""
         # The first message that is not answered yet, and the first of all.
         self.start = self.first = start
         self.end = end
@@ -88,7 +88,7 @@ class Run:
 class InFlight:
     """All runs of one channel, found by message, and by consumer in the order of their deadlines.
 
-    It keeps `Credit.in_flight` of the consumers.
+    It updates `Credit.in_flight` of the consumers.
     """
 
     __slots__ = ("_entries", "_runs", "_wide", "count")
@@ -255,7 +255,7 @@ class InFlight:
         return taken
 
     def ranges(self) -> Ranges:
-        """What is in flight, sorted and merged."""
+        """The messages in flight, sorted and merged."""
         return merged(self.snapshot()())
 
     def fresh(self) -> Ranges:
@@ -271,7 +271,7 @@ class InFlight:
         return found
 
     def snapshot(self) -> Callable[[], Ranges]:
-        """A function that gives the ranges of what is in flight now, in no order, in any thread.
+        """A function that returns the ranges of messages in flight now, in no order, in any thread.
 
         The copy is quick; the function takes time in proportion to the ranges.
         """

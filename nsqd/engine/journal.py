@@ -1,4 +1,4 @@
-"""What happened to pending messages since the last checkpoint, other than being finished.
+"""Changes of pending messages since the last checkpoint, other than finishing.
 
 It has due times and numbers of deliveries: facts in the order in which they became true. Of two facts on one
 message the later counts. None is taken back: a fact on a finished message means nothing.

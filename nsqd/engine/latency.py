@@ -1,8 +1,8 @@
 """End-to-end latency of finished messages: exact quantiles over a sliding window.
 
 The window has two halves. When the newer half has had its share of the time, it becomes the older one and a
-new one begins. So the figures cover between half a window and a whole one, as in the original. A half keeps a
-bounded number of samples: all of them until it is full, and then each new one replaces an earlier one.
+new one begins. So the quantiles cover between half a window and a whole one, as in the original. A half
+stores a bounded number of samples: all of them until it is full. Then each new one replaces an earlier one.
 """
 
 from typing import Any, Final

@@ -1,7 +1,7 @@
 """The state of some or all messages on a channel, for readers in any thread. Changes nothing.
 
-To find the state of one message, every waiting span and every deferred run is looked at. So copies are made
-in the loop, and the state is worked out from them in any thread.
+To find the state of one message, every pending entry and every deferred run is checked. So copies are made
+in the loop, and any thread computes the state from them.
 """
 
 from array import array
@@ -40,7 +40,7 @@ _AT_TOPIC = MessageStatus(MessageState.PENDING)
 
 
 def work_on(channel: Channel, backlog: Backlog) -> int:
-    """How many messages and ranges are looked at for the state of one message."""
+    """How many messages and ranges are checked for the state of one message."""
     entries = channel.backlog.pending.entries
     pending = sum(len(entry) if isinstance(entry, PendingList) else 1 for entry in entries)
     return pending + channel.backlog.deferred.count + backlog.deferred.count
@@ -149,7 +149,7 @@ class StateFilter:
         return ranges_in(self._pending) + held + self._dead_lettering + deferred
 
     def _runs(self) -> Iterator[tuple[int, int, int]]:
-        """Due time, start and end of what is deferred."""
+        """Due time, start and end of each deferred run."""
         yield from runs_in(self._dues)
         for due_ns, start, end in runs_in(self._topic_dues):
             for low, high in within(self._topic_backlog, start, end):

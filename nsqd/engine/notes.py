@@ -1,6 +1,6 @@
 """Notes: what happens to a topic other than messages, written into its log between them.
 
-A checkpoint says what is pending at some moment. What came after it is found in the log, in order: messages
+A checkpoint has the pending messages of one moment. Later events are found in the log, in order: messages
 and these notes. So a new channel, or the delay of a message, survives the death of the process as the message
 itself does. Applying a note a second time changes nothing.
 """
@@ -26,9 +26,9 @@ FLOW: Final = "flow"
 DEFER: Final = "defer"
 # Messages "first" <= sequence < "end", which follow, are pending on this channel and by no other.
 ONLY: Final = "only"
-# Everything below "sequence" was acknowledged at once.
+# Everything below "sequence" was acknowledged together.
 COMMIT: Final = "commit"
-# The channel must deliver what is kept from a sequence on, and nothing before: "sequence", and "pending" and
+# The channel must deliver the retained messages from a sequence on, none before: "sequence", "pending" and
 # "generation" as with CREATE.
 SEEK: Final = "seek"
 # Messages were finished by an operator, or on another nsqd: "sequences", [[first, end],
@@ -52,7 +52,7 @@ _DEFERS: Final = encode(DEFER).rstrip(b"}")
 
 
 def defers(note: bytes) -> bool:
-    """Whether the note says only that messages came back with a delay, or were put off."""
+    """Whether the note says only that messages came back with a delay, or were deferred."""
     return note.startswith(_DEFERS)
 
 

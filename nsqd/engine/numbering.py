@@ -19,8 +19,8 @@ _MIN_GENERATION: Final = 1 << 62
 def draw_generation(node_id: int, topic: str, channel: str, next_seq: int, count: int) -> int:
     """A number that no other channel has: 63 bits, always with the same number of digits.
 
-    *next_seq* of the topic is higher in each life than in all earlier ones; *count* is how many generations
-    the topic has drawn in this life.
+    *next_seq* of the topic is higher after each start than before it; *count* is how many generations the
+    topic has drawn since the start.
     """
     drawn_from = f"{node_id} {topic} {channel} {next_seq} {count}"
     return _MIN_GENERATION | xxh3_64_intdigest(drawn_from.encode()) >> 2

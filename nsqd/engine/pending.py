@@ -8,11 +8,11 @@ from typing import Final, TypeAlias
 from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ranges import Ranges, ranges_of, size_of, within, without
 
-# Up to so many consecutive messages are treated like single ones.
+# At most this many consecutive messages are treated like single ones.
 SHORT: Final = 8
 # Fewer ranges than this are separate entries.
 _MAX_SEPARATE_RANGES: Final = 4
-# How many messages are joined in one turn: a millisecond's work.
+# How many messages one step joins: a millisecond's work.
 _TOGETHER: Final = 4096
 
 
@@ -96,7 +96,7 @@ class PendingQueue:
     def remove(self, ranges: Ranges, limit: int = EVERYTHING) -> int:
         """Remove messages in *ranges*, sorted and merged, until *limit* are removed; returns how many.
 
-        It costs a look at each entry before the last message that is removed.
+        It checks each entry before the last message that is removed.
         """
         entries = self.entries
         kept: list[Entry] = []

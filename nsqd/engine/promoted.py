@@ -1,6 +1,6 @@
-"""Delivering promoted copies of other logs, and learning from other copies what is finished.
+"""Delivers promoted copies of other logs, and merges finished messages from other copies.
 
-A promoted copy has a `ReplicaTopic` for each of its topics, beside the own topic of that name. Each of its
+A promoted copy has a `ReplicaTopic` for each of its topics, next to the own topic of that name. Each of its
 channels is a *sibling* of the own channel of that name: they share consumers, credit and pauses, and deliver
 in turn; all else is separate. So an own topic without promoted copies works as it always did.
 """
@@ -18,7 +18,7 @@ from nsqd.log.ranges import Ranges, merged, size_of, without
 if TYPE_CHECKING:
     from nsqd.engine.broker import Broker
 
-# What the figures count of a channel.
+# The counters of a channel.
 _COUNTS: Final = (
     "requeue_count",
     "returned_count",
@@ -38,7 +38,7 @@ def attach(broker: "Broker", copy: ReplicaTopic, now_ns: int) -> Topic:
     """Deliver this topic of a promoted copy. Returns the own topic of its name.
 
     That topic and its channels are made if they do not exist, so that consumers find them. A copy without a
-    channel gives its messages to the channels that the own topic has, or to the first that is made. What is
+    channel delivers its messages to the channels of the own topic, or to the first that is made. What is
     in `suspended` is not delivered.
     """
     own = broker.topic(copy.name, now_ns)
@@ -143,10 +143,10 @@ def pass_over(broker: "Broker", topic: Topic, name: str, position_of: Callable[[
 def merge(
     broker: "Broker", topic: Topic, name: str, received: FinishedRanges, stored: Callable[[], Ranges]
 ) -> int:
-    """Learn from another copy of the log what is finished on a channel; returns how many messages are news.
+    """Merge the finished messages of a channel in another copy of the log; returns how many are new.
 
     An unknown channel is made: the part of *stored* that is not finished is pending on it. A channel of
-    another generation, or one that was deleted here, is left alone. Hearing the same twice changes nothing.
+    another generation, or one that was deleted here, does not change. A repeated merge changes nothing.
     """
     channel = topic.channels.get(name)
     if channel is None:

@@ -1,4 +1,4 @@
-"""Replaying notes after a start, in the order of the log: doing to a topic what they say."""
+"""Replays notes after a start, in the order of the log, and applies them to a topic."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from nsqd.log.ranges import Ranges, ranges_of
 
 
 def apply(topic: Topic, content: bytes) -> None:
-    """Do to *topic* what was done to it when the note was written. Raises BadNote."""
+    """Apply the note to *topic* again. Raises BadNote."""
     try:
         note = json.loads(content)
         what, name = note["note"], note.get("channel", "")
@@ -76,7 +76,7 @@ def _defer(topic: Topic, channel: Channel, note: dict[str, Any]) -> None:
     defer = {seq: (due_ns, attempts) for seq, due_ns, attempts in note["messages"]}
     backlog = channel.backlog
     ranges = [part for one in ranges_of(sorted(defer)) for part in backlog.unfinished(*one)]
-    # All at once: one by one it would take minutes when a million messages are deferred.
+    # All together: one by one it would take minutes when a million messages are deferred.
     backlog.discard(ranges)
     for seq in [seq for start, end in ranges for seq in range(start, end)]:
         due_ns, attempts = defer[seq]

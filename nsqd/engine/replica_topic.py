@@ -1,6 +1,6 @@
 """A topic of another nsqd's log, of which this nsqd has a copy.
 
-It is a topic like any other, with a log, a backlog and channels of its own. Nobody publishes to it, and no
+It is a topic like any other, with a log, a backlog and channels of its own. It has no publishers, and no
 notes are written to its log. Changes are in its checkpoints. Operations on promoted copies are in `promoted`.
 """
 

@@ -10,7 +10,7 @@ from nsqd.log.ranges import Ranges, within, without
 
 
 def seek(topic: Topic, channel: Channel, position: int, kept: Ranges, generation: int | None = None) -> None:
-    """Owe all that is *kept* from *position* on, and nothing before it. Doing it twice changes nothing.
+    """Make all *kept* messages from *position* on pending, and none before it. A repeat changes nothing.
 
     Messages in flight from *position* on stay with their consumers, deferred ones stay deferred, those on
     their way to the dead letters still go there, and all keep their attempts. What was published with a delay

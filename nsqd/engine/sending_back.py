@@ -23,7 +23,7 @@ class DeadLetter(NamedTuple):
 
     @property
     def origin(self) -> tuple[str, str]:
-        """The topic and channel that the letter came from; empty when it does not say."""
+        """The topic and channel that the dead letter came from; empty when it does not say."""
         return self.headers.get("dead-topic", ""), self.headers.get("dead-channel", "")
 
 
@@ -57,7 +57,7 @@ def fitting(origin: Topic, letters: Sequence[DeadLetter]) -> int:
 
 
 def finish(topic: Topic, seqs: Iterable[int]) -> None:
-    """Finish messages that were sent back, for all who deliver them; a consumer that has one keeps it."""
+    """Finish messages that were sent back, in all channels; a message in flight stays with its consumer."""
     sent_back = merged([(seq, seq + 1) for seq in seqs])
     for backlog in topic.all_backlogs():
         kept = merged(backlog.in_flight.ranges() + backlog.dead_letter_queue.ranges())

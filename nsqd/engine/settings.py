@@ -7,15 +7,15 @@ from typing import Final, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Times in nanoseconds, sizes in bytes; 0 and the empty name mean that no policy says anything."""
+    """Times in nanoseconds, sizes in bytes; 0 and the empty name mean that no policy sets the value."""
 
-    # For a topic's log: how long, and how many bytes of, what everybody has finished is retained.
+    # For a topic's log: how long, and how many bytes of, the fully finished messages are retained.
     retain_time_ns: int = 0
     retain_bytes: int = 0
     # The most that a channel, or a topic without one, may have to deliver.
     max_depth: int = 0
     max_bytes: int = 0
-    # Whether the oldest waiting messages are dropped when that is reached; otherwise the publisher is told.
+    # Whether the oldest pending messages are dropped at that bound; otherwise the publisher gets an error.
     drop_oldest: bool = False
     # The time to live, counted from publishing.
     ttl_ns: int = 0
@@ -38,7 +38,7 @@ class Settings:
 
     @property
     def bounded(self) -> bool:
-        """Whether there is a limit on what is pending."""
+        """Whether there is a limit on pending messages."""
         return bool(self.max_depth or self.max_bytes)
 
     def retry_after_ns(self, attempts: int) -> int:
@@ -58,5 +58,5 @@ SettingsOf: TypeAlias = Callable[[str, str], Settings]
 
 
 def no_policies(topic_name: str, channel_name: str) -> Settings:  # noqa: ARG001 - the same for all
-    """No policy says anything."""
+    """No policy sets any value."""
     return NOTHING

@@ -1,4 +1,4 @@
-"""Staging: numbering and encoding what is published to a topic, until it is written.
+"""Staging: numbers and encodes the messages published to a topic, until they are written.
 
 Everything else that happens to the topic is staged as notes, which are written before the messages.
 """
@@ -49,7 +49,7 @@ class Staging:
         # Bytes of headers, as opposed to bodies, in the staged messages.
         self._extension_bytes = 0
         self._bound: Bound | None = None
-        # There is a bound, or the open block holds messages that are not plain ones due at once.
+        # There is a bound, or the open block holds messages that are deferred or have headers.
         self._unusual = False
         # Notes that are not written yet; and messages that came back with a delay, by channel.
         self._notes: list[bytes] = []

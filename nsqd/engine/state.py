@@ -31,7 +31,7 @@ CHANNEL_COUNTERS: Final = {
 
 @dataclass(slots=True)
 class BacklogState:
-    """What is pending below ``end``: every message that is not ``finished``.
+    """The pending messages below ``end``: every message that is not ``finished``.
 
     *dues*, in time of the wall clock, and *tries* are facts as a `Journal` has them; of two on one message
     the later counts.
@@ -52,7 +52,7 @@ class BacklogState:
 
     def fill(self, backlog: Backlog, offset_ns: int = 0, now_ns: int = 0) -> None:
         """Make *backlog*, which is empty, have this pending; *offset_ns* is from the engine's clock to the
-        wall clock. What is due at *now_ns*, the engine's time, is not deferred.
+        wall clock. Messages due at *now_ns*, the engine's time, are not deferred.
         """
         backlog.finished = self.finished.copy()
         backlog.end = self.end
@@ -102,7 +102,7 @@ class TopicState:
 
 @dataclass(slots=True)
 class Additions:
-    """What was added to the facts of one owner: pages of what is finished, due times, attempts."""
+    """Additions to the facts of one owner: pages of finished messages, due times, attempts."""
 
     pages: set[int] = field(default_factory=set)
     journals: list[Journal] = field(default_factory=list)
@@ -141,6 +141,6 @@ def take_change(backlog: Backlog, channel: Channel | None) -> Additions:
 
 
 def wanted_of(topic: Topic) -> WantedPositions:
-    """What is wanted of the topic now, see `Topic.wanted`; a copy for any thread."""
+    """The wanted messages of the topic now, see `Topic.wanted`; a copy for any thread."""
     backlogs = [(one.finished.copy(), one.end) for one in topic.all_backlogs()]
     return WantedPositions(backlogs, topic.retention_start)

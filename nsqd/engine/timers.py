@@ -1,4 +1,4 @@
-"""When each channel is looked at next, because something in it times out, is due, or is tried again."""
+"""When each channel is checked next: for a time-out, a due message or a new attempt."""
 
 from heapq import heapify, heappop, heappush
 from typing import Final
@@ -10,7 +10,7 @@ _MIN_STALE: Final = 64
 
 
 class Timers:
-    """Channels by the time at which they are looked at; each has one time at most."""
+    """Channels by the time of their next check; each has one time at most."""
 
     __slots__ = ("_heap", "_max_length", "_serial")
 
@@ -22,7 +22,7 @@ class Timers:
         self._max_length = 2 * _MIN_STALE
 
     def schedule(self, channel: Channel, when_ns: int) -> None:
-        """Look at the channel at that time, or earlier."""
+        """Check the channel at that time, or earlier."""
         if when_ns < channel.wake_ns:
             channel.wake_ns = when_ns
             self._serial += 1
@@ -55,7 +55,7 @@ class Timers:
         return due
 
     def forget(self, channel: Channel) -> None:
-        """Drop the times of a channel that is gone, so that its log is not held in memory until then."""
+        """Drop the times of a removed channel, so that its log does not stay in memory until then."""
         if channel.wake_ns != NEVER:
             self._heap = [entry for entry in self._heap if entry[2] is not channel]
             heapify(self._heap)

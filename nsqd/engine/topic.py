@@ -1,8 +1,8 @@
 """A topic: its log, its channels, and publishing in two steps.
 
-A publish is first staged: numbered and encoded. The server writes what is staged and then commits it, which
-adds it to the log and to the channels. When the write failed, the server abandons it instead. So no consumer
-sees a message whose publisher is told that it was not stored. Other events of the topic are staged as notes.
+A publish is first staged: numbered and encoded. The server writes staged messages and then commits them:
+that adds them to the log and to the channels. When the write failed, the server abandons them instead. So no
+consumer sees a message whose publisher gets an error. Other events of the topic are staged as notes.
 """
 
 from itertools import chain
@@ -32,7 +32,7 @@ _MAX_DELETED_CHANNELS: Final = 256
 
 
 class Refused(Exception):
-    """Nothing can be published now; the text is the reason that publishers are told."""
+    """Nothing can be published now; the text is the reason for publishers."""
 
 
 class Draining(Refused):
@@ -102,7 +102,7 @@ class Topic(Staging):
         # What was published with a delay and is not due yet, whatever the channels have done with it.
         self.deferred = Deferred()
         self.paused = False
-        # A new topic holds its messages until its channels elsewhere in the cluster are known.
+        # A new topic suspends its messages until its channels elsewhere in the cluster are known.
         self.awaiting_registration = False
         self.deleted = False
         self.message_count = 0
@@ -113,9 +113,9 @@ class Topic(Staging):
         self.changed = True
         # Messages that are addressed to one channel, also staged ones.
         self.exclusive = ExclusiveRanges()
-        # Numbers that were given to no message: from the end of the last life to the beginning of this one.
+        # Numbers that were given to no message: from the end before the last start to the first one after it.
         self._skipped = (0, 0)
-        # How many generations of channels were drawn in this life.
+        # How many generations of channels were drawn since the start.
         self._generations = 0
         self._node_id = ids.node_id
         # Deleted channels: by name the generation of the last one. They are not made again because another
@@ -125,7 +125,7 @@ class Topic(Staging):
         self._trimmed_bytes = 0
         self._room = room or DedupBudget()
         self._watch_ids()
-        # A policy keeps finished messages from here on; 0, for all, until their size has been looked at.
+        # A policy retains finished messages from here on; 0, for all, until their size is known.
         self._retention_start = 0
 
     def __repr__(self) -> str:
@@ -134,7 +134,7 @@ class Topic(Staging):
     def stage_for(self, channel_name: str, batch: Batch, now_ns: int) -> None:
         """Stage messages for this channel and no other. Raises Refused; then none of them is staged.
 
-        While the topic is paused, channels are not told apart: all of them get the messages.
+        While the topic is paused, all its channels get the messages.
         """
         self._seal()
         before = len(self._staged)
@@ -142,7 +142,7 @@ class Topic(Staging):
         self._seal()
         first, end = self._staged[before].first, self._staged[-1].next
         if first == self._skipped[1]:
-            # Others find nothing up to the end of these, wherever in the last life they have read to.
+            # Others find nothing up to the end of these, wherever they have read to before the start.
             first = self._skipped[0]
         self.exclusive.add(first, end, channel_name)
         if not self.ephemeral:
@@ -192,7 +192,7 @@ class Topic(Staging):
         """Add messages ``first <= seq < end``, which are stored, to the backlogs.
 
         Those that are addressed to one channel are finished for every other one. While messages do not flow,
-        channels are not told apart.
+        all channels get them.
         """
         if due_ns:
             self._note_deferred(first, end, due_ns)
@@ -235,11 +235,11 @@ class Topic(Staging):
     def abandon(self) -> None:
         """The messages that were staged could not be stored; their numbers are not used again.
 
-        They leave no hole in what the log had (see `nsqd.log.tail`). With one for each failure, the
+        They leave no hole in the stored ranges (see `nsqd.log.tail`). With one for each failure, the
         log would soon forget that it has its oldest messages.
 
-        The notes stay: what they say has happened, and the next write includes them. Those of delays are left
-        to the next checkpoint: nobody was told that they are stored, and as long as the disk is full each
+        The notes stay: their events have happened, and the next write includes them. Those of delays are left
+        to the next checkpoint: no client has a reply that they are stored. As long as the disk is full each
         turn adds one, until a message that would fit does not fit behind them.
         """
         self._abandon_messages()
@@ -271,7 +271,7 @@ class Topic(Staging):
         return bool(self.channels) and not self.paused and not self.awaiting_registration
 
     def backlogs(self) -> list[Backlog]:
-        """Those who deliver what is published now: the channels, or the backlog."""
+        """The backlogs that deliver messages published now: those of the channels, or the topic's own."""
         return [one.backlog for one in self.channels.values()] if self.flowing else [self.backlog]
 
     def all_backlogs(self) -> list[Backlog]:
@@ -279,9 +279,9 @@ class Topic(Staging):
         return [self.backlog, *(channel.backlog for channel in self.channels.values())]
 
     def add_channel(self, name: str, kept: Ranges | None = None, generation: int | None = None) -> Channel:
-        """Make a channel; it must deliver what is published from now on, and the first one also what waits.
+        """Make a channel; it must deliver new messages, and the first channel also the topic's backlog.
 
-        *kept* are ranges of stored messages that it must deliver too, in their order. *generation* is given
+        *kept* are ranges of stored messages that it also must deliver, in their order. *generation* is given
         for a channel that was made before, here or by another nsqd.
         """
         channel = self.channels[name] = Channel(self.name, name, self.log, self.memory_limit, self.wall)
@@ -318,7 +318,7 @@ class Topic(Staging):
             channel.settings = settings_of(self.name, channel.name)
 
     def _watch_ids(self) -> None:
-        """Remember the ids of what is published from now on, if a policy says so."""
+        """Remember the ids of messages published from now on, if a policy says so."""
         window_ns = self.settings.dedup_window_ns
         if self.published is not None and not window_ns:
             self.published.forget()
@@ -358,7 +358,7 @@ class Topic(Staging):
         return True
 
     def empty(self, first: int = 0) -> None:
-        """Drop what waits at the topic from sequence *first* on; its channels keep their pending messages."""
+        """Drop the topic's own backlog from sequence *first* on; its channels keep their pending messages."""
         self.backlog.remove([(first, self.backlog.end)])
         self.changed = True
 
@@ -376,17 +376,17 @@ class Topic(Staging):
 
     @property
     def retention_start(self) -> int:
-        """The sequence from which on a policy keeps everything, finished or not."""
+        """The sequence from which on a policy retains everything, finished or not."""
         return self._retention_start if self.settings.retains and not self.ephemeral else EVERYTHING
 
     def raise_retention_start(self, seq: int) -> bool:
-        """Keep finished messages from *seq* on, by policy; True when that is more or less than before."""
+        """Retain finished messages from *seq* on, by policy; True when that is more or less than before."""
         moved = seq != self._retention_start
         self._retention_start = seq
         return moved
 
     def unwanted_below(self) -> int:
-        """The sequence below which nobody wants anything: it is neither pending nor kept."""
+        """The sequence below which no message is wanted: none is pending or retained."""
         return min(self.low_water(), self.retention_start)
 
     def wanted(self, start: int, end: int) -> Ranges:
@@ -418,11 +418,11 @@ class Topic(Staging):
 
     @property
     def has_changed(self) -> bool:
-        """Whether what is pending changed since the last call of `take_changed`."""
+        """Whether the pending messages changed since the last call of `take_changed`."""
         return self.changed or any(channel.changed for channel in self.channels.values())
 
     def take_changed(self) -> bool:
-        """Whether what is pending changed since the last call."""
+        """Whether the pending messages changed since the last call."""
         changed = self.changed
         self.changed = False
         for channel in self.channels.values():

@@ -14,7 +14,7 @@ _REWEIGH_SHARE: Final = 32
 
 
 class Weighed(Protocol):
-    """What is pending, as far as it is weighed; `Backlog` has it."""
+    """The pending messages, as far as they are weighed; `Backlog` has them."""
 
     end: int
     finished: RangeSet

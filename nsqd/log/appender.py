@@ -36,9 +36,9 @@ class Appender:
         """*max_segment_bytes* is in bytes; *open_files* are those of the node, *origin* is its id."""
         # Messages and notes appended since the last sync was begun.
         self.unsynced = 0
-        # Why nothing is appended until a restart: a sync has failed. Empty while appends work.
+        # The error of the sync that failed: no appends until a restart. Empty while appends work.
         self.failed = ""
-        # All files say it, see `FileHeader.log_id`.
+        # Every file header has it, see `FileHeader.log_id`.
         self.log_id = new_log_id()
         # The number of the next segment.
         self.next_number = 1
@@ -86,7 +86,7 @@ class Appender:
             segments.tap.appended(segment, offset, pieces)
 
     def _writable(self, first: int) -> SegmentWriter:
-        """The writer to append with, its file open; another segment begins at *first*. Raises OSError."""
+        """The writer of the newest segment, its file open; a new one begins at *first*. Raises OSError."""
         writer = self._writer
         if writer is not None and writer.segment.size >= self._max_segment_bytes:
             self.seal()
@@ -104,7 +104,7 @@ class Appender:
             f"{writer.segment.path} was removed or changed: the log continues in another file"
         )
         self.seal()
-        # If not all of it is durable, the next sync fails for it and says so.
+        # If part of it is not durable, the next sync fails and reports that.
         self._syncing.take_durable()
         return None
 
@@ -143,7 +143,7 @@ class Appender:
             try:
                 disk.make_folder(folder)
             except FileExistsError:
-                # Files of a topic that is not known here must not become part of this one.
+                # Files of an unknown topic must not become part of this log.
                 if disk.names(folder):
                     raise
             self._folder_exists = True
@@ -161,7 +161,7 @@ class Appender:
             self._open_files.forget(self)
 
     def end_segment(self) -> None:
-        """Like :meth:`seal`, while nothing is appended: a file of which all is durable is closed now."""
+        """Like :meth:`seal`, for a log without appends: closes the file now if all of it is durable."""
         self.seal()
         self._end(self._syncing.take_durable())
 
@@ -190,7 +190,7 @@ class Appender:
 
     @property
     def is_new(self) -> bool:
-        """Whether the folder's own name has not been made durable yet in this life."""
+        """Whether the folder's own name has not been synced since the start."""
         return self._syncing.folder_is_new
 
     def begin_sync(self) -> SyncJob | None:
@@ -205,9 +205,9 @@ class Appender:
     def end_sync(self, job: SyncJob, error: OSError | None) -> None:
         """*job* has succeeded, or failed with *error*.
 
-        After one of `OPENING_ERRORS` the next job includes all of it that is still there. After any other
-        error nothing is appended until a restart: the kernel may have dropped what it could not write, and
-        another sync would succeed without that data.
+        After one of `OPENING_ERRORS` the next job includes all of its files that still exist. After any other
+        error nothing is appended until a restart. The kernel may have dropped the unwritten data, and another
+        sync would succeed without it.
         """
         if error is None:
             self._end(self._syncing.worked(job))
@@ -251,7 +251,7 @@ class Appender:
         self._close_removed()
 
     def _close_removed(self) -> None:
-        """Close the sealed files of removed segments; one that a sync is using is closed when that ends."""
+        """Close the sealed files of removed segments. A file in a running sync is closed after that sync."""
         syncing = self._syncing
         for writer in [one for one in syncing.sealed if one.segment not in self._segments]:
             if not syncing.uses(writer):
@@ -272,11 +272,11 @@ class Appender:
             self._close(writer)
             self._lose([writer.segment])
             if not writer.segment.is_durable:
-                # The next sync fails for it and says so.
+                # The next sync fails and reports it.
                 self._syncing.sealed.append(writer)
 
     def check_folder(self) -> bool:
-        """False if the folder was removed: then the log begins again in another one. Raises OSError."""
+        """False if the folder was removed: then the log starts again in a new folder. Raises OSError."""
         segments = self._segments
         if self._syncing.running is not None or segments.deleted:
             return True
@@ -307,7 +307,7 @@ class Appender:
             self.log_id = self._segments[-1].header.log_id
 
     def move_away(self, name: str) -> Path | None:
-        """Rename the folder to *name* permanently; returns the folder that is to be removed, if there is one.
+        """Rename the folder to *name* permanently; returns the folder to remove, if any.
 
         Raises OSError; then nothing has changed. No thread may be writing into the folder, because its old
         name may soon be that of another log's folder. The caller syncs the folder above.

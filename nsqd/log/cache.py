@@ -1,4 +1,4 @@
-"""What a node keeps in memory of the files of all its logs, so that it need not be read again.
+"""The node's cache of file contents, so that the files of its logs need not be read again.
 
 One cache serves the whole node, so its size does not depend on the number of topics: the least recently used
 entries make room for new ones. All entries of a file are removed together with the file.
@@ -13,7 +13,7 @@ from nsqd.log.gaps import Gap
 from nsqd.log.segment import Segment
 from nsqd.log.starts import Starts
 
-# For blocks that were read back and may be wanted again, by another channel or one message at a time.
+# For blocks that were read back. Another channel, or a reader of single messages, may read them again.
 STRETCHES_BYTES: Final = 48 << 20
 # For the starts of appends in recently written or read pages: enough for some gigabytes of log.
 STARTS_BYTES: Final = 16 << 20
@@ -22,7 +22,7 @@ ENTRY_BYTES: Final = 400
 
 
 class _Entry(Protocol):
-    """Something of a file, up to the offset *end*; it takes *size* bytes of memory."""
+    """A cached part of a file, up to the offset *end*. It takes *size* bytes of memory."""
 
     end: int
 
@@ -70,7 +70,7 @@ class Recent(Generic[_T]):
         self._offsets: dict[Segment, set[int]] = {}
 
     def get(self, segment: Segment, offset: int, end: int) -> _T | None:
-        """What is kept of the bytes from *offset* to *end* of the segment's file."""
+        """The cached entry for the bytes from *offset* to *end* of the segment's file."""
         found = self._entries.get((segment, offset))
         # The last page of a segment grows, so an entry that was made earlier may be too short.
         if found is None or found[0].end != end:
@@ -114,7 +114,7 @@ class Cache:
 
     @property
     def size(self) -> int:
-        """Bytes that are kept."""
+        """Bytes in the cache."""
         return self.stretches.size + self.starts.size
 
     def forget(self, segment: Segment) -> None:

@@ -1,7 +1,7 @@
-"""Removing what no channel and no policy wants of a log: whole segments, and parts of others by compaction.
+"""Log cleaning: removes whole segments, and parts of others by compaction.
 
-Readers of the log no longer see what was removed; a thread removes the files later. `retention` says what
-is wanted.
+A message is removed when no channel and no policy needs it. Readers of the log no longer see it. A thread
+removes the files later. `retention` decides which messages are needed.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from nsqd.log.retention import WantedPositions, is_enough, knows_notes
 from nsqd.log.segment import Segment, SegmentState
 from nsqd.log.segments import Segments
 
-# The segment that is appended to is kept below this size, even when nobody wants its messages.
+# The active segment stays below this size, even when no channel needs its messages.
 _DROP_OPEN_BYTES: Final = 1 << 20
 
 
@@ -40,7 +40,7 @@ class Cleaner:
         self._segments = segments
         self._appender = appender
         self._max_segment_bytes = max_segment_bytes
-        # Segments that cannot be compacted, because messages of them that are pending cannot be read.
+        # Segments that cannot be compacted, because some of their pending messages cannot be read.
         self._spoiled: set[Segment] = set()
         # The compaction that was begun last, until its result is used.
         self._compaction: Compaction | None = None
@@ -48,7 +48,7 @@ class Cleaner:
     # --- whole segments ---
 
     def log_start_after_drop(self, seq: int, notes: int) -> int | None:
-        """The sequence below which messages are gone after :meth:`drop_below`; 0 when none go.
+        """The sequence below which :meth:`drop_below` removes messages; 0 when it removes none.
 
         None if that would find nothing to remove.
         """
@@ -57,7 +57,7 @@ class Cleaner:
         return max(ends, default=0) if droppable else None
 
     def _droppable(self, seq: int, notes: int) -> Iterator[Segment]:
-        """Segments to let go of, oldest first; one that is kept for its notes holds up none behind it."""
+        """Segments to remove, oldest first. A segment retained for its notes does not block later ones."""
         for segment in self._segments:
             if segment.next > seq:
                 return
@@ -66,7 +66,7 @@ class Cleaner:
                 yield segment
 
     def drop_below(self, seq: int, notes: int) -> int:
-        """Let go of segments without a message at or after *seq* or a note after *notes*; returns how many.
+        """Drop segments without a message at or after *seq* or a note after *notes*; returns the number.
 
         Every checkpoint knows the notes up to *notes*. :meth:`remove_files` removes the files.
         """
@@ -85,10 +85,9 @@ class Cleaner:
         return bool(self._segments.removable)
 
     def remove_files(self) -> None:
-        """Remove the files of segments that were removed; takes long, in any thread, but in one at a time.
+        """Remove the files of removed segments. It is slow. Any thread may call it, one at a time.
 
-        Raises OSError for the first file that cannot be removed. The other files are removed; those that
-        could not be are tried again by the next call.
+        Raises OSError for the first failure, after trying all files. The next call retries the failed ones.
         """
         failed: list[Segment] = []
         first: OSError | None = None
@@ -96,8 +95,8 @@ class Cleaner:
         for _ in range(len(removable)):
             segment = removable.popleft()
             try:
-                # The index goes first: a file without an index is walked, but an index without its file could
-                # be taken for that of another file.
+                # The index is removed first. A file without an index is walked. An index without its file
+                # could be mistaken for the index of another file.
                 segment.remove(self._segments.disk)
             except OSError as error:
                 first = first or error
@@ -119,10 +118,10 @@ class Cleaner:
     ) -> Compaction:
         """A compaction that makes the log smaller when it is run, if that is possible.
 
-        *wanted* is what a channel must deliver or keeps at this moment. Only segments that are closed at this
-        moment count, so nothing published later is in them.
+        *wanted* has the messages that a channel must deliver or a policy retains now. Only segments that are
+        closed now count, so they hold no later messages.
         Every checkpoint knows the notes up to *covered_notes*. Segments that end at or before *low_water* are
-        left out, because they soon go as a whole. See `retention` for *resting*, `Compaction` for *spend*.
+        left out: they are soon removed whole. See `retention` for *resting*, `Compaction` for *spend*.
         """
         closed = self._compactable(covered_notes, low_water)
         segments = self._segments
@@ -138,7 +137,7 @@ class Cleaner:
         return self._compaction
 
     def needs_compaction(self, covered_notes: int, low_water: int = 0, *, resting: bool = True) -> bool:
-        """Whether there is enough in closed segments to look at what of it is pending."""
+        """Whether closed segments hold enough data to check how much of it is pending."""
         closed = self._compactable(covered_notes, low_water).values()
         # A file of which only the header is left cannot be made smaller.
         size = sum(one.size - FILE_HEADER_BYTES for one in closed)

@@ -1,11 +1,11 @@
-"""Compaction of segments of which little is wanted, so that one deferred message does not hold a whole file.
+"""Compaction of sparse segments, so that one deferred message does not retain a whole file.
 
-The messages of a run of neighbouring segments that are still pending are copied into one segment. It has the
-number of the first of them and the next generation. It gets its name when everything in it is on the disk;
-from then on it replaces the others. `retention` says which segments these are.
+The pending messages of neighbouring segments are copied into one segment. It has the number of the first of
+them and the next generation. It gets its name when all its data is on the disk. From then on it replaces the
+others. `retention` selects the segments.
 
-A channel that is created meanwhile may need messages that no channel needed before. So a
-compaction can be given up until just before the copy gets its name.
+A channel that is created during a compaction may need messages that no channel needed before. So a
+compaction can be cancelled until just before the copy gets its name.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ _MAX_READ_BYTES: Final = 32 << 10
 
 
 class CompactionCancelled(Exception):
-    """Somebody gave the compaction up while it ran."""
+    """The compaction was cancelled while it ran."""
 
 
 class Spoiled(Exception):
@@ -56,21 +56,21 @@ class Compaction:
         resting: bool = True,
         spend: Callable[[int], None] = lambda _size: None,
     ) -> None:
-        """*closed* are the segments that may be touched, by their place in the log.
+        """*closed* are the segments that may be changed, by their index in the log.
 
         *segment_bytes* is the size of a full segment.
         *spend* is called every few milliseconds with the bytes that were read and written, and may wait.
         """
         self.old: list[Segment] = []
         self.new: Segment | None = None
-        # The old segments whose files may be removed: none until the name of the copy is durable, because a
-        # power cut could take that name. If it could not be made durable, the next start removes them.
+        # The old segments whose files may be removed. None until the name of the copy is durable, because a
+        # power cut could remove that name. If the sync of the name failed, the next start removes them.
         self.replaced: list[Segment] = []
         # The messages of the old segments that are in the copy.
         self.copied: Ranges = []
-        # Segments that are left as they are, because messages of them that are pending cannot be read.
+        # Segments that are not compacted, because some of their pending messages cannot be read.
         self.spoiled: list[Segment] = []
-        # Held for a moment, never while the disk is used.
+        # Locked only briefly, never during disk operations.
         self._lock = Lock()
         self._cancelled = False
         self._decided = False
@@ -83,7 +83,7 @@ class Compaction:
         self._spend = spend
 
     def run(self) -> None:
-        """Put the most worthwhile run of neighbours together, if there is one. Raises OSError."""
+        """Compact the most worthwhile run of neighbours, if any. Raises OSError."""
         extents = []
         for place, segment in self._closed.items():
             size = segment.size - FILE_HEADER_BYTES
@@ -107,13 +107,13 @@ class Compaction:
             return
 
     def cancel(self) -> bool:
-        """Abandon the compaction; False when it is too late, and only *kept* of the old segments counts."""
+        """Cancel the compaction. False when it is too late: then only *kept* of the old segments counts."""
         with self._lock:
             self._cancelled = not self._decided
             return self._cancelled
 
     def _decide(self) -> bool:
-        """Decide to use the copy, so that it can no longer be given up; False when it was given up before."""
+        """Decide to use the copy, so that it cannot be cancelled any more; False when it was cancelled."""
         with self._lock:
             self._decided = not self._cancelled
             return self._decided
@@ -121,7 +121,7 @@ class Compaction:
     # --- reading ---
 
     def _blocks(self, segment: Segment) -> Iterator[list[Block]]:
-        """The messages that are wanted, deferred ones with their due time, page by page. Raises Spoiled."""
+        """The wanted messages, page by page; deferred ones with their due time. Raises Spoiled."""
         for page in range(segment.pages):
             here = self._wanted.ranges(segment.page_firsts[page], segment.page_end(page))
             if not here:
@@ -207,7 +207,7 @@ class Compaction:
                     kept += [(block.first, block.next) for block in blocks]
                     self._spend(sum(len(block.data) for block in blocks))
         if not kept:
-            # Write only the header, which says up to which sequence everything was finished.
+            # Write only the header. It states the sequence below which all messages were finished.
             writer.append([], [])
         self.copied = merged(kept)
 
@@ -226,7 +226,7 @@ def _parts(append: Append, data: bytes, wanted: Ranges) -> list[Block]:
 
 
 def wanted_bytes(segment: Segment, wanted: WantedPositions) -> int:
-    """About how many bytes a copy of what is wanted of *segment* has."""
+    """The approximate size in bytes of a copy of the wanted messages of *segment*."""
     data = segment.size - FILE_HEADER_BYTES
     if not segment.messages:
         return 0
@@ -245,8 +245,8 @@ def wanted_bytes(segment: Segment, wanted: WantedPositions) -> int:
 def _copy_bytes(size: int, messages: int, wanted: int, ranges: int) -> int:
     """About how many bytes a copy has of *wanted* messages in *ranges*, of *messages* that have *size* bytes.
 
-    In the copy each range has an append of its own. Very short messages had one in common; longer ones may
-    have had one each, and its header is part of their size.
+    In the copy each range is one append. Very short messages shared an append before. Longer ones may have
+    had one each, and its header is part of their size.
     """
     header = max(0, APPEND_HEADER_BYTES - max(0, size // messages - APPEND_HEADER_BYTES) // 2)
     return size * wanted // messages + header * ranges

@@ -1,7 +1,7 @@
-"""Reading a log from any position: a whole range, one message, or from a time on; and positions as text.
+"""Cursors: read a range, one message, or all messages from a time on. Also parses positions from text.
 
-All readers of a log use a cursor and get one of three things: a block, a gap, or `CannotRead`. Only delivery
-takes its blocks from the log itself, a few at a time.
+All readers of a log use a cursor. They get a block, a gap, or `CannotRead`. Only delivery takes its blocks
+from the log itself, a few at a time.
 """
 
 import re
@@ -32,7 +32,7 @@ class Readable(Protocol):
 
 
 class Cursor:
-    """Reads one log; it keeps no state."""
+    """Reads one log; it has no state."""
 
     def __init__(self, log: Readable) -> None:
         self._log = log
@@ -40,7 +40,7 @@ class Cursor:
     def scan(
         self, start: int, end: int = EVERYTHING, *, few: int = EVERYTHING
     ) -> Iterator[tuple[int, int, Block | Gap]]:
-        """Yield what there is of ``start <= seq < end``, in order and without a hole: from, to, block or gap.
+        """Yield the range ``start <= seq < end`` in order and without holes: from, to, block or gap.
 
         A block may extend beyond these bounds. For a reader that wants only a *few* messages, no more is
         read. Ends where the log does. Raises CannotRead.
@@ -54,7 +54,7 @@ class Cursor:
             start = stop
 
     def backwards(self, start: int, end: int) -> Iterator[tuple[int, int, Block | Gap]]:
-        """Like :meth:`scan`, but last first; what is read together is read before any of it is yielded."""
+        """Like :meth:`scan`, but last first. All messages of a read are read before the first is yielded."""
         while start < end:
             low = max(start, min(self._log.page_start(end - 1), end - 1))
             together = list(self.scan(low, end))
@@ -69,9 +69,9 @@ class Cursor:
         return self._log.read(seq, seq + 1)
 
     def seek(self, time_ns: int, end: int = EVERYTHING) -> int:
-        """The first message published at *time_ns* or later, or where what can be read ends.
+        """The first message published at *time_ns* or later, else the end of the readable messages.
 
-        Messages lie in the order of their publishing, unless a clock was set back. Raises CannotRead.
+        Messages are in publishing order, unless a clock was set back. Raises CannotRead.
         """
         position = self._log.seek(time_ns)
         for start, stop, found in self.scan(position, end):
@@ -92,7 +92,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class PositionKind(Enum):
-    """How a place is given."""
+    """The kind of a position."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -101,18 +101,18 @@ class PositionKind(Enum):
 
 
 class BadPosition(ValueError):
-    """The text does not name a place; the error says so in a sentence."""
+    """The text is not a position; the error says so in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogPosition:
-    """A place in a log; *number* is a sequence, or a time in ns since 1970."""
+    """A position in a log; *number* is a sequence, or a time in ns since 1970."""
 
     kind: PositionKind
     number: int = 0
 
     def position(self, log: Readable, first: int, end: int) -> int:
-        """The first message at this place or behind it, in a log that has ``first <= seq < end``.
+        """The first message at or after this position, in a log that has ``first <= seq < end``.
 
         A sequence is returned as it is, whether or not it is in the log. Raises CannotRead.
         """
@@ -125,14 +125,14 @@ class LogPosition:
         return max(first, min(Cursor(log).seek(self.number, end), end))
 
     def last(self, log: Readable, first: int, end: int) -> int:
-        """The last message at this place or before it, for reading backwards. Raises CannotRead."""
+        """The last message at or before this position, for reading backwards. Raises CannotRead."""
         if self.kind is PositionKind.TIME:
             return max(first, min(Cursor(log).seek(self.number + 1, end), end)) - 1
         return end - 1 if self.kind is PositionKind.LATEST else self.position(log, first, end)
 
 
 def parse_position(text: str, ids: MessageIds, now_ns: int) -> LogPosition:
-    """The place that *text* names; *now_ns* is the time on the wall clock. Raises BadPlace.
+    """The position that *text* names; *now_ns* is the time on the wall clock. Raises BadPlace.
 
     *text* is ``earliest``, ``latest``, a sequence, an id of 16 characters, or a time:
     ``2026-01-31T12:00:00Z``, ``@1769860800``, ``-10m`` or ``-7d``. Sixteen decimal digits are a

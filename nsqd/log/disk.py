@@ -1,6 +1,6 @@
-"""The seam to the disk: every file operation of the storage goes through here, reads and folders included.
+"""The disk interface: all file and folder operations of the storage, reads included.
 
-Tests replace it by a simulated disk that fails any call, or that keeps what a power cut may leave.
+Tests replace it by a simulated disk. That one fails any call, or leaves the data that a power cut may leave.
 """
 
 import fcntl
@@ -27,7 +27,7 @@ class CannotOpen(OSError):
 
 
 def error_text(error: OSError) -> str:
-    """What the system says of a failure, in lower case like the original's sentences."""
+    """The system's message for a failure, in lower case like NSQ's sentences."""
     return (error.strerror or str(error)).lower()
 
 
@@ -45,10 +45,10 @@ class Disk:
         return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
     def append(self, fd: int, pieces: list[bytes]) -> None:
-        """Write all pieces, in order, or raise: then an unknown part of them is in the file."""
+        """Write all buffers in order. Raises OSError; then an unknown part of them is in the file."""
         rest = pieces[0]
         if len(pieces) > 1:
-            # Compared with joining the pieces first, this saves one copy of the data.
+            # Compared with joining the buffers first, this saves one copy of the data.
             written = os.writev(fd, pieces[:_IOV_MAX])
             rest = b"".join(pieces)[written:] if written < sum(map(len, pieces)) else b""
         while rest:
@@ -74,7 +74,7 @@ class Disk:
         return b"".join(pieces)
 
     def read_ahead(self, fd: int, size: int, offset: int) -> None:
-        """Begin to read these bytes, so that :meth:`read` need not wait for them as long."""
+        """Start to read these bytes in advance, so that :meth:`read` waits less."""
         os.posix_fadvise(fd, offset, size, os.POSIX_FADV_WILLNEED)
 
     def size(self, fd: int) -> int:
@@ -134,7 +134,7 @@ class Disk:
         os.posix_fallocate(fd, 0, size)
 
     def sync(self, fd: int) -> None:
-        """Make what was written to the file durable."""
+        """Make all writes to the file durable."""
         os.fdatasync(fd)
 
     def close(self, fd: int) -> None:
@@ -173,7 +173,7 @@ class Disk:
         path.rename(target)
 
     def identity(self, path: Path) -> int:
-        """A number that a copy of the file does not share: its inode, with the generation where there is one.
+        """A number that a copy of the file does not share: its inode, and its generation if it has one.
 
         The inode alone is not enough: a file system reuses the inode of a removed file, for example for the
         backup that is put in its place, and two volumes have the same inodes. Their generations differ.
@@ -184,14 +184,14 @@ class Disk:
             try:
                 generation = fcntl.ioctl(fd, _GET_GENERATION, bytes(8))
             except OSError:
-                # There is no generation on tmpfs, whose inode numbers only grow, or over NFS.
+                # Tmpfs has no generation, but its inode numbers only grow. NFS has none.
                 return inode
         finally:
             os.close(fd)
         return inode ^ int.from_bytes(generation[:4], sys.byteorder) << 32
 
     def sync_all(self) -> None:
-        """Make everything durable that was written so far; for very many files at once."""
+        """Make all earlier writes durable, for very many files in one call."""
         os.sync()
 
     def free(self, path: Path) -> tuple[int, int]:
@@ -236,9 +236,9 @@ def opening_to_sync() -> Iterator[None]:
 
 
 def remove_folders(disk: Disk, folders: list[Path]) -> None:
-    """Remove folders and all that is in them, each also from the list; takes long.
+    """Remove folders with their contents, and remove each from the list. It is slow.
 
-    Those that cannot be removed stay in the list. Raises OSError for the first of them, after all others.
+    Folders that cannot be removed stay in the list. Raises OSError for the first of them, after all others.
     """
     first: OSError | None = None
     for folder in list(folders):

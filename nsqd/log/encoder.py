@@ -32,7 +32,7 @@ MIN_EVEN: Final = 32
 MAX_EVEN: Final = 1024
 # MPUB puts a size of so many bytes before each body.
 SIZE_BYTES: Final = 4
-# The cells of a batch whose messages do not lie together; no code writes to them.
+# The cells of a batch whose messages are not contiguous. No code writes to them.
 _NO_CELLS: Final = bytearray()
 
 
@@ -43,7 +43,7 @@ def _columns(size: bytes, count: int) -> bytes:
 
 
 class Batch:
-    """Bodies in order; bodies of one size from one MPUB lie together as they were received."""
+    """Bodies in order. Bodies of one size from one MPUB are contiguous, as received."""
 
     __slots__ = ("_bodies", "cells", "count", "extension_bytes", "has_headers", "size", "spare", "stride")
 
@@ -55,7 +55,7 @@ class Batch:
         has_headers: bool = False,
         extension_bytes: int = 0,
     ) -> None:
-        """*bodies* are as they lie in a block: with *has_headers* each begins with its extension.
+        """*bodies* have the format of a block: with *has_headers* each begins with its extension.
 
         *extension_bytes* is the size of all extensions together, *size* that of all bodies, or -1 if not
         known.
@@ -82,9 +82,9 @@ class Batch:
 
 
 def even_batch(payload: bytes, start: int, count: int, max_size: int) -> Batch | None:
-    """The *count* messages that lie in *payload* from *start* on, if all are there and of one legal size.
+    """The *count* messages in *payload* from *start* on, if it has them all and they have one legal size.
 
-    Returns None otherwise, and when there are too few or too many: the caller then reads them one by one.
+    Else None, also for too few or too many messages: the caller then reads them one by one.
     """
     if not MIN_EVEN <= count <= MAX_EVEN or start + SIZE_BYTES > len(payload):
         return None
@@ -110,7 +110,7 @@ FIRST_DIGITS, SECOND_DIGITS, THIRD_DIGITS, FOURTH_DIGITS = SUFFIX_COLUMNS
 
 @lru_cache(maxsize=64)
 def _pieces(length: int, count: int) -> struct.Struct:
-    """Cuts *count* pieces of *length* bytes, after an empty one: so joining them by a head begins with it."""
+    """Cuts *count* parts of *length* bytes, after an empty one: so a join by a head begins with the head."""
     return struct.Struct("0s" + f"{length}s" * count)
 
 
@@ -183,7 +183,7 @@ class Encoder:
         return self._end >= self.BLOCK_BYTES
 
     def close(self) -> Block | None:
-        """The block of the messages that were :meth:`put` since the last one; None when there are none."""
+        """The block of the messages :meth:`put` since the previous block; None if there are none."""
         if not self._ends:
             return None
         count, data = len(self._ends), b"".join(self._parts)
@@ -227,13 +227,13 @@ class Encoder:
         return self._even_batch(batch, now_ns) if batch.stride else self._bodies(batch, now_ns)
 
     def _even_batch(self, batch: Batch, now_ns: WallNs) -> Block:
-        """A block of messages of one size that lie as MPUB sends them, with a size before each."""
+        """A block of messages of one size in MPUB's format, with a size before each."""
         first, count, stride, spare = self.next_seq, batch.count, batch.stride, batch.spare
         size = stride - spare
         # Two frames differ only in the last digits of the id and in the body. MPUB has four bytes for the
         # size before each body; the last of them may hold the kind of the headers instead. So the digits are
         # written over the sizes, a column at a time, and one join puts the rest of the frame in between. Each
-        # message costs one piece, and there is no loop over messages.
+        # message costs one part of the join, and there is no loop over messages.
         low = first & SUFFIX_MASK
         if spare == SIZE_BYTES and low + count <= SUFFIX_MASK + 1:
             # The most common case: all ids share all digits but the last four.
@@ -274,7 +274,7 @@ class Encoder:
         count = len(bodies)
         self.next_seq = self._first = first + count
         sizes = list(map(len, bodies))
-        # Four pieces for each message, all of one kind set at once: size, equal part, four digits, body.
+        # Four parts for each message: size, equal part, four digits, body. Each assignment sets one kind.
         parts: list[Buffer] = [b""] * (4 * count)
         parts[0::4] = map(SIZE.pack, map(add, sizes, repeat(SIZED_OVERHEAD)))
         parts[3::4] = bodies
@@ -290,7 +290,7 @@ class Encoder:
         return Block(first, count, b"".join(parts), ends=ends, has_headers=batch.has_headers)
 
     def skip_to(self, seq: int) -> None:
-        """Continue at *seq*: numbers handed to messages that were not stored are not used again."""
+        """Continue at *seq*: numbers of messages that were not stored are not used again."""
         self.next_seq = self._first = seq
 
     def _head_for(self, seq: int, size: int, now_ns: WallNs) -> bytes:

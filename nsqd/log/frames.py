@@ -14,7 +14,7 @@ from nsqd.log.ids import ID_LENGTH
 FRAME_TYPE_MESSAGE: Final = 2
 # size field, type, timestamp, attempts, id
 FRAME_OVERHEAD: Final = 4 + 4 + 8 + 2 + 16
-# what the size field counts besides the body
+# bytes that the size field counts in addition to the body
 SIZED_OVERHEAD: Final = FRAME_OVERHEAD - 4
 HEAD: Final = struct.Struct(">IIqH")
 SIZE: Final = struct.Struct(">I")
@@ -38,7 +38,7 @@ Buffer: TypeAlias = bytes | memoryview
 
 
 def view_of(data: bytes, start: int, end: int) -> Buffer:
-    """These bytes of *data*. A long piece is a view, which keeps *data* in memory."""
+    """These bytes of *data*. A long range is a view, which keeps *data* in memory."""
     return memoryview(data)[start:end] if end - start >= LONG else data[start:end]
 
 
@@ -96,7 +96,7 @@ class Block:
         return self.data[self.offset(start) : self.offset(end)]
 
     def view(self, start: int, end: int) -> Buffer:
-        """Like :meth:`frames`, to be sent at once: a long piece keeps the whole block in memory."""
+        """Like :meth:`frames`, for immediate sending: a long range keeps the whole block in memory."""
         if start == self.first and end == self.next:
             return self.data
         return view_of(self.data, self.offset(start), self.offset(end))

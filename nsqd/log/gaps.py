@@ -1,21 +1,21 @@
-"""What a log answers where it has no messages to give."""
+"""Gaps: results of a read where the log has no messages."""
 
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-# The *end* for a reader that wants everything there is.
+# The *end* of a read without an upper bound.
 EVERYTHING: Final = 1 << 64
 
 
 class Why(Enum):
-    """Why there is nothing between two sequences."""
+    """The reason for a gap between two sequences."""
 
     # The bytes on disk are not those that were written.
     DAMAGED = "damaged"
     # The file was removed.
     REMOVED = "removed"
-    # Everybody had finished them, and compaction left them out.
+    # All channels had finished them, and compaction removed them.
     COMPACTED = "compacted"
     # The numbers were never given to messages.
     UNUSED = "unused"
@@ -23,7 +23,7 @@ class Why(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """There is nothing to read in ``start <= seq < end``, and never will be."""
+    """No message of ``start <= seq < end`` can be read, now or later."""
 
     start: int
     end: int

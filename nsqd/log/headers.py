@@ -3,7 +3,7 @@
 In a block with headers every body begins with an extension, as youzan's NSQ sends it to a subscriber with
 ``extend_support``: ``uint8 4 | uint16 length | JSON object``, or one byte 0 for a message that has none.
 A block without headers has only bodies. So messages without headers cost nothing extra, and each kind of
-subscriber is sent one of the two kinds of block as it lies in the log.
+subscriber gets one of the two kinds of block without any change.
 """
 
 import json
@@ -24,10 +24,10 @@ SOME_HEADERS: Final = bytes((EXT_JSON_HEADERS,))
 LENGTH_BYTES: Final = 2
 # Bytes before the JSON object: the kind and the length.
 _BEFORE_JSON: Final = 1 + LENGTH_BYTES
-# At least and at most so many frames of one size are changed in one go, always a power of two.
+# The smallest and the largest number of frames of one size that one step changes, powers of two.
 _FEWEST: Final = 16
 _MAX_STEP_FRAMES: Final = 256
-# As strict as json, and ten times as fast; json is used to say what is wrong.
+# As strict as json and ten times as fast. The error texts come from json.
 _STRINGS: Final = msgspec.json.Decoder(dict[str, str])
 # Characters that have no special meaning in a JSON string; `_ALIKE` maps all of them to one.
 _PLAIN: Final = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_./"
@@ -88,12 +88,12 @@ def checked_extension(encoded: bytes) -> bytes:
 
 
 def join(headers: Mapping[Any, Any], body: bytes) -> bytes:
-    """A body with its extension, as it lies in a block with headers. Raises BadHeaders."""
+    """A body with its extension, in the format of a block with headers. Raises BadHeaders."""
     return extension(headers) + body
 
 
 def split(extended: Buffer) -> tuple[dict[str, str], bytes]:
-    """The headers and the body that *extended* has, as it lies in a block with headers. Raises BadHeaders."""
+    """The headers and the body of *extended*, which is in a block with headers. Raises BadHeaders."""
     begin = extension_bytes(extended, 0)
     if begin > len(extended):
         raise BadHeaders("they are cut off")
@@ -110,7 +110,7 @@ def message(block: Block, seq: int) -> tuple[dict[str, str], bytes]:
 
 
 def extension_bytes(data: Buffer, at: int) -> int:
-    """The length in bytes of the extension that lies *at* this place. Raises BadHeaders."""
+    """The length in bytes of the extension at the offset *at*. Raises BadHeaders."""
     kind = data[at] if at < len(data) else -1
     if kind == EXT_NONE:
         return 1
@@ -146,7 +146,7 @@ def _stripped(block: Block, start: int, end: int) -> bytes:
                 pieces += _cut(data, at, stride, skipped, count, -skipped)
                 at = following
                 continue
-        # A frame of another size or with other headers is usually alone, so only a few are changed one by
+        # Frames of another size or with other headers are usually single, so only a few are changed one by
         # one.
         for _ in range(min(count, _FEWEST) or 1):
             (size,) = SIZE.unpack_from(data, at)
@@ -180,7 +180,7 @@ def _extended(block: Block, start: int, end: int) -> bytes:
 
 
 def _frames_per_step(stride: int, size: int) -> int:
-    """How many of the frames in *size* bytes are changed in one go; 0 when they are changed one by one."""
+    """How many of the frames in *size* bytes one step changes; 0 when they are changed one by one."""
     if not stride or size < _FEWEST * stride:
         return 0
     return min(_MAX_STEP_FRAMES, 1 << (size // stride).bit_length() - 1)
@@ -197,7 +197,7 @@ def _have_same_prefix(data: bytes, at: int, end: int, stride: int, length: int, 
 def _cut(data: bytes, at: int, stride: int, skipped: int, count: int, more: int) -> Sequence[bytes]:
     """Cut *count* frames of one size, with *more* added to their size fields and *skipped* bytes left out.
 
-    The first piece is the head of the first frame. Each other piece reaches from one body to the next,
+    The first part is the head of the first frame. Each other part reaches from one body to the next,
     without the first *skipped* bytes of the body.
     """
     cells = bytearray(memoryview(data)[at : at + count * stride])

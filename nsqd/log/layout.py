@@ -1,9 +1,9 @@
 """Version 2 of the log files, byte by byte; docs/storage-format.md has the picture.
 
 All numbers are little-endian. A file is two copies of the file header, then appends. Each append is a
-header of 48 bytes and its data: the frames of messages as they lie on the wire, or a note. Both checksums
-of an append are seeded with the salt of its file. So neither the body of a message nor the remains of
-another file can be taken for an append.
+header of 48 bytes and its data: message frames in wire format, or a note. Both checksums of an append are
+seeded with the salt of its file. So neither a message body nor leftover bytes of another file can be
+mistaken for an append.
 """
 
 import struct
@@ -20,7 +20,7 @@ VERSION: Final = 2
 # --- the file header ---
 
 FILE_MAGIC: Final = b"NSQLOG\x02\n"
-# What the magic of every version begins with; the number of the version follows.
+# The prefix of every version's magic; the version number follows.
 _FAMILY: Final = b"NSQLOG"
 # magic, version, flags, size of this header, first sequence, follows, notes, ends, salt, origin
 _FILE: Final = struct.Struct("<8sHHIQQQQQQ")
@@ -41,12 +41,12 @@ class NotALog(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FileHeader:
-    """What a file says about itself.
+    """The metadata in a file header.
 
     *follows* is where the log ended when the file was begun. Sequences between the end of the previous file
     and *follows* were once stored; sequences from *follows* to *first* were never used. It is 0 when there
     was no previous file or this is not known. *notes* is how many notes were written before. *ends* is set in
-    a compacted file: messages missing below it were finished by everybody. *origin* is the id of the node
+    a compacted file: messages missing below it were finished on all channels. *origin* is the id of the node
     that wrote the log.
     """
 
@@ -59,7 +59,7 @@ class FileHeader:
 
     @property
     def log_id(self) -> int:
-        """Tells the log from an earlier one of the same name."""
+        """Distinguishes the log from an earlier log of the same name."""
         return self.salt >> LOG_ID_SHIFT
 
     def encode(self) -> bytes:
@@ -124,7 +124,7 @@ MAX_HEADER_BYTES: Final = 4096
 # Up to this length a header with one wrong byte is corrected. This version writes 48 bytes.
 MAX_MENDED_BYTES: Final = 128
 
-# A flag of the lower byte changes what the data means: a reader that does not know it must not go on.
+# A flag of the lower byte changes the meaning of the data: a reader that does not know it must stop.
 MUST_UNDERSTAND: Final = 0x00FF
 # The data is a note on the topic or one of its channels, not messages.
 NOTE: Final = 0x0001
@@ -172,14 +172,14 @@ class Append:
         return bool(self.flags & MESSAGE_HEADERS)
 
     def matches(self, data: bytes | memoryview, salt: int) -> bool:
-        """Whether *data* is what was written."""
+        """Whether *data* equals the written data."""
         return len(data) == self.end - self.start and xxh3_64_intdigest(data, salt) == self.check
 
 
 def decode_append(data: bytes, at: int, base: int, salt: int) -> Append | None:
-    """The append whose header lies *at* this place of *data*; None when there is none or it is damaged.
+    """The append whose header is at the offset *at* of *data*; None when there is none or it is damaged.
 
-    *base* is where *data* lies in the file; the append's offsets are those of the file. Raises NewerVersion.
+    *base* is the file offset of *data*; the append's offsets are those of the file. Raises NewerVersion.
     """
     if at + APPEND_HEADER_BYTES > len(data):
         return None
@@ -231,7 +231,7 @@ def find_starts(data: bytes, base: int, first: int) -> Starts | None:
 
 
 def mended_header(data: bytes, at: int, salt: int) -> bytes:
-    """The corrected header for this place, if exactly one byte of the header there is wrong; else empty.
+    """The corrected header at this offset, if exactly one byte of it is wrong; else empty.
 
     A checksum of 64 bits is enough to find the byte, so the append behind a damaged header is not lost. It
     costs up to 256 checksums for each byte of the header, so headers above `MAX_MENDED_BYTES` stay damaged.

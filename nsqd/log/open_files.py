@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 # How many logs have their file open when thousands of logs are written to in turn.
 MAX_OPEN_FILES: Final = 1024
-# How many logs are asked to close their file before one more is opened. Few refuse: those being synced now.
+# How many logs try to close their file before one more is opened. Only logs in a running sync refuse.
 _MAX_ASKED: Final = 16
 
 
@@ -57,12 +57,12 @@ class OpenFiles:
         self._latest = None
 
     def evict(self) -> None:
-        """Before one more file is opened: close one if too many are open."""
+        """Close a file if too many are open; called before one more is opened."""
         if len(self) < self._limit:
             return
         self._latest = None
-        # The system reports a disk error only to those who have the file open when it is synced. So a file
-        # that is not synced is closed only when there is no other.
+        # The system reports a disk error only if the file is open when it is synced. So an unsynced file is
+        # closed only when there is no other.
         for logs in (self._synced, self._unsynced):
             for _ in range(min(len(logs), _MAX_ASKED)):
                 log = next(iter(logs))

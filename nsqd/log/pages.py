@@ -1,7 +1,7 @@
-"""Reading the messages of a segment: a whole page, or the few bytes in which some messages lie.
+"""Reading the messages of a segment: a whole page, or only the bytes of some messages.
 
-Both give the same answer for a message. When a short read finds anything unexpected, the whole page is read,
-which tells what is missing and why.
+Both give the same answer for a message. After an unexpected result of a short read, the whole page is read.
+It shows which messages are missing, and why.
 
 Messages that fell due, timed out or were requeued one by one are scattered over a page. For each there is one
 small read; messages that lie near one another share a read.
@@ -31,11 +31,11 @@ from nsqd.log.walk import Window, walk
 
 # A page is read as a whole when at least one in so many of its messages is wanted.
 _WHOLE_PAGE_SHARE: Final = 4
-# A message read directly after the one before counts as so many when it is decided whether to keep the page.
+# A message read directly after its predecessor counts this often in the decision to cache the page.
 _IN_A_ROW: Final = 8
-# An append of at least so many bytes is kept like a page.
+# An append of at least this many bytes is cached like a page.
 _LONG_BYTES: Final = 8 << 10
-# Of consecutive appends at most so many bytes are read at once.
+# One read covers at most this many bytes of consecutive appends.
 _MAX_READ_BYTES: Final = 64 << 10
 
 
@@ -122,7 +122,7 @@ def _read_few(
         starts.reads += _IN_A_ROW if seq == starts.next else 1
         starts.next = end
         if starts.worth_the_page(last):
-            # From now on the whole page is kept in memory.
+            # From now on the cache has the whole page.
             starts.reads = 0
             return None
         if end - seq > 1:
@@ -187,7 +187,7 @@ def read_bytes(disk: Disk, segment: Segment, size: int, offset: int) -> bytes:
 def blocks_in(
     segment: Segment, data: bytes, base: int, size: int, first: int, last: int
 ) -> list[Block | Gap]:
-    """What *data* has of ``first <= seq < last``; it lies at *base* and should have *size* bytes."""
+    """The messages ``first <= seq < last`` in *data*, which is at *base* and should have *size* bytes."""
     reader = _Reader(segment, first)
     salt = segment.header.salt
     view = memoryview(data)
@@ -214,7 +214,7 @@ class _Reader:
 
     def __init__(self, segment: Segment, first: int) -> None:
         self.found: list[Block | Gap] = []
-        # Messages missing between two appends of a compacted file were finished by everybody.
+        # Messages missing between two appends of a compacted file were finished on all channels.
         self.between = Why.COMPACTED if segment.header.ends else Why.UNUSED
         self._salt = segment.header.salt
         self._next = first
@@ -269,7 +269,7 @@ def frames(
     """The frames of *seqs*, which are sorted and lie in one page, in order until *room* bytes are full.
 
     They are the frames for an *extended* or a plain subscriber. They end after *reads* reads of the disk, or
-    a few more, and before a message that cannot be had in this way: reading that message by itself tells why.
+    a few more, and before a message that these reads cannot return. A read of that message gives the reason.
     Raises OSError.
     """
     last, offset = segment.page_end(page), segment.page_offsets[page]

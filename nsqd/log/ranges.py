@@ -74,7 +74,7 @@ _LOW: Final = PAGE - 1
 PAGE_BYTES: Final = PAGE // 8
 _FULL: Final = b"\1" * PAGE
 _EMPTY: Final = bytes(PAGE)
-# At least so many positions that are added at once are kept as a run of pages.
+# A call that adds at least this many positions stores them as a run of pages.
 _RUN: Final = 16 * PAGE
 # A page with more missing ranges stays as it is: packed it would take more than half the memory.
 _MAX_PACKED_RANGES: Final = PAGE // 8
@@ -89,11 +89,10 @@ _FROM_DIGITS: Final = bytes.maketrans(b"01", b"\0\1")
 class RangeSet:
     """A set of positions that grows from below: everything under ``floor``, and pages above it.
 
-    Adding what directly follows the floor costs the same however much it is. A position that is added above
-    that, in any order, takes a byte. A page that nothing was added to between two calls of `take_changed` is
-    packed: it takes four bytes for each range of missing positions. Many whole pages that are added at once
-    are kept as a run: after a restart the numbers go on far above the last one, and all numbers in between
-    are added.
+    Adding positions directly above the floor takes constant time. A position that is added above that, in
+    any order, takes a byte. A page that nothing was added to between two calls of `take_changed` is packed:
+    it takes four bytes for each range of missing positions. Many whole pages of one call are stored as a run:
+    after a restart the numbers continue far above the last one, and all numbers in between are added.
     """
 
     __slots__ = ("_changed", "_pages", "_unpacked", "floor", "runs")
@@ -236,7 +235,7 @@ class RangeSet:
         return count
 
     def solid(self, position: int) -> int:
-        """The first position from *position* on that is not known at once to be in the set."""
+        """The first position from *position* on that a quick check does not find in the set."""
         if position < self.floor:
             return self.floor
         behind = self._end_of_run(position >> _SHIFT)
@@ -288,7 +287,7 @@ class RangeSet:
         return int(_unpack(page).translate(_TO_DIGITS), 2).to_bytes(PAGE_BYTES, "big")
 
     def set_page(self, number: int, bits: bytes) -> None:
-        """Set a page to what :meth:`page` gave."""
+        """Set a page to the result of :meth:`page`."""
         if len(bits) not in (0, PAGE_BYTES):
             raise ValueError(f"a page of {len(bits)} bytes")
         digits = f"{int.from_bytes(bits, 'big'):0{PAGE}b}".encode()
@@ -301,7 +300,7 @@ class RangeSet:
         self.runs = merged([*self.runs, (first, end)])
 
     def raise_floor(self, floor: int) -> None:
-        """Raise the floor to *floor*, and on over the pages above it as far as these have no hole."""
+        """Raise the floor to *floor*, and further over the pages above it up to the first hole."""
         self._raise(max(floor, self.floor))
 
     # --- inside ---

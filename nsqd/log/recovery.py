@@ -1,6 +1,6 @@
-"""What a segment holds after a stop, a crash or a power cut.
+"""Recovery: finds the contents of a segment after a stop, a crash or a power cut.
 
-Everything is checked before it is used to find the next thing. Whole appends are kept, and a reader finds a
+All data is checked before it is used to find more data. Whole appends are retained, and a reader finds a
 gap where an append is damaged. Only the end of the file may never have been stored: above the durable mark
 of the checkpoint, a power cut may leave any part of what was written. A page that never reached the disk
 reads as zeros, or the file is too short. Such an end is cut off.
@@ -22,7 +22,7 @@ from nsqd.log.segment import Segment
 from nsqd.log.tail_records import CheckpointPosition, RecoveredMessages, RecoveredNote
 from nsqd.log.walk import FileWindow, FoundAppend, walk
 
-# Bytes that are looked at in one step.
+# Bytes that one step checks.
 _SCAN_STEP_BYTES: Final = 1 << 20
 _SECTOR_BYTES: Final = 512
 # Fewer zeros than this may be the end of a message.
@@ -33,7 +33,7 @@ _TIME_BYTES: Final = 16
 
 @dataclass(slots=True)
 class Recovered:
-    """A segment as it is on disk, and what happened in it, in order, after the checkpoint."""
+    """A segment on disk, and its records after the checkpoint, in order."""
 
     segment: Segment
     tail_records: list[RecoveredMessages | RecoveredNote] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Recovered:
     torn: int = 0
     # Places that cannot be read and have whole ones behind them or lie below the durable mark.
     damages: int = 0
-    # Messages that are known to lie in such places.
+    # Messages known to be in such places.
     damaged: Ranges = field(default_factory=list)
 
 
@@ -59,7 +59,7 @@ def open_segment(disk: Disk, path: Path, number: int, generation: int) -> Segmen
             if start.strip(b"\0") and len(start) == FILE_HEADER_BYTES:
                 raise
             if _is_empty(disk, fd):
-                # The header is part of the first write, which a power cut may have kept from the disk.
+                # The header is part of the first write, which a power cut may have prevented.
                 return None
             raise
     finally:
@@ -67,7 +67,7 @@ def open_segment(disk: Disk, path: Path, number: int, generation: int) -> Segmen
 
 
 def _is_empty(disk: Disk, fd: int) -> bool:
-    """Whether there are only zeros behind the place of the file header."""
+    """Whether all bytes after the position of the file header are zeros."""
     at, size = FILE_HEADER_BYTES, disk.size(fd)
     while at < size:
         if disk.read(fd, min(_SCAN_STEP_BYTES, size - at), at).strip(b"\0"):
@@ -77,10 +77,10 @@ def _is_empty(disk: Disk, fd: int) -> bool:
 
 
 def recover(disk: Disk, segment: Segment, mark: CheckpointPosition, limit: int) -> Recovered:
-    """Find the extent of *segment*, which is still empty, and what happened in it after the checkpoint.
+    """Find the extent of *segment*, which is still empty, and its records after the checkpoint.
 
-    Messages from the sequence *limit* on were refused: the next segment says so. What may not be durable is
-    rewritten, and the caller syncs it. Raises OSError.
+    Messages from the sequence *limit* on were refused, as the next segment states. Data that may not be
+    durable is rewritten, and the caller syncs it. Raises OSError.
     """
     fd = disk.open_read(segment.path)
     try:
@@ -90,13 +90,13 @@ def recover(disk: Disk, segment: Segment, mark: CheckpointPosition, limit: int) 
         if indexed:
             if segment.next <= min(mark.next, mark.synced, limit) and segment.last_note <= mark.notes:
                 return found
-            # The index does not have what happened after the checkpoint.
+            # The index does not have the records after the checkpoint.
             empty = Segment(segment.folder, segment.number, segment.header, segment.generation)
             found = Recovered(empty)
         # An index is written after its segment was synced; a compacted file gets its name after its sync.
         durable = indexed or bool(segment.header.ends)
         _Walk(disk, window, found, mark, limit, durable=durable).run()
-        # A compacted file speaks for all sequences that were there before.
+        # A compacted file covers all sequences that existed before.
         found.segment.next = max(found.segment.next, segment.header.ends)
         return found
     finally:
@@ -104,7 +104,7 @@ def recover(disk: Disk, segment: Segment, mark: CheckpointPosition, limit: int) 
 
 
 class _Walk:
-    """Goes from append to append through one file."""
+    """Walks through one file from append to append."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class _Walk:
                 self._lose(min(append.first, self._limit))
             unknown = append is None
             if self._is_refused(append):
-                # This append could not be written completely, and the log went on in another file.
+                # The write of this append was incomplete, and the log continued in another file.
                 break
             if append is not None and not self._is_damaged(append):
                 self._sound, self._torn = None, False
@@ -181,7 +181,7 @@ class _Walk:
         return not append.matches(self._read(append.start, append.end), self._salt)
 
     def _above(self, append: Append | None) -> bool:
-        """Whether a power cut may have kept this place from the disk."""
+        """Whether a power cut may have prevented the write of this place."""
         if self._durable:
             return False
         position = self._segment.next if append is None else append.first
@@ -190,7 +190,7 @@ class _Walk:
     def _read(self, start: int, end: int) -> bytes:
         return self._window.cut(start, min(end, self._size))
 
-    # --- what is found ---
+    # --- results ---
 
     def _take(self, append: Append) -> None:
         segment, tail_records = self._segment, self._found.tail_records
@@ -253,7 +253,7 @@ class _Walk:
 
 
 class _RecoveryPoint:
-    """What was found up to some place, so that recovery can go back to it."""
+    """The results up to one offset, so that recovery can return to it."""
 
     def __init__(self, found: Recovered) -> None:
         segment = found.segment

@@ -1,11 +1,11 @@
-"""What is wanted of a log, and which parts of it may go: for removing segments and for compacting them. Pure.
+"""Retention: the messages of a log that are still wanted, for segment removal and compaction. Pure.
 
 A note is wanted until every checkpoint knows it, however full the disk is: see `knows_notes`.
-A message is wanted while a channel must deliver it, or while a policy keeps it although all channels have
-finished it. A policy keeps the newest segments whole, so that keeping costs no copy. A segment of which
-nothing is wanted is removed, even when older ones are wanted; of a segment of which little is wanted, that
-little is copied. Neighbours are put together in one file, whose header says up to which sequence it speaks:
-so messages that are missing in it were finished, and are not lost.
+A message is wanted while a channel must deliver it, or while a policy retains it after all channels have
+finished it. A policy retains the newest segments whole, so that retention costs no copy. A segment without
+wanted messages is removed, even when older ones are wanted. From a segment with few wanted messages, these
+are copied. Neighbours are merged into one file. Its header states the sequence up to which missing messages
+were finished and are not lost.
 """
 
 import re
@@ -16,7 +16,7 @@ from typing import Final
 from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ranges import PAGE, Ranges, RangeSet, join
 
-# Copying a segment is worth it when at least this share of it is wanted by nobody ...
+# Copying a segment is worth it when at least this share of it is waste ...
 _SPARSE: Final = 1 / 2
 # ... or, while the log is in use, this share, and there is more waste than is allowed.
 _MIN_SPARSE_SHARE: Final = 1 / 8
@@ -45,7 +45,7 @@ class SegmentStats:
 
     @property
     def sparse(self) -> float:
-        """The share of it that nobody wants."""
+        """The share of it that is waste."""
         return self.waste / self.size if self.size else 0.0
 
 
@@ -60,7 +60,7 @@ def knows_notes(last_note: int, covered_notes: int) -> bool:
 
 
 def is_enough(closed_bytes: int, segment_bytes: int, *, resting: bool) -> bool:
-    """Whether so many bytes in closed segments are enough to look at how much of them is wanted.
+    """Whether closed segments have enough bytes to check how much of them is wanted.
 
     When the log is *resting*, any number of bytes is enough.
     """
@@ -101,7 +101,7 @@ def _loose(
 ) -> set[int]:
     """The places of the segments of which something is to be removed."""
     if not resting and sum(one.waste for one in extents) <= _WASTE_SEGMENTS * segment_bytes:
-        # It is better to wait: soon less of them is wanted, and there is less to copy, or nothing.
+        # Waiting is better: soon fewer messages are wanted, and the copy is smaller or needless.
         return {one.place for one in extents if one.waste and not one.wanted}
     loose = {
         one.place
@@ -125,7 +125,7 @@ def _loose(
 def _joins(
     run: list[SegmentStats], one: SegmentStats, loose: set[int], segment_bytes: int, *, behind: bool
 ) -> bool:
-    """Whether a neighbour is to go into the same file: it is copied anyway, or is small beside the run."""
+    """Whether a neighbour joins the same file: it is copied anyway, or is small compared with the run."""
     edge = run[-1] if behind else run[0]
     if abs(one.place - edge.place) != 1 or one.kind != edge.kind:
         return False
@@ -142,7 +142,7 @@ class WantedPositions:
     """Which messages of a log are wanted at one moment, range by range, in any thread.
 
     As a list of ranges, a million scattered messages would need an object each, and no other thread could
-    run while these are made. So this keeps what it is computed from: what each channel has finished.
+    run while these are made. So this stores its source: the finished messages of each channel.
     """
 
     def __init__(self, backlogs: list[tuple[RangeSet, int]], log_start: int = EVERYTHING) -> None:
@@ -175,10 +175,10 @@ class WantedPositions:
         return found
 
     def _columns(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """Stretches in which anything may be wanted: where each begins, and for each position 0 if wanted."""
+        """Ranges that may have wanted positions: the start of each, and for each position 0 if wanted."""
         backlogs = [one for one in self._backlogs if one[1] > start]
         while start < end and backlogs:
-            # What is known to be finished by all is passed over here.
+            # Positions known to be finished by all are skipped here.
             behind = min(
                 EVERYTHING if start >= stop else finished.solid(start) for finished, stop in backlogs
             )

@@ -1,7 +1,7 @@
-"""Looking through a log for messages that match, in a thread that uses no shared state.
+"""Search: finds the matching messages of a log, in a thread that uses no shared state.
 
-The event loop decides which parts are looked through: pages on disk, or the blocks in memory of a log that
-has no disk. A thread then reads the parts one after the other. Neither costs more than the bytes it is given.
+The event loop selects the parts to search: pages on disk, or the blocks in memory of a log without a disk.
+A thread then reads the parts one after the other. Neither costs more than the bytes of its parts.
 """
 
 import json
@@ -204,7 +204,7 @@ def parts_in_memory(cursor: Cursor, there: Ranges, *, forward: bool) -> list[Blo
 class Matches:
     """Matches in the order of the search, and how far the search came.
 
-    Messages at *position* and behind it, in the direction of the search, were not looked at.
+    Messages at *position* and behind it, in the direction of the search, were not checked.
     """
 
     position: int
@@ -229,7 +229,7 @@ class Search:
 
         *pause* is called with the bytes of each part, and may wait.
         """
-        # The part that is being looked at.
+        # The part that is being searched.
         self.current: SearchRange | None = None
         self._parts = parts
         self._wanted = wanted
@@ -239,7 +239,7 @@ class Search:
         self._pause = pause
 
     def run(self, found: Matches) -> None:
-        """Look through the parts, and note in *found* how far the search came. Raises OSError."""
+        """Search the parts, and record in *found* how far the search came. Raises OSError."""
         for part in self._parts:
             self.current = part
             only = within(self._only, part.first, part.end)
@@ -283,7 +283,7 @@ class Breaks:
         self._ready_at = 0.0
 
     def pause(self, size: int) -> None:
-        """Wait after *size* bytes were looked at."""
+        """Wait after the search of *size* bytes."""
         now = time.monotonic()
         self._ready_at = max(self._ready_at, now) + size / self._per_second
         if self._ready_at > now:

@@ -79,7 +79,7 @@ class Segment:
         # The time index: when the first message of each page was published, in ns since 1970. A page that has
         # only notes has the time of the next page with messages, or 0 when there is none yet.
         self.page_times: list[int] = []
-        # The page that was asked for last, because a reader in order asks for it again.
+        # The page of the last read, because a sequential reader reads it again.
         self._page = 0
 
     def __repr__(self) -> str:
@@ -101,7 +101,7 @@ class Segment:
 
     @property
     def is_durable(self) -> bool:
-        """Whether it has something, and all of it was synced."""
+        """Whether it has data, and all of it was synced."""
         return bool(self.pages) and self.synced >= self.next and self.synced_notes >= self.last_note
 
     def become(self, state: SegmentState) -> None:
@@ -112,7 +112,7 @@ class Segment:
             self.synced, self.synced_notes = self.next, self.last_note
 
     def end_synced(self) -> None:
-        """Mark it as whole and durable, as another life has left it or as a compaction has made it."""
+        """Mark it as whole and durable: it is from before the start, or a compaction made it."""
         self.become(SegmentState.SEALED)
         self.become(SegmentState.SYNCED)
 

@@ -15,18 +15,18 @@ from nsqd.log.segment import Segment
 from nsqd.log.tail_records import CheckpointPosition, RecoveredMessages, RecoveredNote
 
 _LOG_NAME: Final = re.compile(r"(\d{8,})(?:\.(\d+))?\.log")
-# Files that were not finished, or did not take the place of another.
+# Unfinished files, and files that did not replace another.
 _LEFTOVER: Final = (".tmp", ".new")
 UNREADABLE: Final = ".unreadable"
 NO_LIMIT: Final = 1 << 63
-# How the warning about damaged places ends; `nsqd-data` names each of the places instead.
+# The end of the warning about damaged places. `nsqd-data` names each place instead.
 PLACES_DAMAGED: Final = "places are damaged"
 _MISPLACED: Final = "it is not from this place of the log"
 
 
 @dataclass(slots=True)
 class FoundSegments:
-    """The segments, oldest first, and what happened after the checkpoint, in order."""
+    """The segments, oldest first, and the records after the checkpoint, in order."""
 
     segments: list[Segment] = field(default_factory=list)
     tail_records: list[RecoveredMessages | RecoveredNote] = field(default_factory=list)
@@ -61,7 +61,7 @@ def find_segments(
             warn(f"{segments[0].path}: what was stored before it is lost, and no checkpoint tells of it")
     for place, empty in enumerate(segments):
         if found.segments and empty.first < found.segments[-1].next:
-            # The segment before it has messages beyond the beginning of this one.
+            # The previous segment has messages beyond the start of this one.
             _rename_aside(disk, empty.path, names, warn, _MISPLACED)
             continue
         recovered = recover(disk, empty, mark, _limit(segments[place + 1 :]))
@@ -91,7 +91,7 @@ def find_segments(
 def _missing(before: list[Segment], segment: Segment, mark: CheckpointPosition) -> list[RecoveredMessages]:
     """Messages that were stored after the checkpoint and whose file before *segment* is missing.
 
-    They are pending like the rest, so that readers meet the gap and count the loss.
+    They are pending, so that readers find the gap and count the loss.
     """
     follows = segment.header.follows
     # Before the first file, only messages that a checkpoint covers may have been removed.
@@ -134,7 +134,7 @@ def _newest_generations(
             _rename_aside(disk, segment.path, names, warn, _MISPLACED)
             continue
         if segment.first < spoken_for:
-            # It was put together with others in the one before it.
+            # Compaction merged it into the segment before it.
             replaced.append(segment)
             continue
         spoken_for = max(spoken_for, segment.header.ends)
@@ -144,12 +144,12 @@ def _newest_generations(
 
 
 def _in_order(segments: list[Segment]) -> set[int]:
-    """The places of the longest row of segments in the order in which they were written.
+    """The indexes of the longest series of segments in the order of writing.
 
-    The others are out of order, because somebody may have put a file in the place of another.
+    The others are out of order: an operator may have replaced a file.
     """
-    # For rows of each length, the row whose last segment begins first: `last` has the place of that segment,
-    # `begins` where it begins. `before` has for each place the one before it in its row.
+    # For each length, the series whose last segment begins first: `last` has the index of that segment,
+    # `begins` its start. `before` has for each index its predecessor in the series.
     last: list[int] = []
     begins: list[int] = []
     before: list[int] = []
@@ -172,14 +172,14 @@ def _in_order(segments: list[Segment]) -> set[int]:
 
 
 def _rename_aside(disk: Disk, path: Path, names: list[str], warn: Callable[[str], None], reason: str) -> None:
-    """Rename a file so that nobody reads it. The next segment shows that its messages are missing."""
+    """Rename a file so that it is not read. The next segment shows that its messages are missing."""
     warn(f"{path} is put aside: {reason}")
     disk.rename(path, path.with_name(path.name + UNREADABLE))
     names.append(path.name + UNREADABLE)
 
 
 def _remove_replaced(disk: Disk, folder: Path, replaced: list[Segment]) -> None:
-    """Remove files that a compacted one has replaced; a crash came before this was done.
+    """Remove files that a compacted file replaced, after a crash before their removal.
 
     The crash may have come before the name of the compacted file was durable. A power cut may then take that
     name, and the replaced files are needed again. So the folder is synced first.

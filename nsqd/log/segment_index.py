@@ -1,11 +1,11 @@
-"""The index of a closed segment, beside it: where its pages begin and when they were published.
+"""The index file of a closed segment: the start of each page, and its publish time.
 
 The index only saves time, and is written later than the segment. If it is absent, damaged or of another state
 of the file, the segment is walked from append to append instead. It is not JSON, because arrays are read a
 hundred times as fast.
 
-Behind the arrays, the index of a compacted file says which messages the file has: it has none with another
-number between its first and its last.
+After the arrays, the index of a compacted file lists the messages of the file. The file has no other message
+between its first and its last.
 """
 
 import struct
@@ -72,7 +72,7 @@ def load(disk: Disk, segment: Segment, file_size: int) -> bool:
 
 
 def stored_ranges(disk: Disk, segment: Segment) -> Ranges | None:
-    """Which messages a compacted segment has; None when its index does not say. Raises OSError."""
+    """The messages of a compacted segment; None when its index does not list them. Raises OSError."""
     body = _whole(disk, segment, segment.size)
     if body is None:
         return None

@@ -154,7 +154,7 @@ class SegmentWriter:
         self._starts = Starts(segment.next, segment.size)
 
 
-# Errors of opening what is to be synced: there are no descriptors, or it was removed. No sync has
+# Errors of opening a file to sync: no descriptor is free, or the file was removed. No sync has
 # failed, so the job is repeated.
 OPENING_ERRORS: Final = (CannotOpen, FileNotFoundError, NotADirectoryError)
 
@@ -172,9 +172,9 @@ class SyncJob:
         self.new_folder = False
         # How many messages and notes it is to make durable.
         self.unsynced = 0
-        # Files that were removed: what was not durable of them never will be.
+        # Removed files: their unsynced data never becomes durable.
         self.removed: list[SegmentWriter] = []
-        # What becomes durable of the open file: messages below this sequence, notes up to this one.
+        # The sync of the open file covers messages below this sequence and notes up to this number.
         self.active_next = active.segment.next if active else 0
         self.active_notes = active.segment.last_note if active else 0
 
@@ -218,7 +218,7 @@ class Syncing:
         self.sealed: list[SegmentWriter] = []
         # Files were created or removed, so the folder itself is to be synced.
         self.new_names = False
-        # In this life, the folder's own name has not been made durable yet.
+        # The folder's own name has not been synced since the start.
         self.folder_is_new = True
 
     def uses(self, writer: SegmentWriter) -> bool:
@@ -235,7 +235,7 @@ class Syncing:
         return job
 
     def worked(self, job: SyncJob) -> list[SegmentWriter]:
-        """*job* has succeeded: all that it was begun for is durable; returns the files to be closed."""
+        """*job* has succeeded: all its data is durable; returns the files to close."""
         self.running = None
         for writer in job.sealed:
             writer.segment.become(SegmentState.SYNCED)

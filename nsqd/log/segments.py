@@ -1,6 +1,6 @@
 """The segments of one topic's log: which messages exist, and their blocks.
 
-A read gives a block or a gap, or it fails for now.
+A read returns a block or a gap, or it fails temporarily.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,16 +19,16 @@ from nsqd.log.tail import MAX_READS_PER_TURN
 
 
 class Tap(Protocol):
-    """Hears of every write to one log, in the order of the writes, while the log is copied."""
+    """Receives every write to one log, in order, while the log is replicated."""
 
     def appended(self, segment: Segment, offset: int, pieces: list[bytes]) -> None:
         """*pieces* were written to a file at *offset*: whole appends, at 0 after the file header."""
 
     def segments_removed(self, segments: list[Segment]) -> None:
-        """*segments* are removed: nothing of them is wanted, or a compacted one takes their place."""
+        """*segments* are removed: none of their messages is wanted, or a compacted one replaces them."""
 
     def lost(self) -> None:
-        """Files of the log were removed by hand: only what was copied of them is left."""
+        """Files of the log were removed by hand: only their replicas are left."""
 
     def deleted(self) -> None:
         """The topic was deleted, with all its files."""
@@ -71,7 +71,7 @@ class Segments:
         self.notes = 0
         # The topic was deleted; nothing of it may be looked up by its name any more.
         self.deleted = False
-        # Hears of every write while the log is copied.
+        # Receives every write while the log is replicated.
         self.tap: Tap | None = None
         # Segments that were removed and whose files still exist.
         self.removable: deque[Segment] = deque()
@@ -115,14 +115,14 @@ class Segments:
             del self._segments[index], self._firsts[index]
 
     def replace(self, old: list[Segment], new: Segment) -> None:
-        """Put one segment in the place of neighbours."""
+        """Replace neighbours by one segment."""
         index = self._segments.index(old[0])
         self._segments[index : index + len(old)] = [new]
         self._firsts[index : index + len(old)] = [new.first]
         for segment in old:
             self.cache.forget(segment)
 
-    # --- what there is ---
+    # --- contents ---
 
     @property
     def first_seq(self) -> int | None:
@@ -130,7 +130,7 @@ class Segments:
         return self._firsts[0] if self._firsts else None
 
     def extents(self) -> list[tuple[int, int]]:
-        """Where messages are: ``start <= seq < end``, in order; no sequence outside of these can be read."""
+        """The ranges of messages ``start <= seq < end``, in order. No sequence outside can be read."""
         found: list[tuple[int, int]] = []
         for segment in self._segments:
             if segment.first == segment.next or (segment.header.ends and not segment.pages):
@@ -288,14 +288,14 @@ class Segments:
     def _before_first(self, seq: int) -> Gap | None:
         """The gap in which *seq* lies, if that is before the first segment.
 
-        The numbers between the end of one life and the first message of the next were never used.
+        The numbers between the last message before a restart and the first one after it were never used.
         """
         if not self._segments:
             return Gap(seq, self.end, Why.REMOVED) if seq < self.end else None
         oldest = self._segments[0]
         if seq >= oldest.first:
             return None
-        # The first file of a topic follows nothing; of another file that does not say it, it is not known.
+        # The first file of a topic has no predecessor. For other files without that number it is unknown.
         follows = oldest.header.follows or (0 if oldest.number == 1 else oldest.first)
         if seq < follows:
             return Gap(seq, min(follows, oldest.first), Why.REMOVED)

@@ -4,7 +4,7 @@ from array import array
 from bisect import bisect_right
 from typing import Final
 
-# A page is worth its memory when each of its messages was read one by one so often, on average.
+# A page is cached when its messages were read one by one this often, on average.
 _OFTEN: Final = 2
 
 

@@ -10,7 +10,7 @@ from nsqd.log.gaps import EVERYTHING, Gap, Why
 from nsqd.log.headers import frames_for
 from nsqd.log.ranges import Ranges, join, merged, within, without
 
-# How many closed ranges are remembered; each life of the node that did not end in good order leaves one.
+# How many closed ranges are remembered. Each unclean stop of the node leaves one.
 # Nothing is reported about older messages: another nsqd that still has them delivers them once more.
 MAX_REMEMBERED_RANGES: Final = 256
 
@@ -51,7 +51,7 @@ class StoredRanges:
         return Gap(seq, gap.end, gap.why)
 
     def resume_at(self, end: int, first: int) -> None:
-        """The log ended at *end*, and goes on with *first*: anything it had between them is lost."""
+        """The log ended at *end* and continues at *first*: all messages between them are lost."""
         if first > end:
             self.closed = self.ranges(end)[-MAX_REMEMBERED_RANGES:]
             self.first = first
@@ -77,12 +77,12 @@ class StoredRanges:
 
 # The memory limit of a topic counts messages, as NSQ's does; this limits bytes when messages are large.
 RESIDENT_BYTES: Final = 64 << 20
-# This much stays in memory whatever the limit is. Otherwise each message of a consumer that keeps up would be
-# read back with the whole page it lies in.
+# These bytes stay in memory with any limit. Otherwise each message for a consumer without lag would be read
+# back with its whole page.
 MIN_RESIDENT_BYTES: Final = 256 << 10
 # Dropped entries at the head of the tables are removed in bulk.
 _COMPACT_AFTER: Final = 1024
-# So many blocks are forgotten at once. Publishers and consumers wait meanwhile: some tenths of a millisecond.
+# How many blocks one step evicts. Publishers and consumers wait some tenths of a millisecond.
 _MAX_EVICTED_PER_TURN: Final = 512
 
 
@@ -107,8 +107,8 @@ class BlockSource(Protocol):
         """The frames of *seqs*, which are sorted, in order until *room* bytes are full.
 
         They are the frames for an *extended* or a plain subscriber.
-        They end after some `MAX_READS_PER_TURN` reads of the disk, and before a message that cannot be had in
-        this way: `read` has it, or says why not.
+        They end after some `MAX_READS_PER_TURN` reads of the disk, and before a message that this method
+        cannot read: `read` returns it or the reason.
         """
 
     def seek(self, time_ns: int) -> int:
@@ -152,7 +152,7 @@ class MessageLog:
     def __init__(self, source: BlockSource | None, next_seq: int, limit: int) -> None:
         """*limit* is how many messages stay in memory.
 
-        Without *source* the log lives in memory only, and only :meth:`retain` drops messages.
+        Without *source* the log is only in memory, and only :meth:`retain` drops messages.
         """
         self.source = source
         self.next_seq = next_seq
@@ -224,10 +224,10 @@ class MessageLog:
         return end == most > head
 
     def retain(self, ranges: list[tuple[int, int]]) -> None:
-        """Forget all messages that lie in none of the sorted *ranges*; for a log that lives in memory only.
+        """Evict all messages outside the sorted *ranges*; for a log that is only in memory.
 
-        A block of which little is wanted is cut down to that, so that one message that waits for long does
-        not hold a whole block.
+        A block with few wanted messages is cut down to these. So one message that is pending for long does
+        not keep a whole block in memory.
         """
         kept: list[Block] = []
         for block in self._blocks[self._head :]:
@@ -252,7 +252,7 @@ class MessageLog:
         The reader wants nothing from *end* on, so for one message no more is read than that needs.
         """
         blocks = self._blocks
-        # A reader that moves on takes the block it had, or the one behind it.
+        # A sequential reader needs its last block, or the next one.
         i = self._hint
         if i < len(blocks) and blocks[i].next <= seq:
             i += 1
@@ -269,7 +269,7 @@ class MessageLog:
                 self._hint = i
                 return blocks[i]
             end = self._firsts[i + 1] if i + 1 < len(blocks) else self.next_seq
-            # A log that lives in memory only has dropped what no channel must deliver.
+            # A log that is only in memory has dropped messages that no channel must deliver.
             return Gap(seq, end, Why.COMPACTED if self.source is None else Why.UNUSED)
         if self.source is None:
             return Gap(seq, self.resident_from, Why.COMPACTED)
@@ -284,8 +284,8 @@ class MessageLog:
         """The frames of *seqs*, which are sorted, in order until *room* bytes are full.
 
         They are the frames for an *extended* or a plain subscriber.
-        They end after some `MAX_READS_PER_TURN` reads of the disk, and before a message that cannot be had in
-        this way: :meth:`read` has it, or says why not.
+        They end after some `MAX_READS_PER_TURN` reads of the disk, and before a message that this method
+        cannot read: :meth:`read` returns it or the reason.
         """
         resident_from = self.resident_from
         if seqs[0] < resident_from and self.source is not None:

@@ -1,4 +1,4 @@
-"""How far a checkpoint reached, and what the log says happened since. Pure."""
+"""The position of a checkpoint, and the log records after it. Pure."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from nsqd.log.frames import NOT_DEFERRED, WallNs
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPosition:
-    """What the checkpoint knows: it covers messages below *next* and notes up to *notes*.
+    """The position of a checkpoint: it covers messages below *next* and notes up to *notes*.
 
     Messages below the sequence *synced* and notes up to *synced_notes* were durable in the log. That the
     checkpoint covers more notes does not mean that these are durable in the log's file, and the checkpoint

@@ -1,7 +1,6 @@
 """Going through the bytes of a file of the log from append to append, damage included.
 
-All reading of appends goes this way: a page for its messages, recovery for what a stop has left, compaction
-for what it keeps, `nsqd-data` for what is wrong.
+All readers of appends use it: pages, recovery, compaction, and `nsqd-data`, which reports damage.
 """
 
 import errno
@@ -11,7 +10,7 @@ from typing import Final
 from nsqd.log.disk import Disk
 from nsqd.log.layout import MAX_HEADER_BYTES, Append, decode_append, find_append, mended_header
 
-# Headers are looked for in pieces of this size.
+# The search for headers reads chunks of this size.
 _WINDOW_BYTES: Final = 1 << 20
 
 
@@ -34,7 +33,7 @@ class Window:
 
 
 class FileWindow(Window):
-    """A window on an open file that is read piece by piece."""
+    """A window on an open file that is read chunk by chunk."""
 
     def __init__(self, disk: Disk, fd: int, name: str) -> None:
         """Raises OSError."""

@@ -1,6 +1,6 @@
 """The definition of a policy: which settings it may have, and what they mean.
 
-A definition is understood as a whole or refused with one sentence; nothing in it is ever ignored.
+A definition is accepted as a whole or refused with one sentence. No part of it is ignored.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,12 +16,12 @@ REJECT: Final = "reject"
 DROP_OLDEST: Final = "drop-oldest"
 # Copies of one log; each costs as much as writing the log once more.
 MAX_REPLICAS: Final = 2
-# A growing delay stops here if nothing else is said: NSQ's own --max-req-timeout.
+# A growing delay stops here by default: NSQ's own --max-req-timeout.
 _RETRY_DELAY_MAX_NS: Final = HOUR
 
 
 class BadPolicy(ValueError):
-    """A policy that cannot be taken; the text is one sentence for its author."""
+    """A policy that cannot be accepted; the text is one sentence for its author."""
 
 
 def _topic_name(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""What a change of policies would delete of the messages that are kept now."""
+"""The retained messages that a change of policies would delete."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -32,7 +32,7 @@ def would_delete(broker: Broker, changed: SettingsOf, now_ns: int) -> Iterator[s
 
 
 def keeps_less(old: Settings, new: Settings) -> bool:
-    """Whether *new* keeps less of what is finished. Each of the two bounds is compared by itself."""
+    """Whether *new* retains fewer finished messages. Each of the two bounds is compared by itself."""
     if not (old.retain_time_ns or old.retain_bytes):
         return False
     if not (new.retain_time_ns or new.retain_bytes):
@@ -51,7 +51,7 @@ def _of(
     now_ns: int,
     held: Ranges | None = None,
 ) -> Iterator[str]:
-    """*held* is what the topic hands over when it is unpaused: that counts as well."""
+    """*held* are the messages that the topic delivers to channels when it is unpaused: they count as well."""
     held = held or []
     held_count = size_of(held)
     count = backlog.count() + held_count

@@ -15,7 +15,7 @@ from nsqd.engine.settings import NOTHING, Settings
 from nsqd.policies.definition import TOPICS_OWN, BadPolicy, understand
 from nsqd.protocol.patterns import BadPattern, Pattern
 
-# All are looked at when a topic or channel is created, and for every topic and channel when one changes.
+# All are checked when a topic or channel is created, and for every topic and channel when one changes.
 MAX_POLICIES: Final = 200
 _PRIORITIES: Final = range(-(1 << 31), 1 << 31)
 _FIELDS: Final = ("topic", "channel", "priority", "definition")

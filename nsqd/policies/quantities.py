@@ -45,7 +45,7 @@ def size_bytes(value: Any) -> int:
 
 
 def watermark(text: str) -> tuple[int, float]:
-    """What is to stay free: bytes, or else a part of the whole. Raises ValueError with half a sentence."""
+    """The space to leave free: bytes, or else a part of the whole. Raises ValueError with half a sentence."""
     if not text:
         return 0, 0.0
     match = _PERCENT.fullmatch(text.strip())

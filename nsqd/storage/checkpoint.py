@@ -3,7 +3,7 @@
 A file is a chain of records: a whole one, then records of what was added since, as long as adding costs less
 than writing all again. Each record is its head, a line of JSON, arrays of little-endian uint64 and pages of
 bits, and xxh3 of all these. Messages in flight are written as delivered before, because after a restart
-nobody can answer for them. Messages at or after ``next`` are not mentioned: they are found in the log.
+they cannot be answered. Messages at or after ``next`` are not mentioned: they are found in the log.
 """
 
 import json
@@ -43,7 +43,7 @@ class BadCheckpoint(Exception):
 
 @dataclass(slots=True)
 class _Facts:
-    """What a record says of a backlog or channel; collected in the loop, made into bytes in a thread."""
+    """A record's content for a backlog or channel; collected in the loop, made into bytes in a thread."""
 
     header: dict[str, Any]
     pages: list[tuple[int, bytes]]
@@ -100,7 +100,7 @@ def encoder(
         "serial": serial,
         "next": mark.next,
         "notes": mark.notes,
-        # What everybody has finished may be removed before it is durable; then it does not count as
+        # Fully finished messages may be removed before they are durable; then they do not count as
         # missing.
         "synced": max(mark.synced, low_water),
         "end": mark.end,
@@ -183,7 +183,7 @@ def _header(backlog: Backlog, channel: Channel | None) -> dict[str, Any]:
         "runs": [list(run) for run in backlog.finished.runs],
     }
     if channel is not None:
-        # Nobody asks for what is below the floor, and it would be written again with every record.
+        # Positions below the floor are never needed, and would be written again with every record.
         channel.absent = within(channel.absent, backlog.finished.floor, EVERYTHING)
         header |= {
             "name": channel.name,

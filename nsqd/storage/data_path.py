@@ -1,4 +1,4 @@
-"""The data path of one nsqd: a folder for each durable topic, and what these hold at start."""
+"""The data path of one nsqd: a folder for each durable topic, and their contents at start."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ def _kept(topic: Topic, found: Ranges | None) -> Ranges:
 
 
 class DataPath:
-    """Makes the stores of the topics, and finds those of the last life."""
+    """Makes the stores of the topics, and finds those from before the start."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class DataPath:
                 self.deleted_unsynced.append(deleted)
 
     def remove_deleted(self) -> None:
-        """Remove what is left of deleted topics; takes long, in any thread, but in one at a time.
+        """Remove the remains of deleted topics. It is slow. Any thread may call it, one at a time.
 
         Raises OSError for the first folder that cannot be removed; the next call tries it again.
         """

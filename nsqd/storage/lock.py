@@ -9,7 +9,7 @@ from typing import Final
 
 from nsqd.log.disk import error_text
 
-# A pod that was deleted by force is replaced at once, but its process still runs for the seconds that the
+# A pod that was deleted by force is replaced immediately, but its process still runs for the seconds that the
 # kubelet needs to end it.
 PATIENCE_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = 0.1

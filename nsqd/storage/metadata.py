@@ -69,7 +69,7 @@ def save(disk: Disk, data_path: Path, topics: list[TopicMetadata], identity: str
 def load(disk: Disk, data_path: Path, warn: Callable[[str], None]) -> Metadata:
     """The topics that the file lists; none when it is absent. Raises BadMetadata; names are not checked here.
 
-    A damaged file counts as absent when there are folders of ours, because they say the same; *warn* is told.
+    A damaged file counts as absent when there are folders of ours, which say the same; *warn* is called.
     With only the original's files it raises, because nothing else names their channels.
     """
     path = data_path / FILE_NAME

@@ -2,7 +2,7 @@
 
 It is one file with two slots of a sector each, which are overwritten in turn. So one of them is whole at any
 moment, and no space is needed on a full disk. The file also says which data path this is: a copy of it has
-another inode, and goes on with its own numbers.
+another inode, and continues with its own numbers.
 """
 
 import os
@@ -99,7 +99,7 @@ class Reservation:
         return newest, None in slots.values()
 
     def open(self, floor: int) -> None:
-        """Begin a life of the node: no number below *floor* is used any more. Raises OSError."""
+        """Start a new run of the node: no number below *floor* is used any more. Raises OSError."""
         self.sequences.used = floor
         self.identity = self.identity or self.draw(16)
         fd = self._disk.open_write(self.path)

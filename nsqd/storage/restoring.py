@@ -14,7 +14,7 @@ from nsqd.log.tail_records import RecoveredMessages, RecoveredNote
 
 
 def fill(topic: Topic, state: TopicState, now_ns: int = 0) -> None:
-    """Make the topic, which is new, what the checkpoint says; what is due at *now_ns* is not deferred."""
+    """Restore the new topic from the checkpoint. Messages due at *now_ns* are not deferred."""
     offset_ns = topic.wall.offset_ns
     topic.paused = state.paused
     topic.awaiting_registration = state.awaiting_registration
@@ -33,7 +33,7 @@ def fill(topic: Topic, state: TopicState, now_ns: int = 0) -> None:
         for counter, field in CHANNEL_COUNTERS.items():
             setattr(channel, field, pending.counters[counter])
         pending.fill(channel.backlog, offset_ns, now_ns)
-    # What is deferred at a topic stays so until the topic is unpaused.
+    # Deferred messages of a topic stay deferred until the topic is unpaused.
     state.backlog.fill(topic.backlog, offset_ns)
     dues, known = state.backlog.dues, RangeSet()
     for at in range(len(dues) - WIDTH, -1, -WIDTH):
@@ -58,7 +58,7 @@ def replay_tail(
     *,
     until: int | None = None,
 ) -> Ranges:
-    """Apply to the topic what has happened since the checkpoint, in the order of the log.
+    """Apply to the topic the log's records after the checkpoint, in the order of the log.
 
     The log ended at *next_seq* then. Whenever a note is applied, the log is as long as it was when the note
     was written, because the note is about the messages of that moment. Messages from *until* on are left out,
@@ -94,7 +94,7 @@ def load_stored_ranges(
     *noted* is what the checkpoint says of these, *stored* what came after it. Without a checkpoint only what
     is on the disk counts: a missing message may be pending on a channel that is not known here. A message
     that is pending and is missing or *damaged* was never had: a power cut took it, or it never came to this
-    copy. So another nsqd that has it gives it out.
+    copy. So another nsqd that has it delivers it.
     """
     stored_ranges = merged([*segments.extents(), *stored] if noted is None else [*noted, *stored])
     lost = merged(damaged + [(gap.start, gap.end) for gap in segments.losses(topic.log.log_start)])

@@ -1,4 +1,4 @@
-"""What a policy keeps of a topic's log although everybody has finished it; decided once a second."""
+"""The finished messages that a policy retains in a topic's log; decided once a second."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from nsqd.log.gaps import CannotRead
 from nsqd.log.segment import Segment
 from nsqd.storage.topic_log import store_of
 
-# Kept messages lie in about so many segments, because they are removed one segment at a time.
+# Retained messages are in about this many segments, because they are removed one segment at a time.
 _PARTS: Final = 8
 _MIN_PART_BYTES: Final = 1 << 20
 
@@ -25,7 +25,7 @@ class RetentionLimit:
     size: int = 0
 
     def is_full(self, size: int, age_ns: int) -> bool:
-        """Whether a segment of this size and age must end, so that kept messages can go in parts."""
+        """Whether a segment of this size and age must end, so that retained messages are removed in parts."""
         return bool(self.time_ns and age_ns * _PARTS >= self.time_ns) or bool(
             self.size and size >= max(self.size // _PARTS, _MIN_PART_BYTES)
         )
@@ -34,10 +34,10 @@ class RetentionLimit:
 def retention_start(
     segments: Sequence[Segment], kept: RetentionLimit, now_ns: int, newest_ns: Callable[[], int]
 ) -> int:
-    """The sequence from which on a policy keeps everything: where a segment begins, or behind the last one.
+    """The sequence from which on a policy retains everything: the start of a segment, or behind the last one.
 
-    A segment is kept while its last message is young enough and the segments behind it are smaller than the
-    size to keep. *newest_ns* tells when the last message of all was published; it is called only when the
+    A segment is retained while its last message is young enough and the segments behind it are smaller than
+    the size to keep. *newest_ns* tells when the last message of all was published; it is called only when the
     index does not say.
     """
     begin = segments[-1].next if segments else 0
@@ -58,7 +58,7 @@ def retention_start(
 
 
 def apply_retention(topic: Topic, now_ns: int) -> None:
-    """Decide from where on the log is kept; *now_ns* is wall time. Takes time in proportion to its files."""
+    """Set the retention start of the log; *now_ns* is wall time. Takes time in proportion to its files."""
     store = store_of(topic)
     if store is None:
         return
@@ -70,12 +70,12 @@ def apply_retention(topic: Topic, now_ns: int) -> None:
     found = list(segments)
     begins = [retention_start(found, one, now_ns, lambda: _newest_ns(topic, now_ns)) for one in kept]
     if topic.raise_retention_start(min(begins)):
-        # So that messages that are no longer kept are removed.
+        # So that messages that are no longer retained are removed.
         topic.changed = True
 
 
 def _bounds(settings: Settings) -> list[RetentionLimit]:
-    """What is kept for reading again, and the window of published ids that a start reads from the log."""
+    """The retained messages, and the window of published ids that a start reads from the log."""
     found: list[RetentionLimit] = []
     if settings.retain_time_ns or settings.retain_bytes:
         found.append(RetentionLimit(settings.retain_time_ns, settings.retain_bytes))

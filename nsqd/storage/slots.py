@@ -36,12 +36,12 @@ class _Slot:
 
 @dataclass(slots=True)
 class _Chain:
-    """The records of a file that were written in this life, and what is to be added to them."""
+    """The records of a file that were written since the start, and the changes to add to them."""
 
     # Bytes of the whole record, and of all records.
     whole: int = 0
     size: int = 0
-    # What was sent to one channel alone is listed in the file up to here.
+    # The exclusive ranges are listed in the file up to here.
     exclusive_end: int = 0
     added: dict[Backlog, Additions] = field(default_factory=dict)
     # The bytes of the journals in it.
@@ -52,7 +52,7 @@ class _Chain:
         return self.size <= 2 * self.whole + spare
 
     def is_outgrown(self, spare: int) -> bool:
-        """Whether what is to be added is more than a whole record, as after many rounds that failed."""
+        """Whether the changes to add are larger than a whole record, as after many rounds that failed."""
         return self.waiting > self.whole + spare
 
     def add(self, pending: Backlog, change: Additions) -> None:
@@ -81,7 +81,7 @@ class CheckpointJob:
         self.place = place
         self.chain = chain
         self.mark = mark
-        # What was written, and at which offset of the file; kept for those who copy it.
+        # The written bytes and their offset in the file; stored for replication.
         self.content = b""
         self.offset = chain.size
         # Bytes that were written.
@@ -201,7 +201,7 @@ class CheckpointSlots:
         else:
             encode = checkpoint.encoder(topic, slot.serial, mark, chain.added, chain.exclusive_end)
         chain.exclusive_end = topic.exclusive.end
-        # Until the checkpoint is written, it is not known what is in that file.
+        # Until the checkpoint is written, the content of that file is unknown.
         self._slots[place] = self._chains[place] = None
         self.is_writing = True
         return CheckpointJob(self._folder / NAMES[place], encode, slot, place, chain, mark)
@@ -215,7 +215,7 @@ class CheckpointSlots:
         self._chains[job.place] = _Chain(whole, chain.size + job.written, chain.exclusive_end)
 
     def restart_chains(self) -> None:
-        """Write the next records whole, because somebody lacks the ones that they would continue."""
+        """Write the next records whole, because a replica lacks the records that they would continue."""
         self._chains = [None, None]
 
     @property

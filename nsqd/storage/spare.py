@@ -1,4 +1,4 @@
-"""Space kept in reserve, so that a node whose disk is full can still note what was finished, to free more."""
+"""A space reserve: a node with a full disk can still note finished messages, and so free more space."""
 
 import contextlib
 import errno
@@ -9,7 +9,7 @@ from nsqd.log.disk import Disk
 
 FILE_NAME: Final = "spare"
 SPARE_BYTES: Final = 4 << 20
-# The space is taken again when so much would be left beside it. Otherwise a node that gave it up, because a
+# The space is reserved again when this much stays free in addition. Otherwise a node that freed it, because a
 # checkpoint could not be written, would take it back before the checkpoint is tried again.
 _BESIDE_BYTES: Final = 1 << 20
 # The errors of a disk or a quota that is full.
@@ -32,12 +32,12 @@ class Spare:
                 self.there = True
 
     def refill(self) -> None:
-        """Take the space again after it was given up, when the disk has plenty."""
+        """Reserve the space again after it was freed, when the disk has plenty."""
         if not self.there and self.is_room_for(SPARE_BYTES + _BESIDE_BYTES):
             self.make()
 
     def is_room_for(self, size: int) -> bool:
-        """Whether so many bytes could be written beside the spare."""
+        """Whether so many bytes could be written in addition to the spare."""
         trial = self.path.with_name(FILE_NAME + ".tmp")
         try:
             self._allocate(trial, size)

@@ -31,8 +31,8 @@ def topic_folder(data_path: Path, topic_name: str) -> Path:
 class TopicLog:
     """See the module. Not thread-safe, except for the jobs that its parts hand out.
 
-    The log of a copy is read-only: its files are the origin's. What this nsqd finishes of it is in the
-    checkpoints beside them.
+    The log of a copy is read-only: its files are the origin's. Messages that this nsqd finishes are in the
+    checkpoints in its folder.
     """
 
     __slots__ = ("appender", "checkpoints", "cleaner", "known_durable", "segments")
