@@ -395,7 +395,7 @@ class ClientConnection:
         return PIPELINED if self._pending_replies else len(self.session.replies)
 
     def defer_replies(self, waiting: int) -> OnDurable | None:
-        """Delay this batch's replies until *waiting* topics are stored; returns a callback for each topic.
+        """Delay the replies until *waiting* topics are stored or fail; returns the callback for each topic.
 
         Returns None if the replies wait neither for a topic nor for earlier replies.
         """
@@ -444,9 +444,7 @@ class ClientConnection:
         return self._asking is not None or self._slicing or self._working
 
     def _start_pending(self) -> None:
-        """Start the work that the session waits for, unless it was started already; reading pauses until it
-        ends.
-        """
+        """Start the work that the session waits for, unless it runs already; reading pauses until its end."""
         if self._asking is not None or self._slicing or self._transport is None:
             return
         self._transport.pause_reading()

@@ -177,7 +177,7 @@ class TopologyEvents:
             self._asking[topic] = task
             task.add_done_callback(lambda _: self._asking.pop(topic))
         elif peers:
-            # Channels on other nodes miss the messages that are published before they are created here.
+            # The topic's channels on other nodes miss messages that are published before they exist here.
             self._log.error(
                 "no available nsqlookupd to query for channels to pre-create for topic %s", topic.name
             )

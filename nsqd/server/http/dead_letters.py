@@ -5,8 +5,8 @@
     &contains=...&json=...      those that a filter finds
     &dry_run=true               none: they are counted
 
-Each dead letter is published again to its topic, and only its channel must deliver it. Once that is durable,
-the dead letter is finished in its topic. A crash in between leaves the message in both topics, never in none.
+Each dead letter is published again to its original topic, and only its channel must deliver it. Once that is
+durable, it is finished in the dead-letter topic. A crash in between leaves the message in both, not in none.
 """
 
 import time

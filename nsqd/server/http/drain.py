@@ -13,7 +13,7 @@ from nsqd.engine.draining import Unread, report
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.tcp import Clients
 
-# How often unread channels are searched, in seconds. A search of ten thousand takes a millisecond.
+# How often the node searches for unread channels, in seconds. A search of ten thousand takes a millisecond.
 _CHECK_INTERVAL_S: Final = 5.0
 _MILLISECONDS: Final = re.compile(r"[0-9]{1,7}")
 
@@ -88,7 +88,7 @@ class Drain:
         return int(self._report()["remaining"]) if self._broker.leaving else 0
 
     def log_remaining(self) -> None:
-        """Log the topics that are not empty, because the output of the drain command may be lost."""
+        """Log the remaining messages, because the output of the drain command may be lost."""
         if not self._broker.draining:
             return
         state = self._report()

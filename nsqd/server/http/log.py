@@ -93,7 +93,7 @@ class LogApi:
         given to messages. With *channel*, messages that were compacted before that channel was created are
         called earlier, and those that were sent to other channels alone unused. With ``headers=true`` each
         body begins with its extension, as for a subscriber with ``extend_support``. 410 SEQUENCE_GONE: the
-        log has expired there. 416: the range ends past the end of the log. 503 CANNOT_READ: try again later.
+        beginning is not stored any more. 416: the range reaches past the end. 503 CANNOT_READ: retry later.
         """
         extended = request.query.get("headers", "false") in TRUE
         topic = self._topic(request)
@@ -188,16 +188,13 @@ def _visible(topic: Topic, channel_name: str, ranges: Ranges) -> Ranges:
 
 
 def _first(topic: Topic, channel_name: str) -> int:
-    """The first sequence for a reader with this channel: no message was sent to it from the log start to
-    there.
-    """
+    """The first sequence for a reader with this channel: it has no messages from there to the log start."""
     log_start = topic.log.log_start
     return topic.exclusive.start_of_others(channel_name, log_start) if channel_name else log_start
 
 
 def _scan(topic: Topic, channel_name: str, start: int, end: int) -> Iterator[tuple[int, int, Block | Gap]]:
-    """Yield the messages of ``start <= seq < end`` for a reader with this channel, like :meth:`Cursor.scan`.
-    """
+    """Yield the messages of ``start <= seq < end`` for this channel's reader, like :meth:`Cursor.scan`."""
     for first, stop in _visible(topic, channel_name, [(start, end)]):
         if start < first:
             yield start, first, Gap(start, first, Why.UNUSED)

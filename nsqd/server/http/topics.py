@@ -163,8 +163,7 @@ class TopicsApi:
         return await self._saved(topic)
 
     async def seek_channel(self, request: Request) -> Response:
-        """Seek a channel: it must deliver all stored messages from the position on, and none before.
-        """
+        """Seek a channel: it must deliver all stored messages from the position on, and none before."""
         topic, _ = await self._existing_channel(request)
         holes = await self._holes(topic, self._position(topic, request, "to"))
         # Other requests may have run since.

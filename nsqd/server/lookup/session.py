@@ -81,13 +81,13 @@ class LookupSession:
         self._logged_obstacle = ""
 
     def set_obstacle(self, obstacle: str) -> None:
-        """Send the peer soon whether publishes are taken."""
+        """Report to the peer soon whether publishes are taken."""
         if obstacle != self._obstacle:
             self._obstacle = obstacle
             self._changed.set()
 
     def note(self, topic: str, channel: str | None, *, registered: bool) -> None:
-        """Send the peer that a topic or channel was created or removed.
+        """Report to the peer that a topic or channel was created or removed.
 
         The command is written now, unless many replies are missing: a client that looks up the topic after
         its first OK is to find it.
