@@ -10,5 +10,5 @@ BUILD: Final = build(KIND)
 
 
 def nsqd_banner() -> str:
-    """What ``nsqd --version`` prints: ``nsqd v1.3.0 (built w/nsq-cluster-0.1.0-python3.11-pure)``."""
+    """The output of ``nsqd --version``: ``nsqd v1.3.0 (built w/nsq-cluster-0.1.0-python3.11-pure)``."""
     return banner("nsqd", KIND)

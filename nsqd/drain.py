@@ -31,8 +31,8 @@ POLL_SECONDS: Final = 0.25
 # How often a line is printed at most, so that a log shows progress.
 PROGRESS_INTERVAL_S: Final = 10.0
 _ANSWER_SECONDS: Final = 5.0
-# How long to wait for the next scrape of /metrics, which is told that nothing remains. Otherwise the last
-# figures that Prometheus has of a node that goes would be those of messages that others have had since.
+# How long to wait for the next scrape of /metrics, which then reports an empty node. Otherwise the last
+# metrics of a removed node in Prometheus would count messages that other nodes have delivered since.
 SCRAPE_SECONDS: Final = 60.0
 
 
@@ -109,7 +109,7 @@ def announce(options: NodeOptions) -> None:
 def _answer(ask: Callable[..., dict[str, Any]], until: float, *request: str) -> dict[str, Any]:
     """Ask until there is an answer, because one slow answer must not end a drain of hours. Raises DrainError.
 
-    When nobody listens at the address, the process is gone, and with it the drain.
+    When no process listens at the address, the process is gone, and with it the drain.
     """
     while True:
         try:
@@ -121,7 +121,7 @@ def _answer(ask: Callable[..., dict[str, Any]], until: float, *request: str) -> 
 
 
 def _print_progress(line: str) -> None:
-    """Show the progress on stdout; a drain goes on, and succeeds, also when nobody can read that."""
+    """Show the progress on stdout; a drain continues, and succeeds, also when stdout is closed."""
     write_message(line, sys.stdout)
 
 

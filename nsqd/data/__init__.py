@@ -1,1 +1,1 @@
-"""``nsqd-data``: looking into a data path while no nsqd runs on it, and repairing it."""
+"""``nsqd-data``: reads a data path while no nsqd runs on it, and repairs it."""

@@ -1,4 +1,4 @@
-"""What the commands of ``nsqd-data`` do and print, with their exit codes."""
+"""The actions and output of the ``nsqd-data`` commands, with their exit codes."""
 
 import argparse
 import json
@@ -78,7 +78,7 @@ def _print_repair(opened: OpenedDataPath, disk: Rehearsal, topic: str) -> int:
 
 
 def _repair_for_good(given: argparse.Namespace) -> int:
-    """Say what will be done, then do it, both under the lock that an nsqd takes."""
+    """Print the planned changes, then make them, both under the lock that an nsqd takes."""
     lock = lock_data_path(given.data_path)
     try:
         with tempfile.TemporaryDirectory(prefix=f"{PROGRAM}-") as scratch:

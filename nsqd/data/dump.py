@@ -17,7 +17,7 @@ ALL: Final = EVERYTHING
 
 @dataclass(frozen=True, slots=True)
 class DumpFilter:
-    """Which messages, and what to say of them; *start* and *end* are sequences, times in ns since 1970."""
+    """The messages to print, and their fields; *start* and *end* are sequences, times in ns since 1970."""
 
     start: int = 0
     end: int = ALL

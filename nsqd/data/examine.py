@@ -1,4 +1,4 @@
-"""Checking a whole segment, including what recovery takes on trust: data, both headers, the index."""
+"""Checks a whole segment, including the fields that recovery trusts: data, both headers, the index."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Finding:
 
 
 def examine(disk: Disk, segment: Segment) -> Iterator[Finding]:
-    """What is wrong in a segment that recovery has found, in order. Raises OSError."""
+    """The errors in a segment that recovery has found, in order. Raises OSError."""
     yield from _header(disk, segment)
     if not index_is_usable(disk, segment) and _has_index(disk, segment):
         yield Finding(

@@ -1,4 +1,4 @@
-"""``nsqd-data forget-node`` and ``new-identity``: corrections of what a stopped data path knows of nodes."""
+"""``nsqd-data forget-node`` and ``new-identity``: correct the nodes that a stopped data path knows."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -31,7 +31,7 @@ class DataPathRefused(Exception):
 
 @dataclass(slots=True)
 class OpenedTopic:
-    """What recovery made of a topic's folder, and what it warned of."""
+    """A topic's folder after recovery, and the warnings of recovery."""
 
     topic: Topic
     store: TopicLog
@@ -41,7 +41,7 @@ class OpenedTopic:
     adopting: bool = False
 
     def backlogs(self) -> dict[str, Backlog]:
-        """The backlogs of the channels, and the topic itself for what none of them has yet."""
+        """The backlogs of the channels, and that of the topic for messages that no channel has yet."""
         channels = {name: channel.backlog for name, channel in self.topic.channels.items()}
         return {BACKLOG: self.topic.backlog, **channels}
 
@@ -79,7 +79,7 @@ class OpenedDataPath:
             self._current.append(sentence)
 
     def choose(self, topic: str) -> list[str]:
-        """The topics to look at: *topic*, or all when it is empty. Raises DataPathRefused."""
+        """The topics to read: *topic*, or all when it is empty. Raises DataPathRefused."""
         if not topic:
             return self.names
         if topic not in self.names:
@@ -87,7 +87,7 @@ class OpenedDataPath:
         return [topic]
 
     def topic(self, name: str) -> OpenedTopic:
-        """What recovery makes of one topic. Raises DataPathRefused."""
+        """One topic after recovery. Raises DataPathRefused."""
         warnings: list[str] = []
         self._current = warnings
         try:
@@ -105,7 +105,7 @@ class OpenedDataPath:
         return OpenedTopic(topic, store, state, warnings, adopting)
 
     def release(self, name: str) -> None:
-        """Close the files of a topic that was looked at, and free its memory."""
+        """Close the files of a topic that was read, and free its memory."""
         store = store_of(self.broker.topics.pop(name))
         if store is not None:
             store.appender.close()

@@ -1,6 +1,6 @@
 """A disk to try recovery on: reads see the real one, changes go to a scratch folder and are listed.
 
-It shows what a start would find and do, without touching a file of the data path.
+It shows the findings and changes of a start, without touching a file of the data path.
 """
 
 import errno
@@ -16,10 +16,10 @@ class Rehearsal(Disk):
 
     def __init__(self, root: Path, scratch: Path) -> None:
         self.root = root
-        # What would have been done, one sentence for each change, in order.
+        # The changes that a start would have made, one sentence for each, in order.
         self.changes: list[str] = []
         self._scratch = scratch
-        # Where the content of a changed path lies; None when the file would have been removed.
+        # The path of the content of a changed file; None when the file would have been removed.
         self._moved: dict[Path, Path | None] = {}
         self._serial = 0
         # The path that each descriptor writes to.
@@ -67,7 +67,7 @@ class Rehearsal(Disk):
         self._note(f"cut {self._shown(path)} to {size} bytes")
 
     def sync(self, fd: int) -> None:
-        """What lies in the scratch folder need not be durable."""
+        """The content of the scratch folder need not be durable."""
 
     def close(self, fd: int) -> None:
         self._writing.pop(fd, None)

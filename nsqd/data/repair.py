@@ -1,4 +1,4 @@
-"""``nsqd-data repair``: repairs what recovery would repair, and what recovery would only work around."""
+"""``nsqd-data repair``: repairs all damage that recovery would repair or work around."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from nsqd.log.tail_records import CheckpointPosition
 
 
 def repair(opened: OpenedDataPath, topic: str = "") -> Iterator[str]:
-    """Repair topic after topic on the disk it was opened with; yields what was found.
+    """Repair topic after topic on the disk it was opened with; yields the damage.
 
     Raises DataPathRefused.
     """
@@ -39,7 +39,7 @@ def _mend(opened: OpenedDataPath, one: OpenedTopic) -> None:
         wants_one = segment is not store.segments[-1] or segment.index_path.name in disk.names(segment.folder)
         if wants_one and not index_is_usable(disk, segment):
             segment_index.write(disk, segment)
-    # An adoption looks at the checkpoint to see how far it came.
+    # An adoption reads the checkpoint to find its own progress.
     if store.checkpoints.damaged and not one.adopting:
         _write_checkpoints(opened, one)
 
@@ -55,10 +55,11 @@ def _write_over(opened: OpenedDataPath, finding: Finding) -> None:
 
 
 def _write_checkpoints(opened: OpenedDataPath, one: OpenedTopic) -> None:
-    """Replace a checkpoint that cannot be used by what recovery found.
+    """Replace an unusable checkpoint by the state that recovery found.
 
-    Both are written when neither can be used. If they were only removed, the next start would believe that
-    there never was one, and that what is missing at the beginning of the log was torn off by a power cut.
+    Both are written when neither can be used. If they were only removed, the next start would take the topic
+    for one without checkpoints. It would then treat the missing beginning of the log as torn off by a power
+    cut.
     """
     store = one.store
     covered = one.state.checkpoint_position if one.state is not None else CheckpointPosition()

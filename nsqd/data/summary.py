@@ -1,4 +1,4 @@
-"""``nsqd-data summary``: what a data path holds, and the pending messages of each channel."""
+"""``nsqd-data summary``: the content of a data path, and the pending messages of each channel."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime

@@ -21,7 +21,7 @@ def findings(opened: OpenedDataPath, topic: str = "") -> Iterator[str]:
 
 
 def of_topic(opened: OpenedDataPath, one: OpenedTopic) -> Iterator[str]:
-    """What recovery warned of, and what it does not check."""
+    """The warnings of recovery, and the damage that recovery does not check."""
     yield from one.warnings
     name, store = one.topic.name, one.store
     try:
@@ -42,7 +42,7 @@ def of_topic(opened: OpenedDataPath, one: OpenedTopic) -> Iterator[str]:
 
 
 def _reservation(opened: OpenedDataPath) -> Iterator[str]:
-    """What is damaged in the reservation. A copied data path is no damage: it continues with other ids."""
+    """The damage in the reservation. A copied data path is no damage: it continues with other ids."""
     path = opened.path / FILE_NAME
     warned: list[str] = []
     reservation = Reservation(opened.disk, opened.path, opened.broker.sequences)

@@ -1,4 +1,4 @@
-"""What a client may do: an auth server's answer, and the check of one command against it."""
+"""The grants of a client: an auth server's reply, and the check of one command against it."""
 
 import json
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _MAX_TTL: Final = (1 << 63) // _NS_PER_S
 
 
 class BadAnswer(ValueError):
-    """An auth server's answer that is not understood and therefore grants nothing; the text says why.
+    """An auth server's reply that is invalid and therefore grants nothing; the text says why.
 
     The text quotes nothing of the answer, because the text is logged and a server may repeat a client's
     secret.
@@ -118,7 +118,7 @@ def _pattern(what: str, text: str) -> Pattern:
 
 
 def _lower(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object as the original reads it: keys in any letter case; of equal keys the last one counts."""
+    """An object as the original reads it: the case of keys is ignored; of equal keys the last one counts."""
     return {key.lower(): value for key, value in pairs}
 
 

@@ -186,7 +186,7 @@ def read_batch(
     last = start + max_body_size
     if count > SLICE_MESSAGES:
         slices = Slices(payload, pos, count, max_msg_size=max_msg_size, last=last, extended=extended)
-        # An error at its beginning is reported at once.
+        # An error in the first messages is reported immediately.
         slices.take()
         raise TooLong(slices)
     if extended:
@@ -213,8 +213,8 @@ def _bad_size(i: int, size: int, max_msg_size: int) -> ProtocolError:
 
 
 def _cut_at_size(i: int, count: int, need: int) -> Truncated:
-    # The smallest size of the rest is added: otherwise a peer that sends drop by drop has all read again each
-    # time.
+    # The smallest size of the rest is added. Otherwise all bytes would be read again for each byte of a slow
+    # peer.
     rest = (count - i) * _SMALLEST - _COUNT_BYTES
     return Truncated(E_BAD_MESSAGE, f"MPUB failed to read message({i}) body size", need + rest)
 

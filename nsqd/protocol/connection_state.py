@@ -1,4 +1,4 @@
-"""A connection as its commands see it: the state, the replies, and what is handed to the server."""
+"""A connection as its commands see it: the state, the replies, and the requests to the server."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -113,7 +113,7 @@ class ConnectionState:
             raise ProtocolError(E_UNAUTHORIZED, f"AUTH failed for {word} on {names}")
 
     def start_auth(self, secret: bytes) -> None:
-        """Hand out the question of an AUTH command to the auth server."""
+        """Pass the query of an AUTH command to the auth server."""
         self.secret = secret
         self.query = Query(secret, answer=True)
 

@@ -115,7 +115,7 @@ def _of_one(
     known = [session.broker.ids, *(one.ids for one in channel.siblings if one.ids is not None)]
     stop = start + _FIN_LENGTH
     if sum([one.decode_hex(message_id) >= 0 for one in known]) > 1:
-        # Two nsqd had one node id, one after the other: each message is looked up by itself.
+        # Two nsqd had one node id, one after the other, so each message is searched by itself.
         return owner, ids, stop
     node_id = int(message_id, 16) >> SEQUENCE_BITS
     while stop < end and int(data[stop + 4 : stop + 4 + ID_LENGTH], 16) >> SEQUENCE_BITS == node_id:
@@ -139,8 +139,8 @@ def _finish(
     in_flight = channel.backlog.in_flight
     while start < end:
         seq = ids.decode_hex(data[start + 4 : start + 4 + ID_LENGTH])
-        # The FINs of a client that answers a delivery from front to back are known in advance: the ids of the
-        # run, one after another. Then the whole batch is finished at once.
+        # A client that answers a delivery from front to back sends the ids of the run, one after another.
+        # These FINs are known in advance, and the whole batch is finished in one call.
         count = min(in_flight.unbroken(seq, consumer), (end - start) // _FIN_LENGTH)
         if count > 1:
             count = min(count, SUFFIX_MASK + 1 - (seq & SUFFIX_MASK))
@@ -150,7 +150,7 @@ def _finish(
                 channel.finish(range(seq, seq + count), consumer, now_ns)
                 start += count * _FIN_LENGTH
                 continue
-            # Out of order: from here on each message of the run is looked up by itself.
+            # Out of order: from here on each message of the run is searched by itself.
             in_flight.break_run(seq)
         stop = min(end, start + _FIN_LENGTH * _SCATTERED)
         message_ids = [message_id for (message_id,) in _FIN_ID.iter_unpack(data[start:stop])]

@@ -47,12 +47,14 @@ def default_settings(limits: Limits) -> ClientSettings:
 def negotiate(
     identity: Identity, limits: Limits, present: tuple[Upgrade, ...] = ()
 ) -> tuple[ClientSettings, Negotiated]:
-    """Settle what the client asked for. An upgrade that is *present* already is not granted again.
+    """Apply the settings that the client requested.
+
+    An upgrade that is *present* already is not granted again.
 
     Raises ProtocolError when a field is out of range, or for both compressions at once.
 
-    Output buffers have no timer here: what a consumer is sent is written at once and in batches, so the
-    client's wishes for the output buffer are only reported back.
+    Output buffers have no timer here: messages to a consumer are written immediately and in batches. So the
+    client's settings for the output buffer are only reported back.
     """
     check_identity(
         identity,
@@ -71,7 +73,7 @@ def negotiate(
     buffer_timeout = {-1: 0, 0: defaults.output_buffer_timeout_ms}.get(
         identity.output_buffer_timeout, identity.output_buffer_timeout
     )
-    # Without feature negotiation the client is not told what was granted, so nothing is granted.
+    # Without feature negotiation the reply does not name the granted settings, so nothing is granted.
     negotiates = identity.feature_negotiation
     tls = negotiates and limits.tls_v1 and identity.tls_v1 and Upgrade.TLS not in present
     free = negotiates and not {Upgrade.DEFLATE, Upgrade.SNAPPY}.intersection(present)

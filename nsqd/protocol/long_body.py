@@ -11,7 +11,8 @@ _INT32: Final = struct.Struct(">i")
 MIN_BODY: Final = 32 << 10
 # A body of which less is missing is not worth a change of how the connection is read.
 _MIN_MISSING: Final = 8 << 10
-# Memory is taken for a body of which at least this part has arrived: strangers must send what they occupy.
+# Memory is taken for a body of which at least this share has arrived: unknown clients must send the bytes
+# they occupy.
 _MIN_PART: Final = 8
 # How the body of an MPUB of one message begins: the count, before the size of the message.
 ONE: Final = b"\0\0\0\1"
@@ -68,7 +69,7 @@ class LongBody:
 
 
 def begun_body(pieces: list[bytes], max_size: int, *, trusted: bool) -> LongBody | None:
-    """The long message that an incomplete command in *pieces* publishes; None if there is none.
+    """The long message that an incomplete command in *pieces* publishes; None if it publishes none.
 
     *max_size* is the largest size of a message. The client of a *trusted* connection has sent such a message
     before.

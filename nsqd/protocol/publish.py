@@ -42,7 +42,7 @@ def pub(session: ConnectionState, params: list[bytes], data: bytes, pos: int, no
 
 
 def publish_line(session: ConnectionState, topic: Topic, data: bytes, pos: int, now_ns: int) -> int:
-    """Apply a PUB whose line is understood; the path of a client that publishes one by one."""
+    """Apply a PUB whose line is parsed; the fast path of a client that publishes single messages."""
     limit = session.broker.limits.max_msg_size
     body = pos + 4
     if body <= len(data):
@@ -65,7 +65,7 @@ def pub_ext(session: ConnectionState, params: list[bytes], data: bytes, pos: int
 
 
 def pub_ext_line(session: ConnectionState, topic: Topic, data: bytes, pos: int, now_ns: int) -> int:
-    """Apply a PUB_EXT whose line is understood."""
+    """Apply a PUB_EXT whose line is parsed."""
     limit = session.broker.limits.max_msg_size
     start = pos + 4
     if start + LENGTH_BYTES <= len(data):
@@ -100,7 +100,7 @@ def _topic_of_mpub(
     if len(params) < 2:
         raise ProtocolError(E_INVALID, "MPUB insufficient number of parameters")
     if not is_valid_name_bytes(params[1]):
-        # Clients get the doubled code from the original too.
+        # The original sends the doubled code as well.
         raise ProtocolError(E_BAD_TOPIC, f"E_BAD_TOPIC MPUB topic name {quote(params[1])} is not valid")
     topic_name = params[1].decode()
     session.permit("MPUB", PUBLISH, topic_name, "", now_ns)
@@ -110,12 +110,12 @@ def _topic_of_mpub(
 
 
 def mpub_line(session: ConnectionState, topic: Topic, data: bytes, pos: int, now_ns: int) -> int:
-    """Apply an MPUB whose line is understood."""
+    """Apply an MPUB whose line is parsed."""
     return _mpub(session, topic, data, pos, now_ns, extended=False)
 
 
 def mpub_ext_line(session: ConnectionState, topic: Topic, data: bytes, pos: int, now_ns: int) -> int:
-    """Apply an MPUB_EXT whose line is understood."""
+    """Apply an MPUB_EXT whose line is parsed."""
     return _mpub(session, topic, data, pos, now_ns, extended=True)
 
 
@@ -248,7 +248,7 @@ def _note_staged(session: ConnectionState, topic: Topic, word: str) -> None:
     session.broker.dirty[topic] = None
 
 
-# The rest of a command whose line was understood before, so that each line is parsed only once.
+# The rest of a command whose line was parsed before, so that each line is parsed only once.
 AfterLine: TypeAlias = Callable[[ConnectionState, Topic, bytes, int, int], int]
 AFTER_LINE: Final[dict[bytes, AfterLine]] = {
     b"PUB": publish_line,

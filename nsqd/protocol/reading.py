@@ -20,7 +20,7 @@ class Incomplete(Exception):
 
 
 class Suspended(Exception):
-    """The server first has to find something out; then the session goes on at *start*."""
+    """The server must first get a result; then the session continues at *start*."""
 
     def __init__(self, start: int | None) -> None:
         """With *start* None the command is applied again from its beginning."""
@@ -73,7 +73,7 @@ def number(raw: bytes) -> int | None:
     if not raw.isdigit():
         return None
     value = 0
-    # In pieces, because Python refuses to convert very long numbers and a line may have 16 KiB.
+    # In chunks, because Python refuses to convert very long numbers and a line may have 16 KiB.
     for i in range(0, len(raw), _DIGITS):
         piece = raw[i : i + _DIGITS]
         value = (value * 10 ** len(piece) + int(piece)) & _UINT64

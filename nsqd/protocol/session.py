@@ -39,7 +39,7 @@ MAGIC: Final = b"  V2"
 STREAM_MAGIC: Final = b"  R2"
 MAX_LINE: Final = 16_384
 _MAX_PUBLISH_LINES: Final = 1024
-# After so many new topics of one client others have their turn: a topic with its files takes a millisecond.
+# After so many new topics of one client other clients are served: a topic with its files takes a millisecond.
 MAX_NEW_TOPICS: Final = 16
 
 # (session, parameters with the word first, data, position after the line, now) -> where the command ends
@@ -84,7 +84,7 @@ class Session(ConnectionState):
         self.started = False
         # The bytes that followed the magic of another node, for the stream's own reader.
         self.stream: bytes | None = None
-        # A command that is incomplete: kept in pieces and joined once, when all of it has arrived.
+        # An incomplete command: stored in chunks, and joined once when all of it has arrived.
         self._pieces: list[bytes] = []
         self._have = 0
         self._need = 0
@@ -104,9 +104,9 @@ class Session(ConnectionState):
     # --- what the server calls ---
 
     def receive(self, data: bytes, now_ns: int) -> None:
-        """Apply all commands that are complete and keep the rest.
+        """Apply all commands that are complete, and store the rest.
 
-        After `MAX_NEW_TOPICS` new topics the others wait for :meth:`resume`.
+        After `MAX_NEW_TOPICS` new topics the remaining commands wait for :meth:`resume`.
         """
         self._new_topics = 0
         if self.body is not None:
@@ -120,7 +120,7 @@ class Session(ConnectionState):
             if self.is_blocked() or not LONG <= missing <= len(data) - start - LONG:
                 self._add(from_byte(data, start), now_ns)
                 return
-            # Only the rest of the long command that has begun is joined to it; what follows is not copied.
+            # Only the rest of the long command is joined to it; the bytes after it are not copied.
             self._add(data[start : start + missing], now_ns)
             start += missing
 
@@ -155,14 +155,14 @@ class Session(ConnectionState):
             publishing.publish_long(self, known[1], body, now_ns)
 
     def _put_back(self, body: LongBody) -> None:
-        """Keep what has arrived of *body* as an incomplete command like any other."""
+        """Store the received part of *body* as an incomplete command like any other."""
         self.body = None
         self._pieces = [body.arrived()]
         self._have = len(self._pieces[0])
         self._need = self._have + body.missing
 
     def _add(self, piece: bytes, now_ns: int) -> None:
-        """Add *piece* to what was kept, and apply that once it is complete."""
+        """Add *piece* to the stored bytes, and apply the command once it is complete."""
         add_piece(self._pieces, piece)
         self._have += len(piece)
         if self._have < self._need or self.is_blocked():
@@ -174,7 +174,7 @@ class Session(ConnectionState):
         self._apply(whole, 0, now_ns)
 
     def _apply(self, data: bytes, start: int, now_ns: int) -> None:
-        """Apply the commands from *start* on that are complete, and keep the rest."""
+        """Apply the commands from *start* on that are complete, and store the rest."""
         self._forget_expired(now_ns)
         try:
             if not self.started:
@@ -219,7 +219,7 @@ class Session(ConnectionState):
             # Commands that came before the end are applied when the answer is there.
             return
         if self._have:
-            # Once more, now that nothing is waited for: the error then says exactly what is missing.
+            # Try again now that no reply is pending: the error then names the missing part exactly.
             self.receive(b"", now_ns)
             if self.is_blocked():
                 return
@@ -228,7 +228,7 @@ class Session(ConnectionState):
         self.closing = True
 
     def authorized(self, found: Authorizations | None, now_ns: int) -> None:
-        """Take the answer to `query`, None if there is no valid one; then apply what came meanwhile."""
+        """Take the answer to `query`, None if it is invalid; then apply the commands that arrived since."""
         query, self.query = self.query, None
         if query is None or self.closing:
             return
@@ -326,19 +326,19 @@ class Session(ConnectionState):
             self.consumer.sink = CLOSED_SINK
 
     def take_replies(self) -> bytes:
-        """The replies of this turn; what was published has been stored by now."""
+        """The replies of this write batch; its publishes are stored by now."""
         out = self.replies[0] if len(self.replies) == 1 else b"".join(self.replies)
         self.forget_replies()
         return out
 
     def forget_replies(self) -> None:
-        """The replies are sent, or somebody else sends them."""
+        """The replies are sent, or another object sends them."""
         self.replies = []
         self.staged = []
         self.marked = None
 
     def not_stored(self, topic: Topic, reason: str) -> None:
-        """What this turn published to *topic* could not be stored: reply that instead of OK, and close."""
+        """The publishes of this batch to *topic* could not be stored: reply that instead of OK, and close."""
         for mark in self.staged:
             if mark.topic is topic:
                 del self.replies[mark.reply :]

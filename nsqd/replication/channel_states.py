@@ -1,4 +1,4 @@
-"""The channel state of a copy as it is sent, and what another copy's state changes here: rules 3 and 4. Pure.
+"""The channel state of a copy as frames, and how another copy's state changes it: rules 3 and 4. Pure.
 
 Channel state is positive: it names finished messages. Nothing is concluded from "not pending".
 """
@@ -39,7 +39,7 @@ def pending_of(topic: Topic) -> dict[ChannelKey, Ranges]:
 def states_of(
     topic: Topic, origin: bytes, copy: int, pending: dict[ChannelKey, Ranges]
 ) -> Iterator[ChannelState]:
-    """Frames with the channel state of one topic; *pending* is what is said to be pending."""
+    """Frames with the channel state of one topic; *pending* has its pending messages."""
     if isinstance(topic, ReplicaTopic) and topic.tombstoned:
         yield from _in_frames(
             origin, copy, topic.name, NO_CHANNEL, finished_ranges.stored_ranges(topic), _NOTHING, live=False
@@ -80,9 +80,9 @@ def _in_frames(
 
 
 def merge(broker: Broker, topic: Topic, state: ChannelState) -> bool:
-    """Take over what another copy knows of this topic; True if it was news here.
+    """Merge the state that another copy has of this topic; True if it was news here.
 
-    A topic without channels creates the channels that it hears of. Otherwise only a channel of the same
+    A topic without channels creates the channels in that state. Otherwise only a channel of the same
     generation is changed.
     """
     finished = merged(list(state.finished))

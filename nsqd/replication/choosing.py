@@ -83,9 +83,9 @@ def _unknown_to(known: Iterable[Candidate], candidates: Iterable[Candidate]) -> 
 
 @dataclass(slots=True)
 class _Health:
-    """What is known of one node."""
+    """The known state of one node."""
 
-    # When it accepted the stream last, or was first asked for.
+    # The time when it last accepted the stream, or of the first request.
     accepted_ns: int | None = None
     avoided_until_ns: int = 0
     drains: bool = False

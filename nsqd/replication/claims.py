@@ -1,4 +1,4 @@
-"""Who delivers, who takes over and who may drop a copy: rules 6 to 9 and 11 as functions of values. Pure."""
+"""Which node delivers, takes over or drops a copy: rules 6 to 9 and 11 as functions of values. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Claim:
 
 
 def subtract(pending: Mapping[str, Mapping[ChannelKey, Ranges]], others: Iterable[Pending]) -> Pending:
-    """What is left of *pending* without the messages that others have pending on the same channel."""
+    """The *pending* messages without those that others have pending on the same channel."""
     others = list(others)
     left: Pending = {}
     for topic, channels in pending.items():

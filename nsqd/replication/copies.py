@@ -47,7 +47,7 @@ class Copies:
         # Records are written one at a time.
         self._writing = Lock()
 
-    # --- what there is ---
+    # --- the copies on disk ---
 
     def scan(self) -> list[LocalCopy]:
         """The copies on disk; `problems` has those that cannot be used. At the start only. Raises OSError."""

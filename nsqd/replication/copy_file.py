@@ -1,4 +1,4 @@
-"""The files of a copy: what is known of each, and what a stop, a crash or a power cut has left in it."""
+"""The files of a copy: their known ranges, and their state after a stop, a crash or a power cut."""
 
 import re
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ def opened(disk: Disk, path: Path) -> Segment | None:
 
 
 class Survey(NamedTuple):
-    """The size of a log file, and what its last sound appends say, also those behind damage."""
+    """The size of a log file, and the content of its last sound appends, also those after damage."""
 
     size: int
     next_position: int
@@ -67,7 +67,7 @@ class Survey(NamedTuple):
 
 
 def survey(disk: Disk, segment: Segment) -> Survey:
-    """Give a segment the extent of its sound beginning, and look at what is behind that.
+    """Give a segment the extent of its sound beginning, and check the bytes after that.
 
     Raises OSError and NewerVersion.
     """
@@ -265,7 +265,7 @@ def find_file(disk: Disk, path: Path) -> CopyFile | None:
         return found
     found.size, found.segment = segment.size, segment
     if extent.is_damaged:
-        # The log's own recovery reads what is behind the damage, so it stays until a stream replaces it.
+        # The log's own recovery reads the bytes after the damage, so these stay until a stream replaces them.
         found.bounds = (segment.first, extent.next_position, extent.last_note)
     elif segment.size < size:
         disk.truncate(path, segment.size)

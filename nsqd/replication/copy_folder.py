@@ -1,11 +1,11 @@
-"""The copy of one topic's files: what is written immediately, and what waits for the disk.
+"""The copy of one topic's files: which operations run immediately, and which wait for the disk.
 
 A copy has the same bytes as the primary, at the same places of files of the same names, so it recovers as the
 primary would. Everything in it was checked: appends have their own checksums, a part of a file has that of
 its frame. A torn end that a crash has left is cut off before the file is reported.
 
-Quick work is done immediately: appends, and the small files of checkpoints. A `FolderSync` does in a thread
-what waits for the disk: fsyncs, and then renames and removals of log files.
+Quick operations run immediately: appends, and the small files of checkpoints. A `FolderSync` runs in a thread
+the operations that wait for the disk: fsyncs, and then renames and removals of log files.
 """
 
 from collections import deque
@@ -69,7 +69,7 @@ class CopyFolder:
     def path(self) -> Path:
         return topic_folder(self._copy.path, self.topic)
 
-    # --- what there is ---
+    # --- the files on disk ---
 
     def load(self) -> None:
         """Find the files, and cut off torn ends. For any thread, while the folder is closed."""
@@ -187,7 +187,7 @@ class CopyFolder:
             raise Mismatch(f"a part of {name} at {offset} does not join its copy of {found.size} bytes")
         if found.is_log:
             self._write(found, data)
-            # The contents are looked at when the file is complete.
+            # The contents are checked when the file is complete.
             found.segment = None
             found.size = offset + len(data)
         else:
@@ -217,7 +217,7 @@ class CopyFolder:
         return found
 
     def _write(self, found: CopyFile, data: bytes) -> None:
-        """Write behind what is there; the next load cuts off a write that fails in part."""
+        """Append to the file; the next load cuts off a write that fails in part."""
         try:
             if found.fd < 0:
                 found.fd = self._disk.open_append(self.path / found.name)
@@ -316,7 +316,7 @@ class CopyFolder:
         """Close all files. The primary sends incomplete files, renames and removals again."""
         for found in self.files.values():
             self._close(found)
-        # The next load removes incomplete files, and finds what is in the others.
+        # The next load removes incomplete files, and finds the content of the others.
         incomplete = any(
             not one.is_complete or (one.is_log and one.segment is None) for one in self.files.values()
         )
@@ -325,7 +325,7 @@ class CopyFolder:
 
 
 class FolderSync:
-    """Makes durable what was written to a topic until now, and gives and takes names after that.
+    """Makes all writes to a topic until now durable, then applies renames and removals.
 
     Made in the thread of the loop; :meth:`run` in any thread, then :meth:`end`.
     """
@@ -354,7 +354,7 @@ class FolderSync:
             disk.remove(path / name)
 
     def end(self, error: Exception | None) -> None:
-        """The job has run, or failed: then it is not known what is on the disk, and the next load looks."""
+        """The job has run, or failed: then the state of the disk is unknown, and the next load reads it."""
         folder = self.folder
         if error is not None:
             folder.is_loaded = False

@@ -1,4 +1,4 @@
-"""Deleted topics: those of the own log, which each holder has to learn, and those of the copies here."""
+"""Deleted topics: those of the own log, which each holder must acknowledge, and those of the copies here."""
 
 from collections.abc import Iterable
 
@@ -25,7 +25,7 @@ class DeletedTopics:
     # --- the own log ---
 
     def deleted(self, name: str, below: int) -> None:
-        """Messages of an own topic were deleted: every holder learns it, now or when it connects."""
+        """Messages of an own topic were deleted: every holder gets a frame, now or when it connects."""
         self._logs[self._node.identity].topic_removed(self._node.own_copy, name)
         holders = self._node.own_copy.holders
         if not holders:

@@ -17,7 +17,7 @@ _OPEN_AFTER_NS: Final = 5 * _S
 
 
 def waits_for(log: LogState, copy: LocalCopy, now_ns: int) -> str:
-    """What an open copy waits for before it may be dropped; empty when it may be."""
+    """The reason why an open copy may not be dropped yet; empty when it may be."""
     if copy.retry_ns > now_ns:
         return f"another attempt, because of: {copy.problems.get('', '')}"
     if copy.unreadable:
@@ -38,7 +38,7 @@ def waits_for(log: LogState, copy: LocalCopy, now_ns: int) -> str:
 
 
 def _needed_by(log: LogState, copy: LocalCopy, now_ns: int) -> str:
-    """Who still needs a copy of which no message is in flight."""
+    """Why a copy without messages in flight is still needed; empty when it is not."""
     if is_unstored(copy):
         return "a checkpoint of its channel state"
     pending = log.pending(copy)
@@ -56,7 +56,7 @@ def _needed_by(log: LogState, copy: LocalCopy, now_ns: int) -> str:
 
 
 def _reason(log: LogState, copy: LocalCopy, left: Pending, now_ns: int) -> str:
-    """Why messages of a copy are still needed here."""
+    """Why this node still needs messages of a copy."""
     owners = [one for one in log.owners(now_ns) if not copy.is_owner or one.claim > log.claim(copy)]
     missing = subtract(left, [one.pending for one in owners])
     messages = f"{count(missing)} message{'s' * (count(missing) != 1)}"

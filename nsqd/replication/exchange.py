@@ -1,7 +1,7 @@
 """The statuses of one log that this node and one peer exchange over one connection. No socket, no clock.
 
-A status is sent when something in it has changed. So an idle log costs nothing; that the peer is there is
-known from the connection.
+A status is sent when something in it has changed, so an idle log costs nothing. The connection shows that the
+peer is up.
 """
 
 from collections import deque
@@ -58,7 +58,7 @@ class Exchange:
         self.opened_ns = now_ns
         # The peer has checkpointed the channel state of this node's statuses up to this serial.
         self.acknowledged = 0
-        # The peer has answered since this node asked.
+        # The peer has answered since this node's last query.
         self.answered = False
         # The next status asks for the full state of the peer's copies.
         self.asks_full_state = True
@@ -90,7 +90,7 @@ class Exchange:
     # --- sent ---
 
     def request_full_state(self) -> None:
-        """Ask the peer for the full state of its copies."""
+        """Request the full state of the peer's copies."""
         self.asks_full_state, self.answered = True, False
 
     def use_this_link(self) -> None:
@@ -208,7 +208,7 @@ class Exchange:
 
     def last_taken(self) -> set[int]:
         """The last status of the peer's copies was taken; returns their numbers."""
-        # A status that was sent before the question is not complete.
+        # A status that was sent before the query is not complete.
         self.answered = self.answered or self._is_complete
         self._is_complete = True
         named, self._named = self._named, set()

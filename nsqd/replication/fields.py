@@ -82,7 +82,7 @@ def shape(kind: type[Any]) -> tuple[tuple[str, FieldType], ...]:
 
 
 def _number(form: str, most: int = 1 << 64, what: str = "") -> FieldType:
-    """A number; one above *most* is not *what* it should be."""
+    """A number; if it is above *most*, the error names *what*."""
     packed = struct.Struct("<" + form)
 
     def read(rest: FieldReader) -> int:

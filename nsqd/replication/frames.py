@@ -147,7 +147,7 @@ class CopiedFile:
     """A log file of a copy.
 
     *first* is the position of its first message, *next_seq* the one behind its last message, *last_note* the
-    number of its newest note. These are 0 too for a log file of which the replica does not know them.
+    number of its newest note. These are 0 for a log file whose numbers the replica does not know.
     """
 
     name: FileName
@@ -291,14 +291,14 @@ class Ack:
 
 
 class CopyKind:
-    """What a copy is, in a status."""
+    """The role of a copy, in a status."""
 
     NONE: Final = 0
     # A replica without a stream whose topics are not recovered.
     REPLICA: Final = 1
     # A replica into which an owner streams at the moment.
     STREAMED: Final = 2
-    # A replica without a stream whose topics are recovered: it learns channel state.
+    # A replica without a stream whose topics are recovered: it merges channel state.
     OPEN: Final = 3
     PROMOTED: Final = 4
     ORIGIN: Final = 5
@@ -344,7 +344,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class ChannelState:
-    """One channel of a copy of the sender: what is finished, and what this owner delivers (*pending*).
+    """One channel of a copy of the sender: its finished ranges, and this owner's *pending* messages.
 
     A channel that is not *live* was deleted, and *finished* has the messages held at that time. With an
     empty *channel* the frame is about the topic: *finished* has the messages that were emptied or deleted

@@ -1,6 +1,6 @@
 """Frames as bytes; docs/internals/replication.md has them byte by byte. Pure.
 
-A frame is the size of what follows, its kind and its fields in the order of its class.
+A frame is the size of the rest, its kind and its fields in the order of its class.
 """
 
 import struct
@@ -12,10 +12,10 @@ from nsqd.replication.fields import IDENTITY_BYTES, NONCE_BYTES, BadFrame, Field
 from nsqd.replication.frames import VERSIONS, Ack, AnyFrame, Appends, Hello
 
 MAGIC: Final = b"  R2"
-# A longer piece of a file, or a longer append, goes in several frames.
+# A longer chunk of a file, or a longer append, goes in several frames.
 MAX_DATA: Final = 4 << 20
 MAX_FRAME: Final = MAX_DATA + 4096
-# What is appended in one write is one frame up to this size.
+# The appends of one write are one frame up to this size.
 MAX_APPEND: Final = 64 << 20
 
 _SIZE: Final = struct.Struct("<I")
@@ -49,7 +49,7 @@ def appends_head(topic: int, file: str, offset: int, size: int) -> bytes:
 
 
 def decode(data: bytes, at: int, end: int) -> AnyFrame:
-    """The frame whose kind and fields lie at ``at <= offset < end``. Raises BadFrame."""
+    """The frame whose kind and fields are at ``at <= offset < end``. Raises BadFrame."""
     if data[at] == Ack.KIND and end - at == 1 + _ACK.size:
         # One of these comes for each turn; no other frame is as frequent.
         return Ack(*_ACK.unpack_from(data, at + 1))
@@ -67,7 +67,7 @@ def decode(data: bytes, at: int, end: int) -> AnyFrame:
 
 
 def _of_another_version(lowest: int, highest: int) -> Hello:
-    """A hello with its versions only: its other fields may have another form."""
+    """A handshake with its versions only: its other fields may have another form."""
     nothing = bytes(IDENTITY_BYTES)
     return Hello(
         *(nothing, 0, nothing, nothing, 0, "", bytes(NONCE_BYTES)), min_version=lowest, max_version=highest
@@ -88,7 +88,7 @@ class FrameReader:
         self._need = _HEAD.size
 
     def feed(self, data: bytes) -> Iterator[AnyFrame]:
-        """The frames that are complete now; `position` is behind the one that was given last.
+        """The frames that are complete now; `position` is behind the last frame that was returned.
 
         Raises BadFrame, after the frames before it.
         """

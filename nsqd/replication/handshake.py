@@ -1,8 +1,8 @@
 """The handshake of two nodes: the states of one side until both have proved their membership. Pure.
 
-The connector sends its hello, then the acceptor; the connector proves first, so a stranger never sees a proof
-of the acceptor. Before the connector has proved, the acceptor refuses for two reasons only: the versions, and
-the membership. It keeps nothing of a stranger but this object.
+The connector sends its handshake first, then the acceptor. The connector proves first, so a stranger never
+sees a proof of the acceptor. Before that proof, the acceptor refuses for two reasons only: the versions, and
+the membership. It stores nothing of a stranger but this object.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ def proof(
 ) -> bytes:
     """The proof of the node in that role.
 
-    The hellos are whole frames. *certificate_hash* is the SHA-256 of the server's certificate, or nothing
+    The handshake frames are whole. *certificate_hash* is the SHA-256 of the server's certificate, or nothing
     without TLS.
     """
     # Lengths make each part unambiguous: no byte can move from one part to the next.
@@ -55,7 +55,7 @@ def proof(
     return hmac.digest(secret, message, hashlib.sha256)
 
 
-# The FrameReader has this limit until the handshake is done: no stranger makes a node keep more bytes.
+# The FrameReader has this limit until the handshake is done: no stranger makes a node store more bytes.
 MAX_HANDSHAKE_FRAME: Final = 4096
 # A sentence of a peer, which may be a stranger, is cut in the log after so many characters.
 _MAX_SENTENCE: Final = 300
@@ -120,7 +120,7 @@ class Handshake:
     ) -> None:
         """*role* is CONNECTOR or ACCEPTOR. *me* has a nonce that is drawn for this connection.
 
-        *expected* is the identity that the connector looks for; empty for a named address before its first
+        *expected* is the identity of the wanted node; empty for a named address before its first
         handshake. *other_node* returns the address of another connected node with the node id of the peer,
         or an empty text.
         """
@@ -131,11 +131,11 @@ class Handshake:
         self._expected = expected
         self._certificate_hash = certificate_hash
         self._other_node = other_node
-        # Hello of the connector, hello of the acceptor.
+        # Handshake frame of the connector, then that of the acceptor.
         self._hellos = (b"", b"")
         # The kind of frame that comes next; None when none does.
         self._state: type[Hello | Proof] | None = Hello
-        # The hello of the peer. It is proved only when the handshake is done.
+        # The handshake frame of the peer. It is proved only when the handshake is done.
         self.peer: Hello | None = None
         # The highest version and all features that both sides have.
         self.version = 0
@@ -151,7 +151,7 @@ class Handshake:
         return self._state is None and not self.problem
 
     def first_frames(self) -> list[AnyFrame]:
-        """The frames to send first: the hello of a connector."""
+        """The frames to send first: the handshake frame of a connector."""
         if self._role == ACCEPTOR:
             return []
         if not self._secrets:
@@ -188,7 +188,7 @@ class Handshake:
         self.features = me.features & peer.features
         self.peer = peer
         self._state = Proof
-        # A hello has one form as bytes, so that of the peer is what it has sent.
+        # A handshake frame has one form as bytes, so encoding the peer's frame gives the received bytes.
         mine, theirs = encode(me), encode(peer)
         if self._role == ACCEPTOR:
             self._hellos = (theirs, mine)

@@ -35,7 +35,7 @@ from nsqd.replication.local_copy import LocalCopy
 
 # A primary disconnects a replica that leaves so much unacknowledged; a frame more may be under way.
 MAX_WAITING_BYTES: Final = 2 * MAX_APPEND + MAX_FRAME
-# So many topics get their folders and waiting frames at once, because clients wait meanwhile.
+# So many topics get their folders and waiting frames in one job, because clients wait during it.
 _MADE_AT_ONCE: Final = 200
 
 
@@ -50,7 +50,7 @@ class IncomingState(IntEnum):
 
 
 class JobKind(IntEnum):
-    """What a job does. Of each kind one runs at a time; the first three run alone."""
+    """The kind of a job. Of each kind one runs at a time; the first three run alone."""
 
     NEGOTIATE = 0
     BEGIN = 1
@@ -117,7 +117,7 @@ class IncomingLog:
         self._to_index: dict[CopyFolder, None] = {}
         self._running: set[JobKind] = set()
         self._waiting_bytes = 0
-        # What waits for a job, with the position of its first frame, in this order.
+        # Frames that wait for a job, with the position of the first one, in this order.
         self._unwritten: dict[object, int] = {}
         self._sync_wanted = False
         self._unsynced_from: int | None = None
@@ -275,7 +275,7 @@ class IncomingLog:
             self._sync_changed(copy)
             self._write_index(copy)
         elif self._running:
-            # What is to come runs alone.
+            # The next jobs run alone.
             return
         elif self.state is IncomingState.STREAMING:
             self._delete(copy)
@@ -453,7 +453,7 @@ class IncomingLog:
         folder = next(iter(self._to_index), None)
         if folder is None or JobKind.INDEX in self._running:
             return
-        # What is not durable yet has to wait for the next sync.
+        # Bytes that are not durable yet wait for the next sync.
         files = [one for one in folder.unindexed if one.name not in folder.dirty]
         if len(files) < 2:
             del self._to_index[folder]

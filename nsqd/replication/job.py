@@ -20,5 +20,5 @@ class Job:
     origin: bytes = b""
 
 
-# Has a job begun soon, given what it runs and what is called when it has ended.
+# Runs a job soon, given its function and the callback for its end.
 StartJob: TypeAlias = Callable[[Callable[[Disk], None], Callable[[Exception | None, int], None]], None]

@@ -1,7 +1,7 @@
-"""Jobs on the copies of this node, and what follows when they end. A copy is busy until its job has ended.
+"""Jobs on the copies of this node, and the actions after their end. A copy is busy until its job has ended.
 
 A promoted copy is attached to the broker and delivers. A replica into which no owner streams is *opened*: its
-topics are recovered as a start would, so that it can send what is pending, learn what is finished, and take
+topics are recovered as by a start. It can then send its pending messages, merge finished ranges, and take
 over.
 """
 
@@ -103,7 +103,7 @@ class Jobs:
         copy.topics.update(found)
         copy.is_open = True
         for topic in found.values():
-            # What was recovered is on the disk.
+            # The recovered files are on the disk.
             topic.take_changed()
             self._add_topic(log, copy, topic)
         log.opened(copy)
@@ -133,7 +133,7 @@ class Jobs:
         self._start(log, copy, run, then)
 
     def raise_epoch(self, log: LogState, copy: LocalCopy, epoch: int) -> None:
-        """Let an owner claim what a silent owner with a higher claim has delivered."""
+        """Let an owner claim the messages that a silent owner with a higher claim has delivered."""
         if copy.is_origin:
             self._node.change_record(replace(self._node.record, epoch=epoch))
 
@@ -157,7 +157,7 @@ class Jobs:
         *,
         failover: bool = False,
     ) -> None:
-        """Begin to deliver from a promoted copy; old messages wait until the holders were asked."""
+        """Begin to deliver from a promoted copy; old messages wait until the holders have answered."""
         if copy not in log.primaries:
             self.make_primary(log, copy)
         yielding.await_statuses(log, copy, now_ns, failover=failover)
@@ -206,7 +206,7 @@ class Jobs:
         topics = list(copy.topics.values())
         for topic in topics:
             self.forget_topic(topic)
-        # Nothing is learned for it any more.
+        # No state is merged into it any more.
         copy.topics, copy.is_open = {}, False
 
         def run(_disk: Disk) -> None:
@@ -227,7 +227,7 @@ class Jobs:
     ) -> None:
         """Rename the folder of a topic that was deleted at its origin, unless it has later messages.
 
-        The origin hears of it when the job has ended. Before, *link* acknowledges nothing from *position* on.
+        The origin is notified when the job has ended. Before, *link* acknowledges nothing from *position* on.
         """
 
         def run(_disk: Disk) -> None:

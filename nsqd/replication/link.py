@@ -48,7 +48,7 @@ _HANDSHAKE_NS: Final = 10 * _S
 
 
 class LinkOwner(Protocol):
-    """What a connection asks of its node."""
+    """The interface of the node that a connection uses."""
 
     settings: ReplicaSettings
     identity: bytes
@@ -104,7 +104,7 @@ class PeerLink:
         # Received bytes up to the last frame that was taken.
         self._position = 0
         self._acknowledged = (0, 0)
-        # Positions of frames whose jobs have not ended; nothing behind them is acknowledged.
+        # Positions of frames whose jobs have not ended; nothing after them is acknowledged.
         self.unacknowledged: list[int] = []
         # Positions of deletions that the peer has not acknowledged, in order.
         self._deletions: list[tuple[int, DeleteTopic]] = []
@@ -127,7 +127,7 @@ class PeerLink:
 
     @property
     def hello(self) -> Hello | None:
-        """The peer's hello; only a proved one counts."""
+        """The peer's handshake frame; it counts only once its membership is proved."""
         return self._handshake.peer
 
     @property
@@ -137,12 +137,12 @@ class PeerLink:
 
     @property
     def peer_drains(self) -> bool:
-        """Whether the peer is about to leave or has no room."""
+        """Whether the peer drains or has no room."""
         return self.draining is not None and self.draining.draining
 
     @property
     def peer_accepts(self) -> bool:
-        """Whether the peer accepts streams: not before it has said so."""
+        """Whether the peer accepts streams: not before its first `Draining` frame."""
         return self.draining is not None and not self.draining.fewer_copies
 
     @property
@@ -159,7 +159,7 @@ class PeerLink:
     def address(self) -> str:
         return "" if self.hello is None else self.hello.address
 
-    # --- what the driver calls ---
+    # --- called by the driver ---
 
     def receive(self, data: bytes, now_ns: int) -> None:
         """Take bytes of the peer and act on them."""
@@ -185,7 +185,7 @@ class PeerLink:
         return self.is_closed
 
     def flush(self, now_ns: int) -> list[bytes]:
-        """What is to be sent now, in order."""
+        """The frames to send now, in order."""
         out, self._out = self._out, []
         if self.connector and self.is_up:
             out += self.sender.flush(now_ns)
@@ -194,7 +194,7 @@ class PeerLink:
         return out
 
     def tick(self, now_ns: int) -> None:
-        """Do what is due at this time."""
+        """Do the work that is due at this time."""
         if self.is_closed:
             return
         if self.state is LinkState.HANDSHAKE:
@@ -212,13 +212,13 @@ class PeerLink:
         self._go_on(now_ns)
 
     def sync(self) -> None:
-        """Have what was written of the incoming logs made durable."""
+        """Make the received bytes of the incoming logs durable."""
         for one in self.incoming.values():
             one.sync()
             one.begin_jobs()
 
     def _start_job(self, run: Callable[[Disk], None], then: Callable[[Exception | None, int], None]) -> None:
-        """Have a job run soon; an error of what follows its end ends the connection."""
+        """Run a job soon; an error in the call after its end ends the connection."""
 
         def ended(error: Exception | None, now_ns: int) -> None:
             try:
@@ -419,7 +419,7 @@ class PeerLink:
         return one
 
     def _acknowledge(self) -> None:
-        """Acknowledge what is written, and what is durable; frames that wait for a job are neither."""
+        """Acknowledge the written and the durable bytes; frames that wait for a job are neither."""
         if self.connector or not self.is_up:
             return
         written = synced = min((self._position - self._base, *self.unacknowledged))

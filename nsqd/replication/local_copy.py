@@ -1,4 +1,4 @@
-"""A copy of a log on this node: its record, and what the node knows of it now."""
+"""A copy of a log on this node: its record, and its state at runtime."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -58,18 +58,18 @@ class LocalCopy:
     problems: dict[str, str] = field(default_factory=dict)
     # A thread uses its files.
     is_busy: bool = False
-    # Not before then is the last job tried again, and are the topics read that could not be read.
+    # The last job, and the reading of topics that could not be read, are not tried again before this time.
     retry_ns: int = 0
     read_again_ns: int = 0
-    # Since when no owner that has everything pending here was heard; when the stream into it ended.
+    # Since when no owner with all pending messages of this copy was heard; when the stream into it ended.
     since_ns: int = 0
     detached_ns: int = 0
     # Old messages are not delivered before this time, unless all holders have answered.
     asks_until_ns: int = 0
-    # What a higher owner delivers instead.
+    # The messages that a higher owner delivers instead.
     yielded: Pending = field(default_factory=dict)
     yielded_count: int = 0
-    # While the holders are asked: where each topic ended before; older messages are not delivered.
+    # While holders have not answered: the end of each topic before; older messages are not delivered.
     old_ends: dict[str, int] = field(default_factory=dict)
     # The epoch of a claim that another owner has transferred to this copy; 0 if none has.
     take_over_epoch: int = 0

@@ -1,4 +1,4 @@
-"""What a node knows of one log: its copies here and elsewhere, and what is pending in each. Pure."""
+"""One log as a node knows it: its copies here and elsewhere, and the pending messages of each. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ class PeerCopy:
     owner: bytes = b""
     fully_replicated: bool = False
     counted: tuple[CopyId, ...] = ()
-    # What it has pending; complete once a full status has come.
+    # Its pending messages; complete once a full status has come.
     pending: Pending = field(default_factory=dict)
     is_full: bool = False
     received_ns: int = 0
@@ -43,11 +43,11 @@ class PeerCopy:
 
     @property
     def heard_ns(self) -> int:
-        """When the peer was last heard."""
+        """The time of the last frame from the peer."""
         return self.received_ns if self.link is None else max(self.received_ns, self.link.heard_ns)
 
     def take(self, status: Status, states: list[ChannelState], now_ns: int) -> None:
-        """Replace what is known by a newer status."""
+        """Replace the known state by a newer status."""
         self.kind, self.epoch, self.owner = status.kind, status.epoch, status.owner
         self.fully_replicated, self.counted = status.fully_replicated, status.counted
         self.received_ns = now_ns
@@ -89,7 +89,7 @@ class LogState:
         self.seen_before: object = None
         # The replicas with pending messages that no owner delivers.
         self.undelivered: dict[LocalCopy, bool] = {}
-        # Holders that are not asked, because they were not reached for the failover timeout.
+        # Holders without a query, because they were not reached for the failover timeout.
         self.unreached: set[bytes] = set()
         self._pending: dict[LocalCopy, Pending] = {}
         self._stale: dict[LocalCopy, set[str]] = {}
@@ -121,7 +121,7 @@ class LogState:
         self.changed()
 
     def opened(self, copy: LocalCopy) -> None:
-        """A copy was opened: it and the other copies here learn from each other, and peers are asked."""
+        """A copy was opened: the copies here merge their states, and peers get a query."""
         for other in self.copies:
             for topic in list(other.durable_topics()):
                 self._merge_topic(topic, other, copy)
@@ -160,7 +160,7 @@ class LogState:
         return found
 
     def changed(self) -> None:
-        """Compute again who delivers what."""
+        """Compute again which owner delivers which messages."""
         self.has_changed = True
 
     def claim(self, copy: LocalCopy) -> Claim:
@@ -194,12 +194,12 @@ class LogState:
         self._stale.pop(copy, None)
 
     def pending_again(self, copy: LocalCopy, name: str = "") -> None:
-        """Let the next call of `pending` look at a topic, or at all topics."""
+        """Let the next call of `pending` check a topic, or all topics."""
         if copy in self._pending:
             self._stale.setdefault(copy, set()).update([name] if name else copy.topics)
 
     def delivered(self, copy: LocalCopy) -> Pending:
-        """What an owner delivers, or what a replica has pending: all without what is yielded."""
+        """The messages that an owner delivers, or a replica has pending, without the yielded ones."""
         pending = self.pending(copy)
         return subtract(pending, [copy.yielded]) if copy.yielded else pending
 

@@ -43,7 +43,7 @@ class ReplicaSettings:
 
 
 class StreamedLog(Protocol):
-    """What a stream asks of the log that it streams; `Primary` is one."""
+    """The interface of the log that a stream sends; `Primary` is one."""
 
     origin: bytes
     epoch: int
@@ -102,7 +102,7 @@ class LogStream:
         self._catch_up = CatchUp(sender, primary.settings.catch_up_rate, now_ns, start)
         self._streams: dict[TopicLog, TopicStream] = {}
         self._numbers: dict[int, TopicStream] = {}
-        # Topics whose copy at the replica has something that this log has lost.
+        # Topics whose copy at the replica has data that this log has lost.
         self._conflicts: set[TopicStream] = set()
         # Topics whose stream is to begin.
         self._to_begin: dict[TopicStream, None] = {}
@@ -151,7 +151,7 @@ class LogStream:
     # --- negotiation ---
 
     def take_have(self, have: Have) -> None:
-        """Take what the replica has of a topic. Raises BadFrame."""
+        """Take the replica's files of a topic. Raises BadFrame."""
         stream = self._numbers.get(have.topic)
         if stream is None:
             # The topic was deleted.
@@ -192,7 +192,7 @@ class LogStream:
     # --- the stream ---
 
     def _begin(self, stream: TopicStream) -> None:
-        """Stream what is written to this topic from now on, and send a snapshot of its channel state."""
+        """Stream each write to this topic from now on, and send a snapshot of its channel state."""
         self._to_begin.pop(stream, None)
         self._caught_up.discard(stream)
         stream.begin()
@@ -208,7 +208,7 @@ class LogStream:
         self._catch_up.recheck(stream)
 
     def appended(self, log: TopicLog, segment: Segment, offset: int, pieces: list[bytes]) -> None:
-        """The primary has just written this."""
+        """The primary has just written these bytes."""
         stream = self._streams.get(log)
         if self.state is not StreamState.STREAMING or stream is None:
             return
@@ -291,13 +291,13 @@ class LogStream:
             self._catch_up.recheck(stream)
 
     def catch_up(self, now_ns: int) -> None:
-        """Begin the streams of more topics, and to read what the replica lacks."""
+        """Begin the streams of more topics, and the catch-up of the replica."""
         if self.state is StreamState.STREAMING:
             for stream in list(islice(self._to_begin, _STREAMS_PER_TURN)):
                 self._begin(stream)
             self._catch_up.run(now_ns)
 
-    # --- what the replica has ---
+    # --- state of the replica ---
 
     @property
     def is_up(self) -> bool:

@@ -78,7 +78,7 @@ class ReplicationNode:
         wanted = None if topic is None else topic.settings.replicas
         return self.settings.replicas if wanted is None else wanted
 
-    # --- what the write batch and the checkpointer call ---
+    # --- called by the write batch and the checkpointer ---
 
     @property
     def primary(self) -> Primary:
@@ -200,7 +200,7 @@ class ReplicationNode:
         state.broker.draining = state.broker.decommissioning = True
 
     def cancel_decommission(self) -> None:
-        """Keep the logs that were not transferred yet, and take publishes again."""
+        """Retain the logs that were not transferred yet, and take publishes again."""
         state = self.state
         state.is_decommissioning, state.target = False, ""
         state.change_record(replace(state.record, is_transferred=False))
@@ -213,7 +213,7 @@ class ReplicationNode:
     # --- time ---
 
     def tick(self, now_ns: int) -> None:
-        """Do what is due; called some ten times a second."""
+        """Do the work that is due; called some ten times a second."""
         links = self.state.links
         longest_ns = min(_SUSPENDED_NS, silence_ns(self.settings.failover_ns) // 2)
         suspended = bool(self._ticked_ns) and now_ns - self._ticked_ns > longest_ns
@@ -262,7 +262,7 @@ class ReplicationNode:
                     self.state.to_checkpoint[topic] = None
 
     def _forget_silent(self) -> None:
-        """Forget holders that were not heard for a week."""
+        """Forget holders that have sent nothing for a week."""
         wanted = self.wanted_peers()
         for log in list(self.logs.values()):
             for peer in self.state.silent_holders(log.all_holders, wanted):

@@ -1,4 +1,4 @@
-"""What the parts of a node share: identity, connections, records, and work for the driver."""
+"""The state that the parts of a node share: identity, connections, records, and work for the driver."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -22,7 +22,7 @@ from nsqd.storage.data_path import DataPath
 
 _S: Final = 1_000_000_000
 _RETRY_NS: Final = 5 * _S
-# A holder that was not heard for so long is forgotten.
+# A holder that has sent nothing for so long is forgotten.
 _FORGET_AFTER_S: Final = 7 * 24 * 3600
 
 
@@ -44,10 +44,10 @@ class NodeState:
     ) -> None:
         """*file* is loaded; *now_s* returns unix seconds; *info* and *warn* get sentences for the log."""
         self.settings = settings
-        # The node record as it is to be; the file has what is durable.
+        # The next node record; the file has the durable one.
         self.record = file.record
         self.identity = identity = file.record.identity
-        # Where this node is found.
+        # The address of this node.
         self.address = address
         self.broker = broker
         self.data = data
@@ -72,7 +72,7 @@ class NodeState:
         self.refusals: Counter[str] = Counter()
         # Jobs to be run, in any thread.
         self.waiting_jobs: list[Job] = []
-        # Topics whose state was changed by another copy and that the checkpointer does not visit.
+        # Topics whose state was changed by another replica and that the checkpointer does not visit.
         self.to_checkpoint: dict[Topic, None] = {}
         # A note was staged, or messages became deliverable.
         self.wants_turn = False
@@ -217,7 +217,7 @@ class NodeState:
     def learn_holders(
         self, copies: Iterable[LocalCopy], without_copy: set[bytes], peer: Holder, others: Iterable[Holder]
     ) -> None:
-        """Remember who holds copies of a log: a *peer*, whose address is right, and others that it knows."""
+        """Remember the holders of a log: a *peer*, whose address is right, and others that it knows."""
         found = {one.identity: one.address for one in (*others, peer)}
         for copy in copies:
             holders = copy.holders
@@ -245,7 +245,7 @@ class NodeState:
                 self._changed(copy)
 
     def silent_holders(self, peers: Iterable[bytes], wanted: Iterable[bytes]) -> list[bytes]:
-        """Those of the peers that were not heard for a week, although a connection to them is wanted."""
+        """The peers that have sent nothing for a week, although a connection to them is wanted."""
         now_s = self.now_s()
         self._heard_s.update((link.peer, now_s) for link in self.links if link.is_up)
         found = []

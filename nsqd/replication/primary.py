@@ -16,7 +16,7 @@ from nsqd.storage.topic_log import TopicLog
 
 
 class _TappedTopic:
-    """A topic of the log: what is written to it goes to all streams."""
+    """A topic of the log: each write to it goes to all streams."""
 
     def __init__(self, primary: "Primary", log: TopicLog, name: str) -> None:
         self.name = name
@@ -69,7 +69,7 @@ class Primary:
         self.holders: tuple[Holder, ...] = ()
         # Replaced, not changed in place: a stream that ends during a loop must not hide the next one.
         self.streams: tuple[LogStream, ...] = ()
-        # Topics whose next checkpoint is to be written soon, and whole.
+        # Topics whose next checkpoint must be written soon, and whole.
         self.wants_checkpoint: dict[TopicLog, None] = {}
         self._replicas_of = replicas_of or (lambda _name: settings.replicas)
         self._topics: dict[TopicLog, _TappedTopic] = {}
@@ -166,7 +166,7 @@ class Primary:
         return sum(have < wanted for have, wanted in map(self.replicas_of_topic, self._topics))
 
     def wait(self, log: TopicLog, *, is_publish: bool = True) -> PendingAck | None:
-        """What a client waits for whose message or change was just appended; None if it waits for no replica.
+        """The acknowledgement that a client needs after an append; None if it waits for no replica.
 
         Rule 1: the replicas in sync, at most as many as are wanted. Only publishes are refused.
         """

@@ -132,7 +132,7 @@ class NodeRecordFile:
 # --- a copy ---
 
 
-# What the file has; the folder says the rest. Before a promotion is complete, *replica_epoch* counts.
+# The content of the file; the folder says the rest. Before a promotion is complete, *replica_epoch* counts.
 _COPY_FIELDS: Final = (
     "origin",
     "owner",
@@ -156,7 +156,7 @@ def encode_copy(copy: LocalCopy, epoch: int | None = None) -> bytes:
 
 
 def decode_copy(content: bytes, path: Path, *, promoted: bool) -> LocalCopy:
-    """The copy whose record is in a file of the folder *path*. Raises DamagedRecord."""
+    """The copy whose record is in a file in the folder *path*. Raises DamagedRecord."""
     found = _decode(COPY_FILE_NAME, content, _COPY_VERSION, LocalCopy, (*_COPY_FIELDS, "replica_epoch"))
     replica_epoch = found.pop("replica_epoch")
     # Also a promotion that was not completed has used the epoch.

@@ -46,7 +46,7 @@ def apply_rules(log: LogState, jobs: Jobs, now_ns: int) -> None:
 
 
 def _apply(log: LogState, jobs: Jobs, copy: LocalCopy, now_ns: int) -> str:
-    """Apply the rules to a copy; returns what it waits for until it is dropped, in words."""
+    """Apply the rules to a copy; returns why it is not dropped yet, in words."""
     if copy.is_busy:
         return "a job on its files"
     if copy.is_negotiating:
@@ -70,7 +70,7 @@ def _apply(log: LogState, jobs: Jobs, copy: LocalCopy, now_ns: int) -> str:
 
 
 def _drop(log: LogState, jobs: Jobs, copy: LocalCopy, now_ns: int) -> str:
-    """Drop a copy if the rules allow it; returns what that waits for."""
+    """Drop a copy if the rules allow it; otherwise returns the reason why they do not."""
     if copy.is_busy:
         return "a job on its files"
     if copy.is_origin and not log.node.is_decommissioning:
@@ -119,7 +119,7 @@ def _has_undelivered(log: LogState, copy: LocalCopy, now_ns: int) -> bool:
 
 
 def next_check_ns(log: LogState, now_ns: int) -> int:
-    """When something may be due: soon while holders are asked, and a second from now at the latest."""
+    """The time of the next check: soon while holders have not answered, else in a second at the latest."""
     if any(copy.old_ends for copy in log.copies):
         return now_ns + _S // 10
     wait_ns = log.node.settings.failover_ns
@@ -139,7 +139,7 @@ def _check_failover(log: LogState, jobs: Jobs, copy: LocalCopy, now_ns: int) -> 
         return
     failover_ns = log.node.settings.failover_ns
     if not copy.is_open:
-        # Later than the end of its stream: the answers to its questions are to be later too (rule 11).
+        # Later than the end of its stream: the answers to its questions must be later as well (rule 11).
         is_due = copy.detached_ns < now_ns >= copy.since_ns + open_after_ns(failover_ns)
         if copy.take_over_epoch or is_due or copy.opened:
             jobs.open(log, copy)

@@ -1,4 +1,4 @@
-"""The stream of one connection: what was sent and acknowledged, and the publishers that wait. Pure."""
+"""The stream of one connection: sent and acknowledged positions, and the publishers that wait. Pure."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ class PendingAck:
         self.need = need
         self.possible = possible
         self.reason = reason
-        # None while it is open; then what the publishers got.
+        # None while it is open; then the result that the publishers got.
         self.result: str | None = None
         self._callbacks: list[AckCallback] = []
         self._check()
@@ -77,7 +77,7 @@ class PendingAck:
 
 
 class AckQueue:
-    """What is pending at one replica, in the order of its stream."""
+    """The pending acknowledgements of one replica, in the order of its stream."""
 
     __slots__ = ("_acknowledged", "_queue")
 
@@ -101,7 +101,7 @@ class AckQueue:
             self._acknowledged.append(pending)
 
     def reached(self, written: int, synced: int) -> None:
-        """The replica has acknowledged so much."""
+        """The replica has acknowledged the stream up to this position."""
         queue = self._queue
         while queue:
             position, durable, pending = queue[0]
@@ -132,7 +132,7 @@ class Sender:
     """The frames of one connection after its handshake, counted in bytes; times are nanoseconds."""
 
     def __init__(self, now_ns: int, *, strict: bool) -> None:
-        """With *strict* only what is durable at the replica is acknowledged to publishers."""
+        """With *strict* only durable bytes at the replica are acknowledged to publishers."""
         self.strict = strict
         # Bytes of frames so far: sent, written by the replica, durable there.
         self.sent = 0
@@ -163,7 +163,7 @@ class Sender:
         self.sent += len(head) + size
 
     def flush(self, now_ns: int) -> list[bytes]:
-        """What is to be sent now, in order."""
+        """The frames to send now, in order."""
         if self._sync_requested:
             self._sync_requested = False
             self.put(Sync())

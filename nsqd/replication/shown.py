@@ -1,4 +1,4 @@
-"""What GET /replication and GET /decommission show of a node."""
+"""The content of GET /replication and GET /decommission of a node."""
 
 from typing import Any, Final
 

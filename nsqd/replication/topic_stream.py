@@ -1,6 +1,6 @@
-"""What one replica has of one topic's files, and what is to be sent next.
+"""The files of one topic at one replica, and the next bytes to send.
 
-Older files follow behind the stream, the oldest first, at a limited rate. Reading a file is a piece.
+Older files follow behind the stream, the oldest first, at a limited rate. Files are read in chunks.
 No socket, no clock, no thread.
 """
 
@@ -21,7 +21,7 @@ from nsqd.replication.sender import Sender
 from nsqd.storage.slots import NAMES
 from nsqd.storage.topic_log import TopicLog
 
-# A file is read in pieces of this size.
+# The size of a chunk of a file.
 PIECE_BYTES: Final = 1 << 20
 # A compacted file has this suffix at the replica until it is complete.
 _INCOMPLETE: Final = ".new"
@@ -29,7 +29,7 @@ _INCOMPLETE: Final = ".new"
 
 @dataclass(slots=True, eq=False)
 class Piece:
-    """A piece of a file that the copy lacks."""
+    """A chunk of a file that the replica lacks."""
 
     stream: "TopicStream"
     segment: Segment
@@ -131,7 +131,7 @@ class TopicStream:
     # --- catch-up ---
 
     def next_read(self) -> Piece | None:
-        """The next piece that the copy lacks, the oldest first; None when there is nothing to read now."""
+        """The next chunk that the replica lacks, the oldest first; None when nothing can be read now."""
         if not self.has_begun:
             return None
         for segment in self.log.segments:
@@ -151,7 +151,7 @@ class TopicStream:
         return None
 
     def obsolete(self) -> list[str]:
-        """Files of the copy that the log has no longer, and whose replacements the copy has."""
+        """Files of the replica that the log has no longer, and whose replacements the replica has."""
         segments = self.log.segments
         names = {segment.path.name for segment in segments}
         missing = [
@@ -212,7 +212,7 @@ class CatchUp:
         self._to_look_at.pop(stream, None)
 
     def run(self, now_ns: int) -> None:
-        """Begin to read what the replica lacks, as fast as it may be sent."""
+        """Begin the catch-up of the replica, as fast as the rate allows."""
         while (
             self._to_look_at
             and not self._is_reading
@@ -248,7 +248,7 @@ class CatchUp:
             self.finished.append(stream)
 
     def _read(self, piece: Piece, error: Exception | None) -> None:
-        """A piece was read, or could not be read. The topic may have been deleted, and its folder with it."""
+        """A chunk was read, or could not be read. The topic may have been deleted, and its folder with it."""
         self._is_reading = False
         stream, segment = piece.stream, piece.segment
         if stream.is_gone:

@@ -11,7 +11,7 @@ from nsqd.replication.local_copy import LocalCopy
 from nsqd.replication.log_state import LogState
 from nsqd.replication.log_stream import LogStream
 
-# An owner that starts, takes over or was suspended asks the holders for so long.
+# An owner that starts, takes over or was suspended waits so long for the status of the holders.
 STATUS_WAIT_NS: Final = 2_000_000_000
 
 
@@ -57,7 +57,7 @@ def _set_yielded(log: LogState, copy: LocalCopy, others: list[Pending]) -> None:
 
 
 def update(log: LogState, copy: LocalCopy, name: str) -> None:
-    """Suspend on the channels of a topic the yielded messages, and old ones while holders are asked."""
+    """Suspend on a topic's channels the yielded messages, and old ones while holders have not answered."""
     topic = copy.topics.get(name)
     if topic is None or not copy.is_owner:
         return
@@ -74,13 +74,13 @@ def update(log: LogState, copy: LocalCopy, name: str) -> None:
             log.node.wants_turn = True
 
 
-# --- rule 10: asking ---
+# --- rule 10: queries ---
 
 
 def await_statuses(log: LogState, copy: LocalCopy, now_ns: int, *, failover: bool = False) -> None:
-    """Ask the holders for their status before old messages are delivered.
+    """Query the status of the holders before old messages are delivered.
 
-    After a failover a holder that was not reached for the failover timeout is not waited for.
+    After a failover the query skips a holder that was not reached for the failover timeout.
     """
     peers = copy.holders.keys() - log.without_copy
     log.unreached = peers - log.exchanges.keys() if failover else set()
@@ -114,7 +114,7 @@ def end_asking(log: LogState, now_ns: int) -> None:
 
 
 def apply_transfer(log: LogState, copy: LocalCopy, now_ns: int) -> str:
-    """Let a replica take over without waiting; returns what the transfer waits for."""
+    """Let a replica take over without a wait; returns why the transfer does not proceed yet."""
     if not log.node.is_decommissioning or not copy.has_state:
         return ""
     if copy.asks(now_ns):

@@ -1,4 +1,4 @@
-"""Asking the auth servers who a client is and what it may do.
+"""Queries to the auth servers: the identity of a client, and its grants.
 
 A client's secret must not get into the log. The URL contains it, most errors of aiohttp quote the URL, and a
 server may quote the request; so no text from a server or from aiohttp is logged word for word.
@@ -22,13 +22,13 @@ from nsqcore.process.tls import reason
 from nsqd.protocol.auth import Authorizations, BadAnswer, parse_authorizations
 from nsqd.server.clock import now_ns as clock_ns
 
-# The largest answer that is accepted, in bytes; a list of what one client may do is shorter.
+# The largest reply that is accepted, in bytes; a list of one client's grants is shorter.
 MAX_ANSWER: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """What an auth server is told of a client."""
+    """The data about a client that an auth server receives."""
 
     secret: bytes
     remote_ip: str
@@ -58,7 +58,7 @@ class AuthServers:
         request_timeout_s: float,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """*method* is get or post; *tls* verifies servers that are asked over HTTPS."""
+        """*method* is get or post; *tls* verifies auth servers that use HTTPS."""
         self._endpoints = [address if "://" in address else f"http://{address}/auth" for address in addresses]
         self._log = log
         self._method = method
@@ -126,7 +126,7 @@ class AuthServers:
 
 
 def asker_at(transport: asyncio.Transport, remote_ip: str, secret: bytes) -> Asker:
-    """The client on this transport, as auth servers are told of it."""
+    """The client on this transport, as auth servers receive it."""
     over_tls = transport.get_extra_info("sslcontext") is not None
     return Asker(secret=secret, remote_ip=remote_ip, tls=over_tls, common_name=common_name(transport))
 

@@ -1,4 +1,4 @@
-"""Telling nsqlookupd whether this node takes publishes, so that producers go elsewhere if it does not."""
+"""Reports to nsqlookupd whether this node takes publishes, so that producers use other nodes if not."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,7 +9,8 @@ from nsqd.engine.broker import Broker
 from nsqd.server.health import Health
 from nsqd.server.lookup.peer import LookupPeers
 
-# How often the state is checked. Until nsqlookupd knows of a change, producers are refused and look again.
+# How often the state is checked. Until nsqlookupd knows of a change, this node refuses producers and they
+# query again.
 CHECK_INTERVAL_S: Final = 0.5
 
 

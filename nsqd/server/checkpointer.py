@@ -213,7 +213,7 @@ class Checkpointer:
             # Files are removed when both checkpoints agree: the next round writes the other one.
             topic.changed = True
         began = time.monotonic()
-        # This checkpoint already includes what the notes that wait to be written say.
+        # This checkpoint already includes the notes that are not written yet.
         job = store.checkpoints.start_job(topic, store.checkpoint_position(topic.log.next_seq))
         try:
             store.appender.reopen_if_removed()
@@ -246,7 +246,7 @@ class Checkpointer:
 
     @contextlib.asynccontextmanager
     async def quiesced(self, topic: Topic) -> AsyncIterator[None]:
-        """Keep threads off the topic's files, whose names may soon be another topic's."""
+        """Keep threads off the topic's files, because another topic may soon have their names."""
         care = self._state_of(topic)
         care.quiesced += 1
         try:
@@ -319,7 +319,7 @@ class Checkpointer:
                     continue
                 self._written(topic, store, job)
                 break
-        # One sync for all: two for each of thousands of topics would take too long.
+        # One sync covers all topics: two syncs for each of thousands of topics would take too long.
         await asyncio.to_thread(self._data.disk.sync_all)
 
     def _failed(self, topic: Topic, store: TopicLog, error: OSError, low_water: int) -> None:

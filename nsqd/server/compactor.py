@@ -1,8 +1,7 @@
 """Freeing the disk of messages that no channel wants: files are removed, sparse segments are compacted.
 
-A topic that changed is checked until nothing is left to do, whether anybody uses it again or not. Several
-topics are worked on at a time, each in its own thread; together they read and write at most
-`BYTES_PER_SECOND`.
+A topic that changed is checked until no work is left, also when it is not used any more. Several topics are
+processed at a time, each in its own thread. Together they read and write at most `BYTES_PER_SECOND`.
 """
 
 import asyncio

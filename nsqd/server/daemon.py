@@ -129,7 +129,7 @@ class Nsqd:
             self.fsync,
             self.replication,
             node=options.broadcast_address,
-            # An answer that waits for a replica comes too late for busy polling.
+            # A reply that waits for a replica comes too late for busy polling.
             busy_poll_ns=0 if options.replicas else options.busy_poll,
             on_event=self._on_event,
         )
@@ -198,7 +198,7 @@ class Nsqd:
         self._announce_ports()
 
     def _disk_stats(self) -> dict[str, int]:
-        """Figures of the disk with the messages; free and total are -1 while they are unknown."""
+        """Statistics of the disk with the messages; free and total are -1 while they are unknown."""
         return {
             "free_bytes": self.watermark.free,
             "total_bytes": self.watermark.total,
@@ -292,7 +292,7 @@ class Nsqd:
         )
         self.options = self.info.options = dataclasses.replace(self.options, statsd_prefix=prefix)
 
-    # --- life ---
+    # --- start and stop ---
 
     async def run(self, stop: asyncio.Event) -> None:
         """Load, serve until *stop* is set, save."""
@@ -302,9 +302,9 @@ class Nsqd:
             # Before the file is read first. Without a policies file SIGHUP stops the daemon.
             handle_signal(signal.SIGHUP, self.policies.reload)
         self._load()
-        # Before anybody is served, nsqd.dat is to name the running version and every topic found.
+        # Before any client is served, nsqd.dat must name the running version and every topic found.
         await self.changes.start()
-        # Objects made by a start stay, so the garbage collector is never to look through them.
+        # Objects made by a start stay, so the garbage collector must never scan them.
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         gc.enable()
@@ -316,7 +316,7 @@ class Nsqd:
         )
         if statsd is not None:
             await statsd.begin()
-        # Must be known before anybody publishes.
+        # Must be known before the first publish.
         await self.watermark.check()
         self.lookups.start()
         await self.tcp.start(self.clients.accept)
@@ -421,7 +421,7 @@ class Nsqd:
         found = (self.certificates, self.trusted, self.peer_certificates)
         return [one for one in found if one is not None]
 
-    # --- what others ask of the daemon ---
+    # --- methods for other objects ---
 
     def _on_event(self, event: Event) -> None:
         if event.change is Change.TOPIC_CREATED:

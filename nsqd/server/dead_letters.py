@@ -1,4 +1,4 @@
-"""Dead letters: messages that a channel gives up are moved to a separate topic.
+"""Dead letters: messages that a channel no longer tries to deliver move to a separate topic.
 
 A dead letter is written and made durable before its original is finished, in every mode of the node.
 Otherwise a power cut could take the dead letter and leave a checkpoint in which its original is finished.
@@ -38,7 +38,7 @@ class _DeadLetter(NamedTuple):
 
 
 class BatchQueue(Protocol):
-    """What stores dead letters; `WriteBatch` is it."""
+    """The storage of dead letters; `WriteBatch` implements it."""
 
     def request_turn(self) -> None: ...
 
@@ -123,7 +123,7 @@ class DeadLetterMover:
         try:
             return extension(letter.headers | added)
         except BadHeaders:
-            # Together they are too long.
+            # Together they exceed the limit.
             return extension(added)
 
     def _written(self, channel: Channel, topic: Topic, moves: list[DeadLetterMove], reason: str) -> None:
@@ -159,7 +159,7 @@ class DeadLetterMover:
             )
 
     def _continue(self, channel: Channel) -> None:
-        """Ask for a turn that takes the next messages for the dead letters."""
+        """Request a write batch that moves the next messages to the dead letters."""
         if channel in self._paused:
             self._paused.discard(channel)
         else:

@@ -45,7 +45,7 @@ Callback = Callable[[str], None]
 
 
 class _Run:
-    """One job, and the callbacks that are told how it ends."""
+    """One job, and the callbacks that get its result."""
 
     __slots__ = ("callbacks", "error", "job", "seconds", "store", "topic")
 
@@ -103,7 +103,7 @@ class Fsync:
         self._busy = 0
         self._busy_new = 0
         self._launching = False
-        # What waits for a sync of the data path's folder: jobs whose files are synced, and other callbacks.
+        # Waiting for a sync of the data path's folder: jobs whose files are synced, and other callbacks.
         self._for_path: list[_Run] = []
         self._names: list[Callback] = []
         self._path_busy = False
@@ -208,7 +208,7 @@ class Fsync:
             self._launch_soon()
 
     def _launch_soon(self) -> None:
-        # After the turn that asked for it, so that one job covers all appends of that turn.
+        # After the write batch that requested it, so that one job covers all appends of that batch.
         if not self._launching:
             self._launching = True
             self._loop.call_soon(self._launch)
@@ -349,7 +349,7 @@ class Fsync:
         """A sync has failed: the topic accepts no publishes until a restart."""
         for stores in (self._unsynced, self._again, self._due):
             stores.pop(store, None)
-        # The next checkpoint has what the notes say.
+        # The next checkpoint includes the content of the notes.
         topic.changed = True
         self._health.fsync_failed(topic.name, store.appender.failed)
         self._log.error("TOPIC(%s): %s", topic.name, store.appender.failed)

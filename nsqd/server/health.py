@@ -14,7 +14,7 @@ class Health:
         self.failed_fsyncs: dict[str, str] = {}
 
     def failed(self, what: str, reason: str) -> bool:
-        """Note that *what* failed; True if the failure or its reason is new."""
+        """Note that the operation *what* failed; True if the failure or its reason is new."""
         news = self._errors.get(what) != reason
         self._errors[what] = reason
         return news

@@ -65,7 +65,7 @@ class Heartbeats:
         self._heartbeat = self._deadline = None
 
     def end(self) -> None:
-        """Stop, and let go of the connection."""
+        """Stop, and release the connection."""
         self.stop()
         self._connection = _REMOVED
 

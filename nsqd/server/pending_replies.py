@@ -32,7 +32,10 @@ class PendingReplies:
             self._failed[topic] = reason
 
     def text(self) -> bytes:
-        """What to send. The error of the first failed publish ends them, and sets `error` and *closing*."""
+        """The replies to send.
+
+        The error of the first failed publish ends them, and sets `error` and *closing*.
+        """
         for mark in self._marks:
             reason = self._failed.get(mark.topic)
             if reason:

@@ -29,7 +29,7 @@ class NotYours(Exception):
 
 
 class WouldDelete(Exception):
-    """The change would delete messages that are kept now, and was not confirmed; the text is a sentence."""
+    """The change would delete stored messages, and was not confirmed; the text is a sentence."""
 
 
 class Policies:
@@ -64,7 +64,7 @@ class Policies:
         except FileNotFoundError:
             pass
         except (OSError, BadPolicy) as error:
-            # Without these policies messages would be kept or dropped against the operator's will.
+            # Without these policies messages would be retained or dropped against the operator's will.
             raise BadPolicy(f"failed to read policies from {self._path} - {error}") from error
         if self._file:
             self._of_file = self._read_file()
@@ -106,7 +106,7 @@ class Policies:
             await self._change(new if exclusive else self._of_http | new, apply=apply, dry=dry)
 
     async def delete(self, name: str, *, apply: bool) -> None:
-        """Delete a policy set over HTTP. Raises KeyError if there is none, and what :meth:`put` raises."""
+        """Delete a policy set over HTTP. Raises KeyError if there is none, and the errors of :meth:`put`."""
         async with self._changing:
             self._refuse_files((name,))
             rest = dict(self._of_http)

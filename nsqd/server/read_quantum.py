@@ -1,4 +1,4 @@
-"""How many of a client's bytes are processed before others have their turn. Pure.
+"""How many of a client's bytes are processed before other clients are served. Pure.
 
 A read brings up to 256 KiB, which may be ten thousand commands; applying them takes tens of milliseconds. The
 first commands of a client show how long they take, and the rest is cut into portions that take at most

@@ -34,9 +34,10 @@ from nsqd.server.write_batch import PIPELINED, OnDurable, WriteBatch
 # 2500 messages (RDY) of 200 bytes are 585 KB: with asyncio's 64 KiB every delivery would stall half-way.
 WRITE_BUFFER_HIGH: Final = 2 << 20
 SMALL_READ: Final = 4096
-# After so many bytes of long messages of one client others have their turn.
+# After so many bytes of long messages of one client, other clients are served.
 LONG_BYTES: Final = 1 << 20
-# What follows a long message is read into this, and copied out within one call: all connections share it.
+# The bytes after a long message are read into this buffer, and copied out within one call. All connections
+# share it.
 _line: Final = memoryview(bytearray(SMALL_READ))
 # Errors that are logged in one turn: a client that only sends errors would keep nsqd busy with logging.
 MAX_LOGGED: Final = 10
@@ -201,7 +202,7 @@ class ClientConnection:
         self._applied(now_ns if waits else 0)
 
     def _applied(self, waits_since_ns: int) -> None:
-        """Go on after commands were applied; the client waits for an answer unless *waits_since_ns* is 0."""
+        """Continue after commands were applied; the client waits for a reply unless *waits_since_ns* is 0."""
         session = self.session
         if session.settings is not self._settings:
             self._settings = session.settings
@@ -211,10 +212,10 @@ class ClientConnection:
         self._clients.write_batch.request_turn_for(self, waits_since_ns)
 
     def _read_with(self, protocol: "LongBodies | ClientConnection") -> None:
-        """Let *protocol* take what is read from now on."""
+        """Let *protocol* receive the bytes that are read from now on."""
         transport = self._transport
         if transport is not None:
-            # The transport looks at its protocol when it begins to read.
+            # The transport checks its protocol when it begins to read.
             transport.pause_reading()
             transport.set_protocol(cast("asyncio.BaseProtocol", protocol))
             transport.resume_reading()
@@ -394,7 +395,7 @@ class ClientConnection:
         return PIPELINED if self._pending_replies else len(self.session.replies)
 
     def defer_replies(self, waiting: int) -> OnDurable | None:
-        """Hold this turn's replies until *waiting* topics are settled; returns what to call for each topic.
+        """Delay the replies until *waiting* topics are stored or fail; returns the callback for each topic.
 
         Returns None if the replies wait neither for a topic nor for earlier replies.
         """
@@ -443,7 +444,7 @@ class ClientConnection:
         return self._asking is not None or self._slicing or self._working
 
     def _start_pending(self) -> None:
-        """Start what the session waits for, unless it was started already; reading pauses until it ends."""
+        """Start the work that the session waits for, unless it runs already; reading pauses until its end."""
         if self._asking is not None or self._slicing or self._transport is None:
             return
         self._transport.pause_reading()
@@ -465,7 +466,7 @@ class ClientConnection:
         self._resume_reading()
 
     def _resume(self) -> None:
-        """Publish the next slice of a long batch, or apply the commands that have waited for others."""
+        """Publish the next slice of a long batch, or apply the commands that waited for other clients."""
         self.session.resume(clock_ns())
         self._clients.write_batch.request_turn_for(self)
         if self.session.batch is not None:

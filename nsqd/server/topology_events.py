@@ -1,4 +1,4 @@
-"""What the creation or deletion of a topic or channel leads to: log, nsqlookupd, metadata, files."""
+"""The effects of creating or deleting a topic or channel: log, nsqlookupd, metadata, files."""
 
 import asyncio
 from collections.abc import Callable
@@ -109,7 +109,7 @@ class TopologyEvents:
         await self.persist()
 
     async def start(self) -> None:
-        """Write nsqd.dat before anybody is served; a write that fails is repeated until it succeeds."""
+        """Write nsqd.dat before any client is served; a write that fails is repeated until it succeeds."""
         await self.persist()
         if self._dirty:
             self.persist_soon()
@@ -177,7 +177,7 @@ class TopologyEvents:
             self._asking[topic] = task
             task.add_done_callback(lambda _: self._asking.pop(topic))
         elif peers:
-            # Channels that it has on other nodes miss what is published before they are created here.
+            # The topic's channels on other nodes miss messages that are published before they exist here.
             self._log.error(
                 "no available nsqlookupd to query for channels to pre-create for topic %s", topic.name
             )

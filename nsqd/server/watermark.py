@@ -11,7 +11,7 @@ from nsqd.policies.quantities import watermark
 from nsqd.server.health import Health
 
 CHECK_INTERVAL_S: Final = 1.0
-# Without a watermark the figures are only shown, so they are read less often.
+# Without a watermark the disk statistics are only shown, so they are read less often.
 RARELY_S: Final = 10.0
 # This many times the mark has to be free before publishes are taken again. Otherwise a node at the mark would
 # change its state with each message.
@@ -31,7 +31,7 @@ class Watermark:
         self._health = health
         self._log = log
         self._unknown = False
-        # The figures found last, in bytes; -1 while they are unknown.
+        # The last disk statistics, in bytes; -1 while they are unknown.
         self.free = self.total = -1
 
     def room(self) -> int:
@@ -41,17 +41,17 @@ class Watermark:
         return max(0, self.free - (self._bytes or int(self.total * self._part)))
 
     async def watch(self) -> None:
-        """Look forever: once a second if there is a mark, otherwise every ten seconds."""
+        """Check forever: once a second if there is a mark, otherwise every ten seconds."""
         while True:
             await self.check()
             await asyncio.sleep(CHECK_INTERVAL_S if self._bytes or self._part else RARELY_S)
 
     async def check(self) -> None:
-        """Look once; if there is a mark, refuse or take publishes accordingly."""
+        """Check once; if there is a mark, refuse or take publishes accordingly."""
         try:
             free, total = await asyncio.to_thread(self._disk.free, self._path)
         except OSError as error:
-            # The figures found last stay.
+            # The last statistics stay.
             if not self._unknown:
                 self._log.warning("cannot tell how much of the disk is free - %s", error)
             self._unknown = True

@@ -1,8 +1,8 @@
-"""One turn of the event loop: published messages are stored, then answered, then delivered.
+"""One write batch of the event loop: it stores published messages, then answers, then delivers.
 
-Connections and HTTP handlers apply commands as they are read and ask for a turn; the loop runs it once, after
-everything it had to read. So all publishers of a round share one write per topic, and consumers are woken
-once.
+Connections and HTTP handlers apply commands as they are read and request a batch. The loop runs it once,
+after it has read from all sockets. So all publishers of a round share one write per topic, and consumers are
+woken once.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ class WriteBatch:
         busy_poll_ns: int = 0,
         on_event: Callable[[Event], None],
     ) -> None:
-        """*on_event* is told of topics and channels that were created or deleted.
+        """*on_event* is called for each topic and channel that was created or deleted.
 
         *node* is the name of this nsqd in dead letters.
         *busy_poll_ns* is how long to poll for the next request after an answer; see `busy_poll`.
@@ -97,7 +97,7 @@ class WriteBatch:
         self._closed = False
         # Whether this turn answers a client that waits for the answer.
         self._awaited = False
-        # An answer that waits for an fsync comes too late for busy polling.
+        # A reply that waits for an fsync comes too late for busy polling.
         self._busy_poll = BusyPoll(0 if fsync.strict else busy_poll_ns, self._loop.call_soon, clock_ns)
         self._answering: dict[Answerer, None] = {}
         # Callbacks that wait until a topic's messages are stored; True: until they are durable, in any mode.
@@ -117,7 +117,7 @@ class WriteBatch:
             self._loop.call_soon(self.run)
 
     def request_turn_for(self, connection: Answerer, waits_since_ns: int = 0) -> None:
-        """Ask for a turn that answers *connection*, whose client has waited for it since *waits_since_ns*.
+        """Request a batch that answers *connection*, whose client has waited since *waits_since_ns*.
 
         In each round of the loop the first client that waits gets its answer, so that it continues while
         the others are read; these share the turn at the end of the round. Otherwise nsqd and a few clients
@@ -134,7 +134,7 @@ class WriteBatch:
                 self._take(waits_since_ns)
 
     def when_stored(self, topic: Topic, callback: Callback, *, durable: bool = False) -> None:
-        """Call *callback* when what was just published to *topic* is stored, or with the reason why not.
+        """Call *callback* when the messages just published to *topic* are stored, or with the error.
 
         With *durable* that is after an fsync, in any mode.
         """
@@ -143,13 +143,13 @@ class WriteBatch:
         self.request_turn()
 
     def stored(self, topic: Topic, *, durable: bool = False) -> asyncio.Future[None]:
-        """Wait until what was just published to *topic* is stored. Raises NotStored."""
+        """Wait until the messages just published to *topic* are stored. Raises NotStored."""
         future: asyncio.Future[None] = self._loop.create_future()
         self.when_stored(topic, _settler(future), durable=durable)
         return future
 
     def note_stored(self, topic: Topic, *, durable: bool = False) -> asyncio.Future[None]:
-        """Wait until what was just noted at *topic* is stored. Raises NotStored."""
+        """Wait until the notes just staged at *topic* are stored. Raises NotStored."""
         future: asyncio.Future[None] = self._loop.create_future()
         self._broker.dirty[topic] = None
         self._notes.append((topic, _settler(future), durable))
@@ -262,7 +262,7 @@ class WriteBatch:
         return True
 
     def _waits_for(self, topic: Topic, *, is_publish: bool) -> tuple[TopicLog | None, PendingAck | None]:
-        """The log of a topic, and what a client of it waits for at replicas."""
+        """The log of a topic, and the replicas that its client waits for."""
         store = store_of(topic)
         return store, None if store is None else self._replication.primary.wait(store, is_publish=is_publish)
 
@@ -331,7 +331,7 @@ class WriteBatch:
             self._on_event(event)
 
     def close(self) -> None:
-        """End all turns: a later one could retry something and open files that were closed."""
+        """End all batches: a later one could retry something and open files that were closed."""
         self._closed = True
         self._deadlines.close()
 

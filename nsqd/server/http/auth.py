@@ -1,6 +1,6 @@
 """--http-auth: HTTP clients that publish, read messages or administer send the AUTH secret as a bearer token.
 
-The auth servers for TCP clients are asked for them, and the same grants apply.
+The auth servers for TCP clients decide, and the same grants apply.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from nsqd.server.clock import now_ns as clock_ns
 
 
 class Needs(Enum):
-    """What a secret must grant for a request."""
+    """The grants that a request needs."""
 
     NOTHING = "nothing"
     PUBLISH = "publish, on the topic"
@@ -73,7 +73,7 @@ NEEDS: Final = {
     ("DELETE", "/policies"): Needs.NODE,
 }
 
-# How many answers of the auth servers are kept until they expire; above this the oldest are dropped.
+# How many auth replies are cached until they expire; above this the oldest are dropped.
 _MAX_CACHED: Final = 10_000
 
 
@@ -83,7 +83,7 @@ class HttpGuard:
     def __init__(self, auth: AuthServers) -> None:
         self._auth = auth
         self._cache: dict[Asker, Authorizations] = {}
-        # All requests that wait for the same answer share one question.
+        # All requests that wait for the same reply share one query.
         self._asking: dict[Asker, asyncio.Task[Authorizations | None]] = {}
 
     def routes(self, table: Iterable[Route]) -> list[Route]:
@@ -126,7 +126,7 @@ class HttpGuard:
             task = asyncio.create_task(self._ask(asker, peer), name=f"HTTP AUTH {peer}")
             self._asking[asker] = task
             task.add_done_callback(lambda _: self._asking.pop(asker, None))
-        # If a client hangs up, only its own request is cancelled, not the shared question.
+        # If a client hangs up, only its own request is cancelled, not the shared query.
         return await asyncio.shield(task)
 
     async def _ask(self, asker: Asker, peer: str) -> Authorizations | None:
@@ -160,7 +160,8 @@ def _asker(request: Request, secret: bytes) -> Asker:
 
 
 def _granted(found: Authorizations, needs: Needs, request: Request) -> bool:
-    # The handler reads the same arguments. A missing one is the empty name, which a grant for all covers.
+    # The handler reads the same arguments. A missing argument is the empty name, which a grant for all
+    # covers.
     topic, channel = request.query.get("topic", ""), request.query.get("channel", "")
     if needs is Needs.PUBLISH:
         return found.allows(PUBLISH, topic, "")

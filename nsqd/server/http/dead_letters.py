@@ -5,8 +5,8 @@
     &contains=...&json=...      those that a filter finds
     &dry_run=true               none: they are counted
 
-Each letter is published again to its topic, and only its channel must deliver it. Once that is durable, the
-letter is finished in the dead-letter topic: a crash in between leaves the message in both, never in none.
+Each dead letter is published again to its original topic, and only its channel must deliver it. Once that is
+durable, it is finished in the dead-letter topic. A crash in between leaves the message in both, not in none.
 """
 
 import time
@@ -37,11 +37,11 @@ class DeadLettersApi:
         self._finder = finder
         self._write_batch = write_batch
         self._log = log
-        # Letters that are being sent back, so that no other request sends them too.
+        # Dead letters that are being sent back, so that no other request sends the same ones.
         self._moving: set[tuple[Topic, int]] = set()
 
     async def send_back(self, request: Request) -> Response:
-        """Send back the letters that the request selects, or count them."""
+        """Send back or count the dead letters that the request selects."""
         refuse_unknown(request, "POST", "/dead_letters/send_back")
         topic, _ = topic_and_channel(self._broker, request)
         dry = truth(request.query, "dry_run")
@@ -75,14 +75,14 @@ class DeadLettersApi:
             arguments |= {"from": f"id:{request.query['id']}", "limit": "1"}
         else:
             arguments["limit"] = request.query.get("limit", _DEFAULT_LIMIT)
-            # Letters that were sent back earlier may still lie before this.
+            # Dead letters that were sent back earlier may still be stored before this position.
             arguments["from"] = request.query.get("from", str(topic.low_water()))
         return parse_query(arguments, "", self._broker.ids, time.time_ns())
 
     def _sorted(
         self, letters: list[DeadLetter]
     ) -> tuple[dict[tuple[str, str], list[DeadLetter]], dict[str, int]]:
-        """The letters that can be sent back by origin, and the number that cannot by reason."""
+        """The dead letters that can be sent back, by origin, and the number of others, by reason."""
         back: dict[tuple[str, str], list[DeadLetter]] = {}
         obstacles: dict[str, int] = {}
         for letter in letters:
@@ -110,7 +110,7 @@ class DeadLettersApi:
         return ""
 
     async def _send(self, topic: Topic, back: dict[tuple[str, str], list[DeadLetter]]) -> int:
-        """Publish the letters to their origins, then finish them; returns how many. Raises ApiError."""
+        """Publish the dead letters to their origins, then finish them; returns how many. Raises ApiError."""
         if self._broker.draining:
             raise ApiError(503, "DRAINING")
         moving = {(topic, letter.seq) for letters in back.values() for letter in letters}
@@ -152,6 +152,6 @@ class DeadLettersApi:
 
 
 def _next(topic: Topic, picked: Picked) -> str | None:
-    """The ``from`` with which to go on; None when there is no more."""
+    """The ``from`` of the next request; None when there are no more messages."""
     more = picked.position < topic.log.next_seq
     return str(picked.position) if more else None

@@ -13,7 +13,7 @@ from nsqd.engine.draining import Unread, report
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.tcp import Clients
 
-# How often unread channels are looked for, in seconds. A look at ten thousand takes a millisecond.
+# How often the node searches for unread channels, in seconds. A search of ten thousand takes a millisecond.
 _CHECK_INTERVAL_S: Final = 5.0
 _MILLISECONDS: Final = re.compile(r"[0-9]{1,7}")
 
@@ -31,7 +31,7 @@ class Drain:
         self._clients = clients
         self._log = log
         self._unread = Unread()
-        # Whether the last scrape of /metrics was told of messages that are pending here.
+        # Whether the last scrape of /metrics reported pending messages here.
         self.scraped_with_backlog = False
 
     async def begin(self, request: Request) -> Response:
@@ -88,7 +88,7 @@ class Drain:
         return int(self._report()["remaining"]) if self._broker.leaving else 0
 
     def log_remaining(self) -> None:
-        """Log what was not emptied, because the output of the drain command may be lost."""
+        """Log the remaining messages, because the output of the drain command may be lost."""
         if not self._broker.draining:
             return
         state = self._report()

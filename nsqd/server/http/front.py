@@ -109,7 +109,7 @@ class FrontConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._heard = self._loop.time()
-        # Received bytes that are not served yet, in pieces that are joined once a request is complete.
+        # Received bytes that are not served yet, in chunks that are joined once a request is complete.
         self._pieces: list[bytes] = []
         self._have = 0
         self._need = 0
@@ -249,7 +249,7 @@ class FrontConnection(asyncio.Protocol):
             self._resume()
 
     def _resume(self) -> None:
-        """Go on after all publishes are answered and the client reads its answers."""
+        """Continue after all publishes are answered and the client reads its replies."""
         transport = self._transport
         if transport is None:
             return

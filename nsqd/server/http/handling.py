@@ -49,7 +49,7 @@ class HandlingApi:
         self._log = log
 
     async def finish(self, request: Request) -> Response:
-        """Finish messages; a consumer that has one in flight is told so when it answers."""
+        """Finish messages; a consumer that has one in flight gets an error when it answers."""
         return await self._handle("finish", request, self._broker.finish_messages)
 
     async def requeue(self, request: Request) -> Response:
@@ -127,7 +127,7 @@ class HandlingApi:
             raise refused("STATE", "only deferred messages can be sent or cancelled")
         if state == "finished":
             raise refused("STATE", "with finished messages there is nothing left to do")
-        # Messages are handled in the order of the log, because a request can go on only in that order.
+        # Messages are handled in the order of the log, because a request can only continue in that order.
         arguments.setdefault("limit", str(MAX_LIMIT))
         arguments.setdefault("direction", "forward")
         query = parse_query(arguments, "", self._broker.ids, time.time_ns())

@@ -86,14 +86,14 @@ class LogApi:
         )
 
     async def range(self, request: Request) -> Response:
-        """As many frames as fit into one reply; a header has the sequence with which to go on.
+        """As many frames as fit into one reply; a header has the next sequence to read.
 
         The next sequence is ``end`` when the range is complete. Another header names the gaps: damaged or
         removed messages were lost, compacted ones were finished by every channel, unused numbers were never
         given to messages. With *channel*, messages that were compacted before that channel was created are
         called earlier, and those that were sent to other channels alone unused. With ``headers=true`` each
         body begins with its extension, as for a subscriber with ``extend_support``. 410 SEQUENCE_GONE: the
-        beginning is not kept any more. 416: the range reaches past the end. 503 CANNOT_READ: try again later.
+        beginning is not stored any more. 416: the range reaches past the end. 503 CANNOT_READ: retry later.
         """
         extended = request.query.get("headers", "false") in TRUE
         topic = self._topic(request)
@@ -183,18 +183,18 @@ class LogApi:
 
 
 def _visible(topic: Topic, channel_name: str, ranges: Ranges) -> Ranges:
-    """What a reader with this channel sees of sorted *ranges*; without a channel it sees all."""
+    """The parts of sorted *ranges* that a reader with this channel receives; all without a channel."""
     return topic.exclusive.without_others(channel_name, ranges) if channel_name else ranges
 
 
 def _first(topic: Topic, channel_name: str) -> int:
-    """Where a reader with this channel may begin: it was sent nothing between there and what is kept."""
+    """The first sequence for a reader with this channel: it has no messages from there to the log start."""
     log_start = topic.log.log_start
     return topic.exclusive.start_of_others(channel_name, log_start) if channel_name else log_start
 
 
 def _scan(topic: Topic, channel_name: str, start: int, end: int) -> Iterator[tuple[int, int, Block | Gap]]:
-    """Yield what a reader with this channel sees of ``start <= seq < end``, like :meth:`Cursor.scan`."""
+    """Yield the messages of ``start <= seq < end`` for this channel's reader, like :meth:`Cursor.scan`."""
     for first, stop in _visible(topic, channel_name, [(start, end)]):
         if start < first:
             yield start, first, Gap(start, first, Why.UNUSED)

@@ -1,4 +1,4 @@
-"""GET /messages: looking at the messages of a log, and their states on a channel. It changes no state."""
+"""GET /messages: reads the messages of a log, and their states on a channel. It changes no state."""
 
 import time
 from typing import Any, Final
@@ -117,7 +117,7 @@ class MessagesApi:
 
 
 def _each_before(pieces: list[bytes], end: bytes) -> list[bytes]:
-    """The pieces, each followed by *end*."""
+    """The chunks, each followed by *end*."""
     ended = [end] * (2 * len(pieces))
     ended[::2] = pieces
     return ended
@@ -149,7 +149,7 @@ def of_log(topic: Topic, channel: Channel | None, log: str) -> tuple[Topic, Chan
 
 
 def _next(topic: Topic, picked: Picked, query: MessageQuery) -> str | None:
-    """The ``from`` with which to go on; forward there always is one, because messages may still come."""
+    """The ``from`` of the next request; forward there is always one, because messages may still come."""
     if picked.next_from is not None:
         return "{}.{}".format(*picked.next_from) if picked.full else None
     if query.forward or picked.position >= topic.log.log_start:

@@ -45,7 +45,7 @@ _UNUSUAL: Final = frozenset(
 
 
 class PlainPublish(NamedTuple):
-    """A body of a known length for one topic, on a kept connection; with *lines* each line is a message."""
+    """A body of known length for a topic, on a persistent connection; with *lines* each line is a message."""
 
     topic: str
     length: int

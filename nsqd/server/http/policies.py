@@ -7,7 +7,7 @@
     PUT    /policies?name=N&dry_run=true   only checks whether it could be set
     DELETE /policies?name=N                deletes one
 
-A change that would delete messages that are kept now is refused unless ``apply=true`` confirms it.
+A change that would delete stored messages is refused unless ``apply=true`` confirms it.
 """
 
 from typing import Any, Final
@@ -31,7 +31,7 @@ class PoliciesApi:
         self._log = log
 
     async def get(self, request: Request) -> Response:
-        """All policies, and what is in force for the topic or channel of the request, if it names one."""
+        """All policies; and those in force for the topic or channel of the request, if it names one."""
         answer = self._answer()
         topic, channel = request.query.get("topic", ""), request.query.get("channel", "")
         if topic and not is_valid_name(topic):

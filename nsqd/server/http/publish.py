@@ -33,7 +33,7 @@ class PublishApi:
         self._log = log
 
     async def pub(self, request: Request) -> Response:
-        """Publish the body as one message; ``defer`` holds it back that many milliseconds.
+        """Publish the body as one message; ``defer`` delays its delivery by that many milliseconds.
 
         Headers of the request that begin with ``X-NSQEXT-`` are headers of the message, named by the rest in
         lower case.
@@ -71,7 +71,7 @@ class PublishApi:
         return await self._publish_batch(topic, body)
 
     async def mpub_ext(self, request: Request) -> Response:
-        """Publish a body laid out as MPUB_EXT has it after its size; ``defer`` holds all messages back."""
+        """Publish a body laid out as MPUB_EXT has it after its size; ``defer`` delays all messages."""
         delay_ns = self._delay_ns(request)
         topic, body = await self._body_of_batch(request)
         return await self._publish_batch(topic, body, extended=True, delay_ns=delay_ns)
@@ -140,7 +140,7 @@ class PublishApi:
         return True
 
     async def _stored_in_slices(self, topic: Topic, slices: Slices | TextSlices, due_ns: int = 0) -> Response:
-        """Publish slice by slice; others have their turn in between, and a drain waits for the last one."""
+        """Publish slice by slice. Other tasks run in between, and a drain waits for the last slice."""
         waiting: list[asyncio.Future[None]] = []
         self._broker.under_way += 1
         try:
@@ -197,7 +197,7 @@ def _extension(headers: dict[str, str], ext: str | None) -> bytes:
 
 
 def _refusal(refused: Refused) -> ApiError:
-    """The error for a client whose publish was refused."""
+    """The error for a client whose publish is refused."""
     if isinstance(refused, Draining):
         return ApiError(503, "DRAINING")
     if isinstance(refused, DiskLow):

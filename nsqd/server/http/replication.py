@@ -38,6 +38,6 @@ class ReplicationApi:
         return json_reply(node.decommission_state())
 
     async def decommission_state(self, _request: Request) -> Response:
-        """How far the transfer is, and what it waits for."""
+        """The progress of the transfer, and the reason why it waits."""
         node = self._replication.node
         return json_reply(NO_DECOMMISSION if node is None else node.decommission_state())

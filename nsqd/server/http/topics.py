@@ -92,10 +92,10 @@ class TopicsApi:
     def _delete_topic(self, topic: Topic) -> None:
         if topic.deleted:
             raise ApiError(404, "TOPIC_NOT_FOUND")
-        # It was asked before, but the topic's files have been waited for since.
+        # This was checked before, but the request has waited for the topic's files since.
         refuse_when_decommissioning(self._broker)
         try:
-            # First on the disk: otherwise a topic whose files cannot be deleted would come back.
+            # Delete the files first: otherwise a topic whose files cannot be deleted would come back.
             self._data.delete(topic)
         except OSError as error:
             self._log.error("TOPIC(%s) failed to delete its files - %s", topic.name, error)
@@ -139,8 +139,9 @@ class TopicsApi:
     # --- channels ---
 
     async def create_channel(self, request: Request) -> Response:
-        """Create a channel as the original does; with ``start`` it must deliver all that is kept from there
-        on.
+        """Create a channel as the original does.
+
+        With ``start`` it must deliver all stored messages from there on.
         """
         topic, name = await self._topic_and_channel_name(request)
         holes: Ranges = []
@@ -162,9 +163,7 @@ class TopicsApi:
         return await self._saved(topic)
 
     async def seek_channel(self, request: Request) -> Response:
-        """Set a channel to a place: it must deliver all messages that are kept from there on, and none
-        before.
-        """
+        """Seek a channel: it must deliver all stored messages from the position on, and none before."""
         topic, _ = await self._existing_channel(request)
         holes = await self._holes(topic, self._position(topic, request, "to"))
         # Other requests may have run since.
@@ -200,7 +199,7 @@ class TopicsApi:
         return largest(hole for one in store.segments.compacted_from(position) for hole in found.get(one, ()))
 
     def _position(self, topic: Topic, request: Request, name: str) -> int:
-        """The sequence of a place among the kept messages. Raises ApiError."""
+        """The sequence of a position among the stored messages. Raises ApiError."""
         place = position_of(request.require(name), name, self._broker.ids, time.time_ns())
         first, end = topic.log.log_start, topic.log.next_seq
         try:

@@ -20,7 +20,7 @@ class LookupConnection(asyncio.Protocol):
         self._changed = changed
         self._parser = ReplyParser(MAX_REPLY)
         self._replies: deque[bytes] = deque()
-        # Commands whose reply has not come yet.
+        # Commands whose reply has not arrived yet.
         self._unanswered = 0
         self._waiter: asyncio.Future[None] | None = None
         self._transport: asyncio.Transport
@@ -64,7 +64,7 @@ class LookupConnection(asyncio.Protocol):
         try:
             while (reply := self._parser.next_reply()) is not None:
                 if not self._unanswered:
-                    # Kept replies would be taken for those of later commands, and could fill the memory.
+                    # Such replies would be taken for those of later commands, and could fill the memory.
                     raise ProtocolError("a reply came without a request")
                 self._unanswered -= 1
                 self._replies.append(reply)

@@ -256,7 +256,7 @@ class _Name:
                 self._adjust(await self._resolve(host, int(port)), int(port))
                 self.last_error = ""
             except (OSError, ValueError) as error:
-                # Sessions go on: a DNS server that does not answer says nothing about them.
+                # Sessions continue: a DNS server that does not answer says nothing about them.
                 reason = f"lookup - {error.strerror if isinstance(error, OSError) else error}"
                 if reason != self.last_error:
                     self._log.error("LOOKUPD(%s): %s", self.address, reason)

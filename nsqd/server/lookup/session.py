@@ -36,7 +36,7 @@ PIPELINE: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class Announcer:
-    """What every session needs of this nsqd, and the time limits."""
+    """The data of this nsqd that every session needs, and the time limits."""
 
     identify: Identity
     registrations: Registrations
@@ -68,26 +68,26 @@ class LookupSession:
         self._announcer = announcer
         self._log = announcer.log
         self._on_lost = on_lost
-        # Changes that the peer was not told yet, newest state only: a peer that is slow for long costs one
-        # entry per topic and channel, not one per event.
+        # Changes that were not sent to the peer yet, newest state only. A peer that is slow for long costs
+        # one entry per topic and channel, not one per event.
         self._pending: dict[tuple[str, str | None], bool] = {}
-        # Once the peer was told everything: where changes are written.
+        # Set once everything was sent to the peer: the stream for changes.
         self._connection: LookupConnection | None = None
         # Commands whose reply is not read yet.
         self._sent: deque[bytes] = deque()
         self._changed = asyncio.Event()
-        # Why this node takes no publishes, and what the peer was last told of that.
+        # Why this node takes no publishes, and the reason that was last sent to the peer.
         self._obstacle = ""
         self._logged_obstacle = ""
 
     def set_obstacle(self, obstacle: str) -> None:
-        """Tell the peer soon whether publishes are taken."""
+        """Report to the peer soon whether publishes are taken."""
         if obstacle != self._obstacle:
             self._obstacle = obstacle
             self._changed.set()
 
     def note(self, topic: str, channel: str | None, *, registered: bool) -> None:
-        """Tell the peer that a topic or channel was created or removed.
+        """Report to the peer that a topic or channel was created or removed.
 
         The command is written now, unless many replies are missing: a client that looks up the topic after
         its first OK is to find it.
@@ -113,7 +113,7 @@ class LookupSession:
             retry_s = min(retry_s * 2, LAST_RETRY_S)
 
     async def _once(self) -> bool:
-        """Connect and serve until something fails; returns whether the peer was told everything."""
+        """Connect and serve until something fails; returns whether the peer got everything."""
         self._doing = "connect"
         served = False
         connection: LookupConnection | None = None

@@ -1,1 +1,1 @@
-"""Looking at messages without consuming them: parsing the query, finding the messages, showing them."""
+"""Reading messages without consuming them: parsing the query, finding the messages, showing them."""

@@ -49,7 +49,7 @@ _MAX_DEFERRED: Final = 1000
 
 @dataclass(slots=True)
 class Picked:
-    """Messages with the blocks they lie in, in the requested order, and where to go on.
+    """Messages with the blocks that contain them, in the requested order, and where to continue.
 
     The next answer begins at *position*, or, in the order of due times, *behind* a due time and a sequence.
     """
@@ -82,7 +82,7 @@ class Picked:
 
 
 class Finder:
-    """Looks through the logs of one node."""
+    """Searches the logs of one node."""
 
     def __init__(self, disk: Disk, thread: Executor, bytes_per_second: int = _SCAN_BYTES_PER_SECOND) -> None:
         """*thread* is one thread, so that the processor time that it takes from others is bounded."""

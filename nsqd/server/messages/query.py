@@ -21,7 +21,9 @@ _LINES_TYPE: Final = "application/x-ndjson"
 
 @dataclass(frozen=True, slots=True)
 class MessageQuery:
-    """What to show. *wanted* is None for every message; *behind* a due time and a sequence to go on after.
+    """The messages to show.
+
+    *wanted* is None for every message; *behind* a due time and a sequence to continue after.
 
     A body is cut to *most_body* bytes; with *exact* every body is shown as base64.
     """

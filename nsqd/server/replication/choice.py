@@ -9,7 +9,7 @@ from nsqd.replication.frames import Holder
 from nsqd.replication.node import ReplicationNode
 from nsqd.server.replication.connector import Connector
 
-# How often candidates are asked for: while none is known for a replica, while a replica is missing, and
+# How often candidates are queried: while none is known for a replica, while a replica is missing, and
 # otherwise.
 _UNKNOWN_NS: Final = 500_000_000
 _MISSING_NS: Final = 5_000_000_000
@@ -37,7 +37,7 @@ class ReplicaChoice:
         self._candidates = candidates
         self._log = log
         self._health = ReplicaHealth(replace_after_ns)
-        # When candidates were asked for last.
+        # The time of the last query for candidates.
         self._asked_ns = -_COMPLETE_NS
         if self._named:
             self.replicas, found = named_replicas(self.replicas, self._named)
@@ -83,7 +83,7 @@ class ReplicaChoice:
                 self._asked_ns = -_COMPLETE_NS
 
     async def choose(self, now_ns: int) -> None:
-        """Ask for candidates if that is due, and replace replicas."""
+        """Query candidates if that is due, and replace replicas."""
         count = self._count
         missing = len(self.replicas) < count or any(
             self._health.is_replaceable(one, now_ns) for one in self.replicas
@@ -125,7 +125,7 @@ class ReplicaChoice:
 
 
 def _is_at(replica: Holder, connector: Connector) -> bool:
-    """Whether the connector looks for that replica."""
+    """Whether the connector searches for that replica."""
     if connector.identity:
         return replica.identity == connector.identity
     return replica.address == connector.address

@@ -17,7 +17,7 @@ from nsqd.replication.link import PeerLink
 from nsqd.server.clock import now_ns
 
 START_TLS: Final = encode(StartTls())
-# The most pieces that the system takes in one call.
+# The largest number of buffers that the system takes in one call.
 _MAX_BUFFERS: Final = 1024
 
 
@@ -47,7 +47,7 @@ class Connections:
         self.certificate_hash = certificate_hash
 
     def accept(self, transport: asyncio.Transport, data: bytes) -> None:
-        """Take over a connection whose first bytes were the magic; *data* is what followed it."""
+        """Take over a connection whose first bytes were the magic; *data* has the bytes after it."""
         connection = _Accepted(self)
         transport.set_protocol(connection)
         connection.connection_made(transport)
@@ -108,7 +108,7 @@ class PeerConnection(asyncio.Protocol):
         if not self.closed.done():
             self.closed.set_result(None)
 
-    # --- what the link wants ---
+    # --- called by the link ---
 
     def flush(self) -> None:
         """Send waiting frames."""
@@ -122,7 +122,7 @@ class PeerConnection(asyncio.Protocol):
             transport.close()
 
     def _send(self, transport: asyncio.Transport, out: list[bytes]) -> None:
-        """Send the pieces as they are: a transport would first join them to one."""
+        """Send the buffers as they are: a transport would first join them to one."""
         if self._socket >= 0 and not (transport.get_write_buffer_size() or transport.is_closing()):
             try:
                 sent = os.writev(self._socket, out[:_MAX_BUFFERS])
@@ -145,7 +145,7 @@ class PeerConnection(asyncio.Protocol):
 
 
 def remaining(pieces: list[bytes], size: int) -> list[bytes]:
-    """What is left of the pieces after the first *size* bytes."""
+    """The rest of the buffers after the first *size* bytes."""
     for index, piece in enumerate(pieces):
         if size < len(piece):
             return [piece[size:], *pieces[index + 1 :]] if size else pieces[index:]
@@ -167,7 +167,7 @@ def own_certificate_hash(path: str) -> bytes:
     return hashlib.sha256(ssl.PEM_cert_to_DER_cert(text[begin:end])).digest()
 
 
-# A peer that sends nothing for so long before its hello is disconnected.
+# A peer that sends nothing for so long before its handshake is disconnected.
 _FIRST_BYTES_S: Final = 10.0
 
 

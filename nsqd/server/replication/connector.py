@@ -46,7 +46,7 @@ class _Connecting(PeerConnection):
 class Connector:
     """Keeps up the connection to one node, in a task.
 
-    *identity* is the node that is looked for; empty for an address of --replica whose node is not known.
+    *identity* is that of the wanted node; empty for an address of --replica whose node is not known.
     """
 
     def __init__(
@@ -227,7 +227,7 @@ class Connectors:
         self._running[key] = (connector, task)
 
     def _found_at(self, wanted: dict[bytes | str, str]) -> set[str]:
-        """Addresses at which nodes are looked for by their identity and may be: nothing failed there."""
+        """Addresses where a node searched by its identity may be: no attempt failed there."""
         connectors = [one for one, _ in filter(None, map(self._running.get, wanted))]
         failed = {one.address for one in connectors if one.link is None and one.has_failed}
         return set(wanted.values()) - failed

@@ -110,7 +110,7 @@ class Replication:
         self._syncing: asyncio.Task[None] | None = None
         self._removing: asyncio.Task[None] | None = None
 
-    # --- life ---
+    # --- start and stop ---
 
     @property
     def accepts(self) -> bool:
@@ -302,7 +302,8 @@ class Replication:
             try:
                 future = asyncio.get_running_loop().run_in_executor(self._threads, job.run, self._data.disk)
             except RuntimeError:
-                # The threads have ended: the node stops, and the next start finds what was not synced.
+                # The threads have ended: the node stops, and the next start finds the files that were not
+                # synced.
                 return
             self._jobs.add(future)
             future.add_done_callback(partial(self._job_ended, job))
@@ -352,7 +353,7 @@ class Replication:
         for check in checks:
             check.synced_here = durable
 
-    # --- what the write batch and the checkpointer call ---
+    # --- called by the write batch and the checkpointer ---
 
     def flush(self) -> None:
         """Send the collected frames, to each peer in one write."""

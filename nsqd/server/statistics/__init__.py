@@ -1,1 +1,1 @@
-"""The figures of nsqd: /stats, metrics and statsd."""
+"""The statistics of nsqd: /stats, metrics and statsd."""

@@ -1,4 +1,4 @@
-"""The broker's figures for Prometheus, read at scrape time."""
+"""The broker's metrics for Prometheus, read at scrape time."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ def _size(topic: Topic) -> int:
     return store.segments.size if store else 0
 
 
-# name, meaning, figure
+# name, help, value
 _TopicMetric = tuple[str, str, Callable[[Topic], float]]
 _ChannelMetric = tuple[str, str, Callable[[Channel], float]]
 _TOPIC_BACKLOG: Final[_TopicMetric] = (
@@ -219,7 +219,7 @@ class NsqdCollector(PacedCollector):
             yield (topic.name,), figure(topic)
 
     def _of_channels(self, figure: Callable[[Channel], float], *, ruled: bool = False) -> Iterator[Sample]:
-        """Samples of all channels; if *ruled*, of those with a policy or a figure other than 0."""
+        """Samples of all channels; if *ruled*, of those with a policy or a value other than 0."""
         for channel in self._channels():
             if ruled and channel.settings is NOTHING and not figure(channel):
                 continue

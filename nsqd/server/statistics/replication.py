@@ -8,7 +8,7 @@ from nsqd.replication.frames import REFUSALS
 from nsqd.server.replication.service import Replication
 
 _REPLICA: Final = ("replica",)
-# Families with one figure for each replica: name, help, key of GET /replication.
+# Metric families with one value for each replica: name, help, key of GET /replication.
 _OF_REPLICA: Final = (
     ("nsqd_replica_lag_bytes", "bytes sent to that replica and not acknowledged yet", "lag_bytes"),
     ("nsqd_replica_lag_seconds", "age of the oldest byte that it has not acknowledged", "lag_seconds"),

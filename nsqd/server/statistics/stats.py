@@ -39,7 +39,7 @@ class StatsFilter:
 
 
 class StatsReport:
-    """Reads the figures of a running nsqd on request."""
+    """Reads the statistics of a running nsqd on request."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class StatsReport:
         disk: Callable[[], dict[str, int]],
         replication: Replication,
     ) -> None:
-        """*disk* returns the figures of the disk with the messages."""
+        """*disk* returns the statistics of the disk with the messages."""
         self.broker = broker
         self.clients = clients
         self.health = health
@@ -115,7 +115,7 @@ class StatsReport:
         return {
             "topic_name": topic.name,
             "channels": [self._channel(topic, topic.channels[name], wanted, by_channel) for name in names],
-            # Deferred messages that wait at the topic count here, because no other figure has them.
+            # Deferred messages of the topic count here, because no other number includes them.
             "depth": all_logs.count(topic),
             "backend_depth": topic.backend_depth(topic.backlog),
             "message_count": topic.message_count,
@@ -230,7 +230,7 @@ def _who(authorizations: Authorizations | None) -> dict[str, Any]:
 
 
 def memory() -> dict[str, int]:
-    """The original's memory figures, as far as Python has similar ones; in bytes unless named otherwise.
+    """The original's memory statistics, as far as Python has similar ones; in bytes unless named otherwise.
 
     The heap is the resident set of the process. The collector runs too rarely and too briefly to be timed.
     """

@@ -1,4 +1,4 @@
-"""Pushing figures to a statsd daemon, with the names and values that the original's dashboards use."""
+"""Pushes metrics to a statsd daemon, with the names and values that the original's dashboards use."""
 
 import asyncio
 import time
@@ -75,7 +75,7 @@ def resolve_prefix(template: str, broadcast_address: str, broadcast_http_port: i
 def metrics(
     snapshot: dict[str, Any], *, exclude_ephemeral: bool, now_ns: int
 ) -> Iterator[tuple[str, int, str]]:
-    """Yield (name, value, kind) of every pushed figure, in the original's order; counters as totals."""
+    """Yield (name, value, kind) of every pushed metric, in the original's order; counters as totals."""
     for topic in snapshot["topics"] or ():
         if exclude_ephemeral and is_ephemeral(topic["topic_name"]):
             continue
@@ -125,7 +125,7 @@ class Statsd:
         self._before: dict[str, int] = {}
 
     async def begin(self) -> None:
-        """Take the present counters as the last push: earlier runs have pushed what they counted."""
+        """Take the present counters as the last push: earlier runs have pushed their counts."""
         await self.lines()
 
     async def run(self) -> None:
