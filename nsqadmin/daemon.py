@@ -357,6 +357,6 @@ async def serve(options: NsqadminOptions, log: Log, stop: asyncio.Event, sockets
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if daemon.collector.work.broken.done():
             stopped.cancel()
-            # Figures that no longer change look like an idle cluster, so nsqadmin ends, and its supervisor
+            # Statistics that no longer change resemble an idle cluster, so nsqadmin ends, and its supervisor
             # restarts it.
             daemon.collector.work.broken.result()

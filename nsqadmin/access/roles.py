@@ -11,7 +11,7 @@ class Role(IntEnum):
     """Each role may do everything that the roles before it may."""
 
     NONE = 0
-    # Sees figures.
+    # Reads statistics.
     VIEWER = 1
     # Also sees the content of messages.
     READER = 2
