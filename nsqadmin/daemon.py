@@ -73,7 +73,7 @@ class NsqadminDaemon:
             )
 
         self._http = cluster_http()
-        # For nodes that left: they are expected to be silent, so /metrics does not count requests to them.
+        # For nodes that are down: failures are expected, so /metrics does not count requests to them.
         self._http_of_left = cluster_http()
         self._addresses = {
             "--lookupd-http-address": options.nsqlookupd_http_addresses,

@@ -106,7 +106,7 @@ def is_browser(request: Request) -> bool:
 
 
 def _own_names(http_addresses: Iterable[str]) -> frozenset[str]:
-    """Return the names of this machine and the one it was told to listen at."""
+    """Return the names of this machine and that of its listening address."""
     names = {"localhost", socket.gethostname().lower(), socket.getfqdn().lower()}
     for address in http_addresses:
         with suppress(ValueError):  # a unix socket has no host

@@ -49,7 +49,7 @@ class Rights:
         return Person(user, tuple(filter(None, map(str.strip, groups.split(",")))), "header")
 
     def grants(self) -> list[RoleGrant]:
-        """Return what everybody may do. Raises ApiError if the file of tokens cannot be read any more."""
+        """Return what everybody may do. Raises ApiError if the file of tokens has become unreadable."""
         options = self._options()
         try:
             tokens = [token.grant for token in self._tokens.tokens]
@@ -63,7 +63,7 @@ class Rights:
         return role_of(self.person(request), self.grants(), topic) >= least
 
     def role(self, request: Any) -> str:
-        """Return the highest role of the person who makes the request, for any topic, in small letters."""
+        """Return the highest role of the person who makes the request, for any topic, in lower case."""
         person = self.person(request)
         return max((one.role for one in self.grants() if one.is_for(person)), default=Role.NONE).name.lower()
 

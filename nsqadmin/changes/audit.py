@@ -41,7 +41,7 @@ def unknown_in(results: Mapping[str, str]) -> list[str]:
 
 
 class AuditEntry(msgspec.Struct, frozen=True, rename={"at_s": "at", "origin": "from"}):
-    """One change: who asked for it, from where, what it was, and the outcome on each node."""
+    """One change: its person, client address, action, and outcome on each node."""
 
     at_s: float
     user: str

@@ -97,7 +97,7 @@ class Cluster:
         return Answer([self.nsqd(producer.http_address) for producer in producers.value], producers.stages)
 
     async def answering_nsqds(self) -> Answer[list[NsqdApi]]:
-        """Return the nsqds that are not known to be silent; the others are errors of the answer.
+        """Return the nsqds that are not known to be unreachable; the others are errors of the answer.
 
         Raises UpstreamError if no node answers.
         """

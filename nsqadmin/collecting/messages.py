@@ -230,7 +230,7 @@ def _refusal(errors: Sequence[NodeError]) -> Exception:
 
 
 def _together(search: MessageSearch, answers: Sequence[tuple[str, ListedMessages]]) -> MessageList:
-    """Merge the lists of the nodes by time; each node's own order is kept."""
+    """Merge the lists of the nodes by time; each node's own order is preserved."""
     by_node = {node: [FoundMessage(node, one) for one in answer.messages] for node, answer in answers}
 
     def order(one: FoundMessage) -> str | int:

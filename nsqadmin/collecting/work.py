@@ -21,7 +21,7 @@ class Work:
         self._tasks: set[asyncio.Task[Any]] = set()
         # One thread: parsing competes with the event loop for the processor, but not with other parsing.
         self._thread = start_pool(1, "metrics")
-        # A second one, so that readers' requests do not wait for the parsing of figures.
+        # A second one, so that readers' requests do not wait for the parsing of statistics.
         self._readers = start_pool(1, "readers")
 
     def start(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:

@@ -161,7 +161,7 @@ class HistoryCharts:
         }
 
     def columns(self, name: Name, span: str) -> dict[str, Any]:
-        """Return the columns from which a script draws, and the marks."""
+        """Return the columns from which a script draws, and the event markers."""
         ring = ring_of(span)
         points = self._points(name, ring)
         charts = []

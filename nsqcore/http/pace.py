@@ -7,7 +7,7 @@ class Pace:
     """Its ``done()`` is awaited for each unit of work, and lets other tasks run after so many units."""
 
     def __init__(self, pieces: int) -> None:
-        """*pieces* units should take a few milliseconds together."""
+        """*pieces* units should take a few milliseconds in total."""
         self._pieces = pieces
         self._done = 0
 
