@@ -73,7 +73,7 @@ class NsqadminDaemon:
             )
 
         self._http = cluster_http()
-        # For nodes that left: they are expected to be silent, so /metrics does not count requests to them.
+        # For nodes that are down: failures are expected, so /metrics does not count requests to them.
         self._http_of_left = cluster_http()
         self._addresses = {
             "--lookupd-http-address": options.nsqlookupd_http_addresses,
@@ -357,6 +357,6 @@ async def serve(options: NsqadminOptions, log: Log, stop: asyncio.Event, sockets
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if daemon.collector.work.broken.done():
             stopped.cancel()
-            # Figures that no longer change look like an idle cluster, so nsqadmin ends, and its supervisor
+            # Statistics that no longer change resemble an idle cluster, so nsqadmin ends, and its supervisor
             # restarts it.
             daemon.collector.work.broken.result()

@@ -1,4 +1,4 @@
-"""Durations as the daemons print them, and as people write them with days and weeks."""
+"""Durations in the format of the daemons, and with days and weeks in that of people."""
 
 import re
 from typing import Final

@@ -57,7 +57,7 @@ class Unregister:
 
 @dataclass(frozen=True, slots=True)
 class Available:
-    """Not in the original: whether publishes are taken; *obstacle* is empty when they are."""
+    """Not in NSQ: whether publishes are accepted; *obstacle* is empty when they are."""
 
     obstacle: str
 
@@ -67,7 +67,7 @@ Command: TypeAlias = Identify | Ping | Register | Unregister | Available
 
 @dataclass(frozen=True, slots=True)
 class PeerInfo:
-    """What an nsqd says about itself in IDENTIFY."""
+    """An nsqd's description of itself in IDENTIFY."""
 
     broadcast_address: str
     tcp_port: int
@@ -84,7 +84,7 @@ class PeerInfo:
 
 @dataclass(frozen=True, slots=True)
 class LookupdInfo:
-    """What an nsqlookupd says about itself in reply; an old one may omit any of it."""
+    """An nsqlookupd's description of itself in reply; an old one may omit any field."""
 
     broadcast_address: str
     tcp_port: int
@@ -111,7 +111,7 @@ def encode_unregister(topic: str, channel: str | None = None) -> bytes:
 
 
 def encode_available(obstacle: str) -> bytes:
-    """Say that publishes are taken, or the word for why they are not."""
+    """Report that publishes are accepted, or the obstacle."""
     return f"UNAVAILABLE {obstacle}\n".encode() if obstacle else b"AVAILABLE\n"
 
 
@@ -183,7 +183,7 @@ def encode_reply(payload: bytes) -> bytes:
 class CommandParser:
     """Cuts the bytes of an announcing peer into commands.
 
-    Feed the bytes that arrive, then take commands until None. After a ProtocolError it cannot go on.
+    Feed the bytes that arrive, then take commands until None. After a ProtocolError it cannot continue.
     """
 
     def __init__(self) -> None:

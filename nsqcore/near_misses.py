@@ -1,4 +1,4 @@
-"""Guesses what was meant by an invalid address or an unknown name. Pure."""
+"""Suggests a correction for an invalid address or an unknown name. Pure."""
 
 from collections.abc import Callable, Iterable
 from urllib.parse import urlsplit

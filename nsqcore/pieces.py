@@ -1,13 +1,13 @@
-"""Received bytes that are kept until all of a command or a body has arrived. Pure."""
+"""Buffers received bytes until a whole command or body has arrived. Pure."""
 
 from typing import Final
 
-# Pieces are joined up to this size: an object takes up to 60 bytes more than its content.
+# Chunks are joined up to this size: an object takes up to 60 bytes more than its content.
 JOINED: Final = 4096
 
 
 def add_piece(pieces: list[bytes], piece: bytes) -> None:
-    """Add *piece* behind *pieces*; many small pieces take little more memory than one large piece."""
+    """Append *piece* to *pieces*; many small chunks take little more memory than one large chunk."""
     if pieces and len(pieces[-1]) + len(piece) <= JOINED:
         pieces[-1] += piece
     else:

@@ -1,4 +1,4 @@
-"""nsqlookupd as a whole: the parts it owns, and the order in which they start and stop."""
+"""The daemon: its parts, and the order in which they start and stop."""
 
 import asyncio
 import gc

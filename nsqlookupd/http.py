@@ -29,7 +29,7 @@ from nsqlookupd.registry import NEVER, Key, ListedNode, LostNode, Peer, Registry
 
 # After so many entries of a long answer other connections are served: nsqd waits one second for a PING.
 _ENTRIES_PER_TURN: Final = 16
-# A long answer is sent to the client in pieces of about this size.
+# A long answer is sent to the client in chunks of about this size.
 _PIECE_BYTES: Final = 1 << 16
 
 
@@ -99,7 +99,7 @@ class HttpApi:
         return json_bytes_reply(b'{"channels":%b,"producers":[%b]}' % (channels, producers))
 
     async def publishable(self, request: Request) -> Response:
-        """Where a producer can publish now: not draining, healthy, and not tombstoned for the topic."""
+        """The nsqds that accept publishes now: not draining, healthy, and not tombstoned for the topic."""
         topic = request.query.get("topic", "")
         if topic and not is_valid_name(topic):
             raise ApiError(400, "INVALID_ARG_TOPIC")
@@ -114,7 +114,7 @@ class HttpApi:
         )
 
     async def replication_nodes(self, request: Request) -> Response:
-        """Where the nsqds with these identities are; without identities, which nsqds accept replicas."""
+        """The nsqds with these identities; without identities, the nsqds that accept replicas."""
         asked = request.query.get("identity")
         if asked is None:
             found = self._registry.replica_candidates(steady_ns())
@@ -207,7 +207,7 @@ def _joined(peers: Iterable[Peer]) -> bytes:
 
 
 async def _listed(key: str, parts: Iterable[bytes]) -> Response:
-    """Answer with a long list, and serve other connections meanwhile."""
+    """Answer with a long list, and serve other connections between its parts."""
     taken: list[bytes] = []
     for part in parts:
         taken.append(part)

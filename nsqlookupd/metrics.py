@@ -1,4 +1,4 @@
-"""The figures of nsqlookupd for Prometheus."""
+"""The metrics of nsqlookupd for Prometheus."""
 
 from collections.abc import Iterator
 
@@ -28,7 +28,7 @@ class NsqlookupdCollector(Collector):
             "nsqd connections that take no publishes (draining, unhealthy)",
             counts["unavailable"],
         )
-        # One line for each figure: with topics and nodes as labels they would grow without bound.
+        # One sample for each metric: labels for topics and nodes would grow without bound.
         yield GaugeMetricFamily("nsqlookupd_peers", "nsqd connections that identified", counts["peers"])
         yield GaugeMetricFamily("nsqlookupd_topics", "topics known", counts["topics"])
         yield GaugeMetricFamily("nsqlookupd_channels", "channels known", counts["channels"])

@@ -1,4 +1,4 @@
-"""Asking the other nsqlookupds, after a start, which nsqds exist."""
+"""Requests the list of nsqds from the other nsqlookupds after a start."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ PACE: Final = 4
 
 
 async def become_ready(readiness: Readiness, addresses: tuple[str, ...], http: ClusterHttp, log: Log) -> None:
-    """Return when *readiness* is reached; the nsqlookupds at *addresses* are asked until then."""
+    """Return when *readiness* is reached; until then the nsqlookupds at *addresses* are polled."""
     async with http:
         lookupds = [LookupdApi(http, address) for address in addresses]
         asked_again_at = 0.0
@@ -43,7 +43,7 @@ async def _ask(lookupds: list[LookupdApi]) -> list[Expected]:
 
 
 async def _known_to(lookupd: LookupdApi) -> Expected | None:
-    """The nsqds and topics that an nsqlookupd knows; None when it is not ready (as is the one that asks)."""
+    """The nsqds and topics that an nsqlookupd knows; None when it is not ready, like the caller."""
     try:
         await lookupd.ready()
     except NodeError as error:

@@ -1,8 +1,8 @@
 """When nsqlookupd is ready after a start: once the nsqds from before the start are back. Pure.
 
-An nsqlookupd starts with an empty registry, and a lookup answered from it would hide topics that are alive.
-The other nsqlookupds tell which nsqds there were. When none of them can, readiness waits as long as an nsqd
-needs to come back.
+An nsqlookupd starts with an empty registry, and a lookup answered from it would hide active topics.
+The other nsqlookupds list the earlier nsqds. When none of them can, readiness waits as long as an nsqd
+needs to reconnect.
 """
 
 from collections.abc import Iterable, Mapping

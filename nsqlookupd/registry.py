@@ -1,4 +1,4 @@
-"""Who produces what: the directory itself. Pure; time arrives as ``now_ns``.
+"""The directory of topics, channels and their producers. Pure; time arrives as ``now_ns``.
 
 A *key* is (category, key, subkey) as NSQ counts them: ``client::``, ``topic:<topic>:`` and
 ``channel:<topic>:<channel>``. A key without producers was created by an operator, or its
@@ -158,7 +158,7 @@ class Registry:
             self._marked_of.pop(peer, None)
         return keys
 
-    # -- what peers announce -------------------------------------------------------
+    # -- announcements of peers -------------------------------------------------------
 
     def register(self, peer: Peer, topic: str, channel: str | None = None) -> list[Key]:
         """Note that *peer* has the topic, and the channel; returns the keys it was not yet in.
@@ -172,7 +172,7 @@ class Registry:
                 found.peers.add(peer)
                 self._channels_of[peer].add(found)
                 added.append(("channel", topic, channel))
-        # Many peers announce the same names: one copy of each is kept.
+        # Many peers announce the same names: one copy of each is stored.
         topic = sys.intern(topic)
         producers = self._topics.setdefault(topic, {})
         if peer not in producers:
@@ -241,7 +241,7 @@ class Registry:
         if not channels:
             del self._channels[topic]
 
-    # -- what operators do ---------------------------------------------------------
+    # -- actions of operators ---------------------------------------------------------
 
     def create_topic(self, topic: str) -> None:
         self._topics.setdefault(topic, {})
@@ -289,7 +289,7 @@ class Registry:
                 marked += 1
         return marked
 
-    # -- what readers ask -----------------------------------------------------------
+    # -- queries of readers -----------------------------------------------------------
 
     def topics(self) -> list[str]:
         return sorted(self._topics)
@@ -378,7 +378,7 @@ class Registry:
     def _until(self, producers: Mapping[Peer, int], now_ns: int) -> int:
         """When an answer made now may become wrong without a change; a PING only delays that."""
         heard_ns = min(map(_last_update_ns, producers), default=now_ns)
-        # An inactive peer comes back with its next PING, so an answer that leaves one out is not kept.
+        # An inactive peer returns with its next PING, so an answer without it is not cached.
         until_ns = max(now_ns, heard_ns + self._inactive_after_ns + 1)
         for tombstoned_ns in filter(None, producers.values()):
             if self._is_tombstoned(tombstoned_ns, now_ns):

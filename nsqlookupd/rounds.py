@@ -1,6 +1,6 @@
 """Long work in steps, so that readers are answered in between.
 
-An nsqd with thousands of topics announces all of them together, and all of them go when it leaves.
+An nsqd with thousands of topics announces all of them together, and its end removes all of them.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 # Commands or registrations in one round of the event loop: they take 1 or 2 ms, log lines included.
 COMMANDS_PER_TURN: Final = 64
 
-# Does at most so much, and returns how much it did: less means that nothing is left.
+# Does at most so many units of work and returns their number: a smaller number means that no work is left.
 Step: TypeAlias = Callable[[int], int]
 
 
@@ -40,7 +40,7 @@ class Rounds:
             did = step(left)
             if did >= left:
                 self._steps.append(step)
-            # A step that finds nothing to do still costs something.
+            # An empty step costs time as well.
             left -= max(1, did)
         if self._steps:
             self._schedule()

@@ -11,7 +11,7 @@ from nsqlookupd.registry import Key, Peer, Registry
 
 _CLIENT: Final[Key] = ("client", "", "")
 NOTES: Final = 20
-# Characters kept of an obstacle, which is one word when it comes from our nsqd.
+# The stored characters of an obstacle, which is one word when it comes from our nsqd.
 _OBSTACLE: Final = 64
 
 
@@ -45,7 +45,7 @@ class NsqdSession:
         self.unnoted = 0
 
     def handle(self, command: Command, now_ns: int) -> SessionAnswer:
-        """Carry out one command. Raises ProtocolError, which the peer is told before the connection ends."""
+        """Carry out one command. Raises ProtocolError, which the peer receives before the connection ends."""
         if isinstance(command, Ping):
             return self._ping(now_ns)
         if isinstance(command, Register):

@@ -15,7 +15,7 @@ from nsqlookupd.session import NOTES, NsqdSession, SessionNote
 
 # Bytes of replies that are buffered; a peer that sends commands and never reads the replies is cut off.
 MAX_UNSENT: Final = 1024 * 1024
-# An nsqd sends IDENTIFY first. A peer that is silent for so long is not an nsqd, and holds a descriptor.
+# An nsqd sends IDENTIFY first. Without one for so long the peer is no nsqd, and occupies a descriptor.
 IDENTIFY_TIMEOUT_S: Final = 60.0
 # Bytes that wait in a socket are read within this time.
 READ_GRACE_S: Final = 0.05
@@ -186,7 +186,7 @@ class NsqdConnection(asyncio.Protocol):
         self._log.warning("client(%s) - said nothing", self._peer_name)
         self.drop()
 
-    # -- words ---------------------------------------------------------------------
+    # -- replies -------------------------------------------------------------------
 
     def _fail(self, error: ProtocolError, replies: list[bytes]) -> None:
         """Send *replies*, then the error, then close: every error of this protocol is fatal."""

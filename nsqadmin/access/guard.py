@@ -21,7 +21,7 @@ from nsqcore.process.logs import Log
 
 # Probes use any host name; this path shows nothing and changes nothing.
 _OPEN: Final = frozenset({"/ping"})
-# Needed by people who are not signed in yet; these paths show no figures.
+# Needed by people who are not signed in yet; these paths show no statistics.
 _FOR_ANYBODY: Final = ("/static/", "/fonts/", "/sign-in", "/signed-in", "/sign-out")
 # Programs get a refusal where people get the page to sign in.
 _FOR_PROGRAMS: Final = ("/api/", "/config/", "/history", "/metrics", "/openapi.json")
@@ -64,7 +64,7 @@ class Guard:
                     reply.force_close()
             # A browser must not guess that a reply is a script when its type says otherwise.
             reply.headers.setdefault("X-Content-Type-Options", "nosniff")
-            # Figures, and the people who may see them, change; replies that may be kept set this header
+            # Statistics and permissions change; replies that may be cached set this header
             # themselves.
             reply.headers.setdefault("Cache-Control", "no-store")
             return reply
@@ -85,7 +85,7 @@ class Guard:
             raise ApiError(400, "DUPLICATE_GROUPS")
 
     def _refuse_anonymous(self, request: Request, *, is_page: bool) -> Response:
-        """Send people who are not signed in to the sign-in page; refuse everybody else."""
+        """Redirect people who are not signed in to the sign-in page; refuse all other requests."""
         known = bool(self._rights.person(request).via)
         is_program = request.query.get("format", "html") != "html"
         if not known and is_page and not is_program and self._rights.signs_in:
@@ -106,7 +106,7 @@ def is_browser(request: Request) -> bool:
 
 
 def _own_names(http_addresses: Iterable[str]) -> frozenset[str]:
-    """Return the names of this machine and the one it was told to listen at."""
+    """Return the names of this machine and that of its listening address."""
     names = {"localhost", socket.gethostname().lower(), socket.getfqdn().lower()}
     for address in http_addresses:
         with suppress(ValueError):  # a unix socket has no host

@@ -14,7 +14,7 @@ _PRIVATE: Final = (".local", ".internal", ".localhost", ".svc")
 
 
 def host_of(header: str) -> str:
-    """Return the host of a ``Host`` header in small letters, without port, brackets and final dot."""
+    """Return the host of a ``Host`` header in lower case, without port, brackets and final dot."""
     host = header.strip().lower()
     if host.startswith("["):
         return host[1:].partition("]")[0]
@@ -27,7 +27,7 @@ def host_of(header: str) -> str:
 def is_allowed(header: str, own: frozenset[str], allowed: tuple[str, ...]) -> bool:
     """Tell whether a request with this ``Host`` may be answered.
 
-    Allowed are IP addresses, names that nobody outside can own, the names of this machine (*own*), and the
+    Allowed are IP addresses, names that no outsider can own, the names of this machine (*own*), and the
     names that the operator *allowed*. A request without the header does not come from a browser.
     """
     host = host_of(header)

@@ -26,7 +26,7 @@ _ALGORITHMS: Final = ["RS256", "ES256", "PS256", "RS384", "RS512", "ES384", "EdD
 
 
 class SignInProblem(Exception):
-    """Why somebody could not be signed in; the text is a sentence that tells nothing secret."""
+    """The reason of a failed sign-in; the text is a sentence without secrets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class OpenId:
         self._keys_at = -_KEYS_S
 
     async def begin(self, redirect_uri: str, back: str) -> tuple[str, Attempt]:
-        """Return where to send the browser, and what to remember until it comes back."""
+        """Return the address for the browser, and the values to remember until it returns."""
         metadata = await self._describe()
         attempt = Attempt(generate_token(32), generate_token(32), generate_token(64), back)
         address = prepare_grant_uri(
@@ -83,7 +83,7 @@ class OpenId:
         return str(address), attempt
 
     async def finish(self, attempt: Attempt, query: dict[str, str], redirect_uri: str) -> Person:
-        """Return the person who signed in, as the provider says. Raises SignInProblem if it does not say."""
+        """Return the signed-in person from the provider's answer. Raises SignInProblem without one."""
         if query.get("error"):
             raise SignInProblem("The provider refused the sign-in.")
         if not attempt.state or query.get("state") != attempt.state:

@@ -15,7 +15,7 @@ SESSION_COOKIE: Final = "nsqadmin_session"
 
 
 class Rights:
-    """Tells for each request who makes it and what they may do."""
+    """Determines the person of each request and their permissions."""
 
     def __init__(
         self, options: Callable[[], NsqadminOptions], tokens: TokenFile, sessions: Sessions | None
@@ -49,12 +49,12 @@ class Rights:
         return Person(user, tuple(filter(None, map(str.strip, groups.split(",")))), "header")
 
     def grants(self) -> list[RoleGrant]:
-        """Return what everybody may do. Raises ApiError if the file of tokens cannot be read any more."""
+        """Return what everybody may do. Raises ApiError if the file of tokens has become unreadable."""
         options = self._options()
         try:
             tokens = [token.grant for token in self._tokens.tokens]
         except (OSError, ValueError) as error:
-            # Nobody is let in meanwhile, because the file may have changed who may do what.
+            # Until then every request is refused, because the file may have changed permissions.
             raise ApiError(503, f"TOKEN_FILE_UNUSABLE: {_reason(error)}") from error
         return grants_of(options.roles, options.admin_users, tokens, signs_in=self.signs_in)
 
@@ -63,7 +63,7 @@ class Rights:
         return role_of(self.person(request), self.grants(), topic) >= least
 
     def role(self, request: Any) -> str:
-        """Return the highest role of the person who makes the request, for any topic, in small letters."""
+        """Return the highest role of the person who makes the request, for any topic, in lower case."""
         person = self.person(request)
         return max((one.role for one in self.grants() if one.is_for(person)), default=Role.NONE).name.lower()
 
@@ -79,12 +79,12 @@ def _text(value: str) -> str:
 
 
 def _reason(error: OSError | ValueError) -> str:
-    """Without the path of the file, which is nobody's business."""
+    """The text leaves out the path of the file, which is not public."""
     return (error.strerror or "") if isinstance(error, OSError) else str(error)
 
 
 def is_open(options: NsqadminOptions) -> bool:
-    """Tell whether everybody may do everything, because nobody was named."""
+    """Return whether everybody may do everything, because no grant exists."""
     return not (options.admin_users or options.roles or options.api_token_file or options.oidc_issuer)
 
 
@@ -98,7 +98,7 @@ Headers = Mapping[str, str]
 
 
 def parse_cidr(text: str) -> IPv4Network | IPv6Network | None:
-    """Read ``127.0.0.1/8``; empty means that nobody is excluded. Raises ValueError if it is no CIDR."""
+    """Read ``127.0.0.1/8``; empty excludes no address. Raises ValueError if it is no CIDR."""
     if not text:
         return None
     if "/" not in text:

@@ -11,7 +11,7 @@ class Role(IntEnum):
     """Each role may do everything that the roles before it may."""
 
     NONE = 0
-    # Sees figures.
+    # Reads statistics.
     VIEWER = 1
     # Also sees the content of messages.
     READER = 2
@@ -26,7 +26,7 @@ ANYBODY: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """The person who makes a request; *via* is ``header``, ``token``, ``sign-in``, or empty for nobody."""
+    """The person who makes a request; *via* is ``header``, ``token``, ``sign-in``, or empty if anonymous."""
 
     name: str = ""
     groups: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ def grants_of(
 ) -> list[RoleGrant]:
     """Return all grants that the options make.
 
-    Without any, everybody may do everything, as in the original. With admins only, everybody else may look.
+    Without any, everybody may do everything, as in the original. With admins only, all others are viewers.
     """
     tokens = list(tokens)
     if not roles and not admins and not signs_in and not tokens:
@@ -96,7 +96,7 @@ def grants_of(
     found = [parse_grant(role) for role in roles]
     found += [RoleGrant(Role.ADMIN, "user", name) for name in admins]
     if not roles:
-        # With sign-in, everybody whose name is known may look; without it, everybody who reaches us may.
+        # With sign-in, every identified person is a viewer; without it, every client is.
         found.append(RoleGrant(Role.VIEWER, "known" if signs_in else "anybody", ""))
         if not admins and not signs_in:
             # Tokens alone take no rights away from the people who had them.

@@ -17,7 +17,7 @@ _MAX_ENDED: Final = 10_000
 
 @dataclass(slots=True)
 class Signer:
-    """Writes values that nobody else can forge and that expire; *secret* returns the secret of now."""
+    """Writes signed values that expire; *secret* returns the current secret."""
 
     secret: Callable[[], bytes]
 
@@ -50,7 +50,7 @@ class Sessions:
 
     signer: Signer
     lasts_s: float
-    # Ended sessions, the latest last. None is forgotten because it has expired: the clock may be set back.
+    # Ended sessions, the latest last. An expired one stays remembered: the clock may be set back.
     _ended: dict[str, None] = field(default_factory=dict)
 
     def create(self, number: str, person: Person, now_s: float) -> str:

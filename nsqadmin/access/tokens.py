@@ -36,7 +36,7 @@ def parse_tokens(text: str) -> list[Token]:
 
 @dataclass(slots=True)
 class TokenFile:
-    """The file of tokens, read again when it changes, so that a removed token stops working at once."""
+    """The file of tokens, read again when it changes, so that a removed token stops working immediately."""
 
     path: str
     _stamp: FileStamp | None = None

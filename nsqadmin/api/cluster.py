@@ -33,12 +33,12 @@ from nsqcore.process.logs import Log
 T = TypeVar("T")
 
 BODY_LIMIT: Final = 1 << 20
-# What can be done to the queue of a topic or channel.
+# The actions on the queue of a topic or channel.
 QUEUE_ACTIONS: Final = ("pause", "unpause", "empty")
 
 
 class Api:
-    """Handlers of ``/api``; their figures were requested from the nodes at most a second ago."""
+    """Handlers of ``/api``; their statistics were requested from the nodes at most a second ago."""
 
     def __init__(self, cluster: Cluster, runner: ActionRunner, log: Log) -> None:
         self._cluster = cluster

@@ -89,7 +89,7 @@ class GraphiteApi:
             sock_connect=options.http_client_connect_timeout / SECOND,
         )
         try:
-            # Graphite is asked a few times a minute at most, so a new connection for each request is cheap.
+            # Graphite gets a few requests a minute at most, so a new connection for each request is cheap.
             async with (
                 aiohttp.ClientSession(timeout=timeout, auth=auth) as session,
                 session.get(URL(url, encoded=True), headers=headers, allow_redirects=False) as reply,

@@ -1,1 +1,1 @@
-"""What admins do to the cluster, and whom nsqadmin tells about it."""
+"""Actions of admins on the cluster, their audit and their notifications."""

@@ -1,4 +1,4 @@
-"""What an action is: who may do it, its words, its effects, and what it does."""
+"""The parts of an action: permission, texts, effects, execution."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.stats.policies import RuleChange
 from nsqadmin.stats.present import failure
 
-# To empty so many messages the name must be typed.
+# From so many messages on, emptying requires typing the name.
 MANY_MESSAGES: Final = 10_000
 
 Fields = Mapping[str, str]
@@ -23,7 +23,7 @@ Explain = Callable[["Scene", "Form"], Awaitable["Question"]]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What one action is done to: a topic, a channel, a node, or a topic on a node."""
+    """The target of an action: a topic, a channel, a node, or a topic on a node."""
 
     topic: str = ""
     channel: str = ""
@@ -56,7 +56,7 @@ class Form:
 
 @dataclass(slots=True)
 class Question:
-    """The effects of an action. *shown* changes when they do: what was not shown is not done.
+    """The effects of an action. *shown* changes when they do: effects that were not shown are not applied.
 
     *groups* are the changes of policies by group of nodes; *moved* are places where another one applies.
     """
@@ -88,7 +88,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """One thing that can be done. ``verb`` is on its button, ``done`` says in a note that it was done.
+    """One action. ``verb`` is the text of its button, ``done`` that of the note about its success.
 
     ``audit`` is its name in the audit and in notifications, where {kind} is topic or channel. ``needs`` is
     the field without which there is nothing to do it to; ``inputs`` are the fields that a person fills in.

@@ -81,11 +81,11 @@ ACTIONS: Final = {action.name: action for action in _TABLE}
 
 
 def targets_of(action: Action, fields: Fields, picked: Sequence[str], scene: Scene) -> list[Target]:
-    """Return what a request wants *action* done to; for a seek a topic stands for all its channels."""
+    """Return the targets of *action* in a request; for a seek a topic stands for all its channels."""
     if action.family == "policies":
         return [Target(node=fields.get("node", "") if action.needs == "node" else "")]
     if action.family == "problem":
-        # What the problem is about decides who may mute it, whatever the form says beside it.
+        # The subject of the problem decides who may mute it. Other fields of the form do not count.
         return [Target(*subject_of(fields.get("key", "")))]
     if not picked:
         return [Target(*(fields.get(key, "").strip() for key in ("topic", "channel", "node")))]

@@ -1,4 +1,4 @@
-"""Tells an endpoint of problems that last, and when they end, except those that are muted."""
+"""Reports lasting problems and their end to an endpoint, except muted ones."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -23,19 +23,19 @@ def subject_of(text: str) -> tuple[str, str, str]:
 
 
 class Alerts:
-    """Follows the cluster; *tell* passes on a word for the log and an object."""
+    """Follows the cluster; *tell* receives a word for the log and an object."""
 
     def __init__(self, tell: Callable[[str, dict[str, Any]], None], form: str) -> None:
         self._notify = tell
         self._form = form
         self._notified: dict[ConcernKey, Concern] = {}
-        # Until when each is muted.
+        # The end of each mute.
         self._muted: dict[str, Instant] = {}
-        # The problems of now, for /metrics.
+        # The current problems, for /metrics.
         self.now: tuple[Concern, ...] = ()
 
     def restore(self, problems: Iterable[Concern], now: Instant) -> None:
-        """Go on with the *problems* of an earlier run: those that were serious were told of."""
+        """Restore the *problems* of an earlier run. Those that lasted were reported already."""
         for one in problems:
             if one.level is Level.PROBLEM and one.began is not None and now.since(one.began) >= ALERT_S:
                 self._notified[one.key] = one
@@ -63,7 +63,7 @@ class Alerts:
 
     def muted_until(self, concern: Concern) -> float:
         """Return the time of day until which *concern* is muted; zero if it is not."""
-        # A problem is muted alone, or with all of its cause.
+        # One problem is muted, or all problems of its cause.
         keys = key_text(concern.key), key_text((concern.mark, "", "", ""))
         return max((self._muted[key].at_s for key in keys if key in self._muted), default=0.0)
 

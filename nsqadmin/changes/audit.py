@@ -41,7 +41,7 @@ def unknown_in(results: Mapping[str, str]) -> list[str]:
 
 
 class AuditEntry(msgspec.Struct, frozen=True, rename={"at_s": "at", "origin": "from"}):
-    """One change: who asked for it, from where, what it was, and the outcome on each node."""
+    """One change: its person, client address, action, and outcome on each node."""
 
     at_s: float
     user: str
@@ -60,7 +60,7 @@ class AuditEntry(msgspec.Struct, frozen=True, rename={"at_s": "at", "origin": "f
 
     @property
     def key(self) -> tuple[float, str, str, str, str, str]:
-        """Two records with the same key are about one entry; the later one completes it."""
+        """Two records with one key describe one entry; the later record completes it."""
         return round(self.at_s, 3), self.user, self.action, self.topic, self.channel, self.node
 
     @property
@@ -80,7 +80,7 @@ class AuditEntry(msgspec.Struct, frozen=True, rename={"at_s": "at", "origin": "f
 
     @property
     def is_partial(self) -> bool:
-        """Whether some nodes did not do it, or may not have."""
+        """Whether the change failed, or may have failed, on some nodes."""
         return bool(self.silent) or not all(map(is_done, self.results.values()))
 
     @property
@@ -100,7 +100,7 @@ class AuditEntry(msgspec.Struct, frozen=True, rename={"at_s": "at", "origin": "f
 
 
 def later_outcome(entry: AuditEntry, topic: TopicStats | None) -> str:
-    """Tell from a node's present statistics of *topic*, None if it has none, whether *entry* was done."""
+    """Derive from a node's present statistics of *topic* (None without) whether *entry* was carried out."""
     channels = {one.channel_name: one for one in topic.channels} if topic is not None else {}
     target = channels.get(entry.channel) if entry.channel else topic
     action = entry.action.rpartition(" and ")[2].partition("_")[0]
@@ -197,7 +197,7 @@ class Audit:
         return list(reversed(self._deeds))
 
     def _read(self) -> None:
-        """Load what earlier runs wrote; lines that cannot be read are left out."""
+        """Load the entries of earlier runs; unreadable lines are left out."""
         if self._path is None:
             return
         for path in (self._path.with_name(self._path.name + ".1"), self._path):

@@ -1,4 +1,4 @@
-"""Changes to the cluster, made on every node that they concern."""
+"""Carries out changes to the cluster on every node that they affect."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 # So long a node that is drained accepts publishes, while producers move to other nodes.
 DRAIN_GRACE_MS: Final = 5000
-# The answers of nodes that have nothing to change, the more exact one first.
+# The errors of nodes that have nothing to change, the more exact one first.
 _ABSENT: Final = (CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND)
 # One request handles a limited number of messages; so many requests are made before the caller asks again.
 _ROUNDS: Final = 20
@@ -33,7 +33,7 @@ _LETTERS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class ActionResult:
-    """What an action achieved: how many nsqds and nsqlookupds did it, and who failed, stage by stage.
+    """The outcome of an action: how many nsqds and nsqlookupds did it, and which failed, by stage.
 
     ``silent`` are nsqds that hold the topic or channel and did not get the request. ``results`` gives the
     outcome for each node, in words. ``refusing`` are nsqds that answered with an error. ``counts`` are the
@@ -56,7 +56,7 @@ class ActionResult:
 
     @property
     def is_done(self) -> bool:
-        """Whether an nsqd did it, or none was concerned: nsqlookupd only registers what nsqds have."""
+        """Whether an nsqd did it, or none was affected: nsqlookupd only registers the topics of nsqds."""
         return self.nsqds > 0 or not (self.refusing or self.silent or self.unknown)
 
     @property
@@ -83,7 +83,7 @@ class ActionResult:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The messages that are meant: a single one by its node and id, or all that a search finds."""
+    """The selected messages: one by its node and id, or all results of a search."""
 
     search: MessageSearch
     message_id: str = ""
@@ -110,7 +110,7 @@ class _Share:
 
 
 class Commands:
-    """Sends changes to the nodes that they concern.
+    """Sends changes to the nodes that they affect.
 
     Each step asks its nodes in parallel, and the next step begins when all have answered. nsqlookupds come
     first, so that no consumer is sent to an nsqd for something that is about to be deleted. A change that
@@ -197,7 +197,7 @@ class Commands:
         return steps.done("nsqd")
 
     async def _begin(self, topic: str) -> tuple["_Steps", list[NsqdApi]]:
-        """Return the nsqds to tell about *topic*; those that cannot be told are noted in the steps."""
+        """Return the nsqds that receive a change of *topic*; unreachable ones are noted in the steps."""
         holders = await self.cluster.holders_of(topic)
         silent = self.cluster.queues.silent_holders(topic)
         return _Steps(self.send, silent, list(holders.stages)), holders.value
@@ -216,7 +216,7 @@ class Commands:
     async def change_policies(
         self, change: PolicyChange, nodes: Sequence[OnNode], *, apply: bool
     ) -> ActionResult:
-        """Make the change on all nodes; *nodes* is what they have now. *apply* lets it delete messages."""
+        """Make the change on all nodes; *nodes* is their present state. *apply* lets it delete messages."""
         content, name = json.dumps(change.definition).encode(), change.name
         if change.kind == "copy":
             source = next((one for one in nodes if one.node == change.node), None)
@@ -261,7 +261,7 @@ class Commands:
 
         async def ask(node: NsqdMessages, share: _Share, place: str) -> str | None:
             wanted = which.asked(place)
-            # Dead letters are sent back whatever their state on the channels of the topic they wait in.
+            # Dead letters are sent back in any state on the channels of the topic that holds them.
             for name in ("channel", "state"):
                 wanted.pop(name, None)
             if not which.message_id:
@@ -275,7 +275,7 @@ class Commands:
         return await self._everywhere(which.search, _in_rounds(ask), dry=dry)
 
     async def seek(self, topic: str, channel: str, to: str, node: str) -> ActionResult:
-        """Make the channel deliver everything from the place *to* on."""
+        """Make the channel deliver everything from the position *to* on."""
 
         async def on(one: NsqdMessages) -> _Share:
             return _Share(await one.seek(topic, channel, to))
@@ -299,7 +299,7 @@ class Commands:
     async def _everywhere(
         self, search: MessageSearch, on: Callable[[NsqdMessages], Awaitable[_Share]], *, dry: bool = False
     ) -> ActionResult:
-        """Work on the messages of all nsqds that hold the topic, or of the named one."""
+        """Process the messages of all nsqds that hold the topic, or of the named one."""
         holders = (await self.reader.holders(search.topic)).value
         if search.node and search.node not in holders:
             raise UnknownError(NODE_NOT_FOUND)
@@ -310,7 +310,7 @@ class Commands:
             if all(error.code in _ABSENT for error in told.errors):
                 raise UnknownError(told.errors[0].code)
             raise UpstreamError("nsqd", told.errors)
-        # A place may exist on one node only, as in a list: the other nodes do not know its id.
+        # A position may exist on one node only, as in a list: the other nodes do not know its id.
         errors = [
             error
             for error in told.errors
@@ -336,7 +336,7 @@ class Commands:
 
 
 class _Steps:
-    """Counts what the nodes answered during one action."""
+    """Adds up the answers of the nodes during one action."""
 
     def __init__(
         self, send: Any, silent: Sequence[str] = (), stages: list[tuple[NodeError, ...]] | None = None
@@ -390,7 +390,7 @@ class _Steps:
 def _in_rounds(
     ask: Callable[[NsqdMessages, _Share, str], Awaitable[str | None]],
 ) -> Callable[[NsqdMessages], Awaitable[_Share]]:
-    """Return what asks a node again and again: *ask* returns where to continue, or None at the end."""
+    """Return a loop of requests to a node: *ask* returns where to continue, or None at the end."""
 
     async def on(node: NsqdMessages) -> _Share:
         share, place = _Share(), ""
@@ -398,7 +398,7 @@ def _in_rounds(
             try:
                 onward = await ask(node, share, place)
             except NodeError as error:
-                # A failure after some messages were handled is kept.
+                # A failure after some messages were handled is recorded.
                 if not share.count:
                     raise
                 share.error = error

@@ -124,7 +124,7 @@ def tombstone_effects(node: str, topic: TopicSum | None) -> list[str]:
 
 
 def silent_effects(silent: Sequence[str]) -> list[str]:
-    """Describe what happens on nodes that hold the topic and do not answer, or are not registered."""
+    """Describe the effect on nodes that hold the topic and are unreachable or not registered."""
     if not silent:
         return []
     who = "1 nsqd that holds it is" if len(silent) == 1 else f"{len(silent)} nsqds that hold it are"
@@ -155,7 +155,7 @@ def message_effects(action: str, done: str, dry: ActionResult, *, one: bool) -> 
 def seek_effects(
     previews: Iterable[SeekPreview], owed: Mapping[str, int], failed: Sequence[str]
 ) -> list[str]:
-    """Describe what the channels owe now and would owe after a seek, in all and on each node."""
+    """Describe the backlog of the channels now and after a seek, in total and on each node."""
     then: Counter[str] = Counter()
     first: dict[str, str] = {}
     for one in previews:
@@ -176,7 +176,7 @@ def seek_effects(
 
 
 def message_result(name: str, done_word: str, place: str, done: ActionResult) -> tuple[str, list[str]]:
-    """Describe what was done to messages, and return warnings about what was not."""
+    """Describe the handled messages, and return warnings about those not handled."""
     if name == "seek":
         owes = f"it owes {plural(done.total, 'message')} from there on"
         text = f"Channel {place} was set on {plural(len(done.counts), 'nsqd')}; {owes}."
@@ -191,7 +191,7 @@ def message_result(name: str, done_word: str, place: str, done: ActionResult) ->
 
 
 def summary(done: Sequence[ActionResult], kind: str) -> tuple[list[str], list[str]]:
-    """Return the results by node: details of what was done, and warnings about what was not."""
+    """Return the results by node: details of successes, and warnings about failures."""
     good: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     silent: Counter[str] = Counter()

@@ -24,7 +24,7 @@ from nsqadmin.stats.present import failure
 from nsqclient.wire.durations import MILLISECOND, parse_duration
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND
 
-# How many subjects of a selection are worked on at a time.
+# The number of subjects of a selection that are processed at a time.
 _CONCURRENCY: Final = 4
 
 
@@ -32,7 +32,7 @@ _CONCURRENCY: Final = 4
 
 
 def _selection(target: Target, fields: Fields, *, delayed: bool = False) -> Selection:
-    """Read which messages are meant. Raises BadSearchError if they are a list that nodes cannot pick."""
+    """Read the selection of messages. Raises BadSearchError if they are a list that nodes cannot pick."""
     search = MessageSearch.of({**fields, "topic": target.topic, "channel": target.channel})
     if not (fields.get("id") or search.can_select_all):
         way_out = "leave From empty" if search.by_due_time else "list the oldest first, or leave From empty"
@@ -68,13 +68,13 @@ async def seek(scene: Scene, target: Target, fields: Fields) -> ActionResult:
     to, node = fields.get("to", ""), fields.get("node", "")
     if not target.channel:
         raise UnknownError(CHANNEL_NOT_FOUND)
-    # A place that no node understands is refused before anything is changed.
+    # A position that no node understands is refused before any change.
     await scene.commands.reader.seek_preview(target.topic, target.channel, to, node)
     return await scene.commands.seek(target.topic, target.channel, to, node)
 
 
 async def explain_seek(scene: Scene, form: Form) -> Question:
-    """Describe how much lies behind the place. Raises BadSearchError if no node understands it."""
+    """Describe the backlog after the position. Raises BadSearchError if no node understands it."""
     to, node = form.fields.get("to", ""), form.fields.get("node", "")
     if not to:
         return Question()

@@ -1,4 +1,4 @@
-"""Tells an HTTP endpoint what admins did; a silent endpoint never delays them."""
+"""Reports actions of admins to an HTTP endpoint; an unresponsive endpoint never delays them."""
 
 import asyncio
 import json
@@ -10,12 +10,12 @@ import msgspec
 
 from nsqcore.process.logs import Log
 
-# Enough for any admin. When so many wait, the endpoint is down, and further news is dropped.
+# Enough for any admin. When so many notifications are queued, the endpoint is down: further ones are dropped.
 QUEUE_LIMIT: Final = 1000
 
 
 class AdminAction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing an admin did, in the words and the order of the notification's JSON."""
+    """One action of an admin, with the keys and the order of the notification's JSON."""
 
     action: str
     topic: str
@@ -42,7 +42,7 @@ News = tuple[str, dict[str, Any]]
 
 
 class Notifier:
-    """Posts news to ``endpoint`` in order; without an endpoint it does nothing."""
+    """Posts notifications to ``endpoint`` in order; without an endpoint it does nothing."""
 
     def __init__(self, endpoint: str, log: Log, *, connect_timeout: float, request_timeout: float) -> None:
         self._endpoint = endpoint

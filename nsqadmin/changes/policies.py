@@ -1,4 +1,4 @@
-"""The policies of all nsqds: which each has, which nsqds differ, and what a change on all of them means."""
+"""The policies of all nsqds: those of each, the nsqds that differ, and the effect of a change on all."""
 
 import json
 from collections import Counter
@@ -78,7 +78,7 @@ class PolicyChange:
         return rules.with_rule(PolicyRule.of(self.definition or {}, self.name))
 
     def concerned(self, rules: PolicyRules) -> dict[str, Any]:
-        """Return what the audit says of *rules*: the fields of the policy, or the names of all policies."""
+        """Return the audit text for *rules*: the fields of the policy, or the names of all policies."""
         if self.kind == "copy":
             return {"policies": ", ".join(sorted(rule.name for rule in rules))}
         rule = rules.named(self.name)

@@ -16,7 +16,7 @@ from nsqadmin.stats.present import plural
 from nsqclient.wire.node_error import NodeError
 
 POLICY_NOT_FOUND: Final = "POLICY_NOT_FOUND"
-# At most so many places are named for which a policy change has an effect.
+# The largest number of named topics and channels on which a policy change has an effect.
 _MAX_PLACES: Final = 20
 
 
@@ -29,7 +29,7 @@ def on_policies(kind: str, verb: str, audit: str, **more: Any) -> Action:
         return await scene.commands.change_policies(change, nodes, apply=fields.get("apply") == "true")
 
     async def explain(scene: Scene, form: Form) -> Question:
-        """Show the policies of each node before and after, and the places where the rule in force changes."""
+        """Show the policies of each node before and after, and where the rule in force changes."""
         if kind == "set" and not form.fields.get("name"):
             return Question()
         change, nodes = await _read_change(scene, form.fields, kind)

@@ -1,4 +1,4 @@
-"""Actions on topics and channels, on nodes, and on what is reported as a problem."""
+"""Actions on topics and channels, on nodes, and on problems."""
 
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from nsqclient.wire.node_error import CHANNEL_NOT_FOUND
 
 
 async def _affected(scene: Scene, form: Form) -> list[TopicSum]:
-    """Return the topics of *form* added up: one as it is at this moment, several as the pages show them."""
+    """Return the totals of the topics in *form*: one topic at this moment, several as the pages show them."""
     names = dict.fromkeys(one.topic for one in form.targets)
     if len(names) == 1:
         (name,) = names
@@ -34,7 +34,7 @@ async def create(scene: Scene, target: Target, _: Fields) -> ActionResult:
 
 
 def queue_command(name: str) -> Do:
-    """Return what sends pause, unpause or empty to the nodes that hold a topic."""
+    """Return a function that sends pause, unpause or empty to the nodes that hold a topic."""
 
     async def do(scene: Scene, target: Target, _: Fields) -> ActionResult:
         names = (target.topic, target.channel) if target.channel else (target.topic,)
@@ -54,7 +54,7 @@ async def tombstone(scene: Scene, target: Target, _: Fields) -> ActionResult:
 
 
 def _of_queue(name: str) -> Explain:
-    """Return what explains an action on topics or channels."""
+    """Return a function that explains an action on topics or channels."""
 
     async def explain(scene: Scene, form: Form) -> Question:
         topics = dict.fromkeys(one.topic for one in form.targets)
@@ -112,7 +112,7 @@ async def undrain(scene: Scene, target: Target, _: Fields) -> ActionResult:
 
 
 async def explain_drain(scene: Scene, form: Form) -> Question:
-    """Describe what the node holds, and which channels have no consumers there."""
+    """Describe the backlog of the node, and its channels without consumers."""
     look = (await scene.cluster.node_view(form.one.node)).value.snapshot
     found = [
         f"The node accepts publishes for {DRAIN_GRACE_MS // 1000} s while producers move to other nodes.",

@@ -1,4 +1,4 @@
-"""Where changes by admins arrive, from the JSON API and from the pages: rights, audit, notification."""
+"""The entry of changes by admins, from the JSON API and from the pages: rights, audit, notification."""
 
 import base64
 import socket
@@ -24,7 +24,7 @@ from nsqcore.http.api import ApiError, Request
 from nsqcore.http.foreign import is_foreign
 from nsqcore.process.logs import Log
 
-# The roles for things that are no actions.
+# The roles for changes that are not actions.
 _PERMISSIONS: Final = {"read": Role.READER, "config": Role.ADMIN, "audit": Role.ADMIN}
 AUDIT_UNWRITABLE: Final = "AUDIT_UNWRITABLE"
 # Reported also if they failed: a node may have done them before its answer was lost.
@@ -46,7 +46,7 @@ class ActionRunner:
         tell: Callable[[str, dict[str, Any]], None],
         mark: Callable[[str, Name], None],
     ) -> None:
-        """*tell* passes an action on to the endpoint; *mark* puts it into the timeline."""
+        """*tell* posts an action to the endpoint; *mark* adds it to the timeline."""
         self.scene = scene
         self._cluster = scene.cluster
         self._log = log
@@ -55,7 +55,7 @@ class ActionRunner:
         self._add_to_timeline = mark
         self._notify_endpoint = tell
         self._via = socket.gethostname()
-        # Nodes with an unknown outcome that answer again, and when the first of their new figures were taken.
+        # Nodes with an unknown outcome that answer again, and the time of their first new statistics.
         self._back_ns: dict[str, int] = {}
         # How many times each action was carried out, for /metrics.
         self.counts: dict[str, int] = {}
@@ -83,7 +83,7 @@ class ActionRunner:
         """Complete the audit of changes whose outcome was unknown, once their node answers again.
 
         Lines that could not be written are written.
-        The outcome is read from the second figures after its return: the request came before their question.
+        The outcome is read from the second poll after its return: the change preceded that poll.
         """
         self.audit.write()
         completed: set[str] = set()
@@ -106,7 +106,7 @@ class ActionRunner:
             self.scene.commands.resume(node)
 
     def note(self, request: Request, text: str, action: str, **what: Any) -> None:
-        """Report a change that is no work on topics: log, audit and notification; *what* as in a Deed."""
+        """Report a change other than of topics: log, audit and notification; *what* as in a Deed."""
         self._log.info("%s: %s", self._who(request), text)
         self._enter(request, action, **what)
         self._notify(request, [action], *(what.get(key, "") for key in ("topic", "channel", "node")))
@@ -202,7 +202,7 @@ class ActionRunner:
 
 
 def _undone(done: ActionResult) -> str:
-    """Say why no nsqd made a change, in the words of each."""
+    """Return the reasons why no nsqd made a change, one for each nsqd."""
     words = dict(done.results)
     return "; ".join(
         f"{node}: {words.get(node, 'not reached')}"

@@ -1,4 +1,4 @@
-"""Answers gathered in stages, and the errors for the cases without an answer; PURE."""
+"""Answers collected in stages, and the errors for requests without an answer; PURE."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ NODE_NOT_FOUND: Final = "NODE_NOT_FOUND"
 
 
 class UpstreamError(Exception):
-    """None of the nodes that should have answered did."""
+    """None of the requested nodes answered."""
 
     def __init__(self, kind: str, errors: Sequence[NodeError]) -> None:
         super().__init__(f"failed to query any {kind}: " + "\n".join(str(error) for error in errors))
@@ -53,7 +53,7 @@ def warning(stages: Sequence[Sequence[NodeError]]) -> str:
 
 
 def require(partial: Partial[T], kind: str) -> T:
-    """Return the value, complete or not. Raises UpstreamError if nobody answered."""
+    """Return the value, complete or not. Raises UpstreamError if no node answered."""
     if partial.failed:
         raise UpstreamError(kind, partial.errors)
     return partial.value

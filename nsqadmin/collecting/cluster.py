@@ -1,4 +1,4 @@
-"""Questions about the cluster, answered from collected figures; actions ask the nodes again."""
+"""Queries about the cluster, answered from collected statistics; actions query the nodes again."""
 
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -72,7 +72,7 @@ class Cluster:
     def messages(self, address: str) -> NsqdMessages:
         return NsqdMessages(self._http, address)
 
-    # -- asked afresh -------------------------------------------------------------
+    # -- fresh requests -----------------------------------------------------------
 
     async def producers(self) -> Answer[list[NodeInfo]]:
         """Return all nsqds that are listed at this moment. Raises UpstreamError if no node answers."""
@@ -97,7 +97,7 @@ class Cluster:
         return Answer([self.nsqd(producer.http_address) for producer in producers.value], producers.stages)
 
     async def answering_nsqds(self) -> Answer[list[NsqdApi]]:
-        """Return the nsqds that are not known to be silent; the others are errors of the answer.
+        """Return the nsqds that are not known to be unreachable; the others are errors of the answer.
 
         Raises UpstreamError if no node answers.
         """
@@ -111,8 +111,8 @@ class Cluster:
     async def holders_of(self, topic: str) -> Answer[list[NsqdApi]]:
         """Return the nsqds that hold *topic* at this moment, possibly none.
 
-        They are its producers, and the listed nodes that have it without being registered for it: where a
-        deletion fails, the topic stays but its registration is gone. Raises UnknownError if nobody has or
+        They are its producers, and the listed nodes that have it without a registration: where a
+        deletion fails, the topic stays but its registration is gone. Raises UnknownError if no node has or
         knows the topic.
         """
         found = await self.membership.discovery.producers_of(topic)
@@ -169,7 +169,7 @@ class Cluster:
 
     @property
     def stats_time_s(self) -> float:
-        """The time of the oldest figures that pages show as current, in seconds."""
+        """The time of the oldest statistics that pages show as current, in seconds."""
         looks = [member.snapshot for member in self.membership.sorted_members if member.answers]
         return min((look.at_s for look in looks if look is not None), default=time.time())
 
@@ -193,7 +193,7 @@ class Cluster:
         return Answer(found, (register_errors(registers, "/nodes"),))
 
     async def node_view(self, address: str) -> Answer[Member]:
-        """Return one nsqd with its last good figures, which do not name consumers. Raises UnknownError."""
+        """Return one nsqd with its last good statistics, which do not name consumers. Raises UnknownError."""
         await self.collector.ready()
         member = self.membership.member(address)
         if member is None:
@@ -203,7 +203,7 @@ class Cluster:
     async def node_consumers(
         self, address: str, patience_s: float = API_PATIENCE_S
     ) -> NodeStats | NodeError | None:
-        """Return an nsqd's figures with all its consumers; None if it has not answered in *patience_s*."""
+        """Return an nsqd's statistics with all its consumers; None if it has not answered in *patience_s*."""
         member = self.membership.member(address)
         if member is None:
             raise UnknownError(NODE_NOT_FOUND)
@@ -212,7 +212,7 @@ class Cluster:
         return await self._consumers.of_node(member, patience_s)
 
     async def node_body(self, address: str) -> Answer[tuple[NodeInfo, Callable[[], NodeStats]]]:
-        """Ask one nsqd for all its figures; return a function that parses the answer (maybe megabytes)."""
+        """Request all statistics of one nsqd; return a function that parses the answer (maybe megabytes)."""
         view = await self.node_view(address)
         member = self.membership.member(address)
         if member is None:
@@ -228,7 +228,7 @@ class Cluster:
         return Answer((view.value.producer, lambda: nsqd.read_stats(body, params)), view.stages)
 
     async def overview(self) -> Answer[Overview]:
-        """Return the whole cluster, with consumers only counted; silent nodes are part of the value."""
+        """Return the whole cluster, with consumers only counted; the value includes unreachable nodes."""
         await self.collector.ready()
         membership, adder = self.membership, self.collector.adder
         views = [
@@ -263,7 +263,7 @@ class Cluster:
         return Answer(shown, (membership.silent_registers, errors_of(membership.members.values())))
 
     async def stats_of_nodes(self) -> Answer[list[tuple[str, NodeSnapshot]]]:
-        """Return the figures of every nsqd that answers, with its address."""
+        """Return the statistics of every nsqd that answers, with its address."""
         await self.collector.ready()
         members = self.membership.sorted_members
         stage = register_errors(self.membership.require_register(), "/nodes")

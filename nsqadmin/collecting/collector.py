@@ -1,4 +1,4 @@
-"""Asks every nsqd and nsqlookupd once per interval, watched or not, and keeps the last good answers."""
+"""Polls every nsqd and nsqlookupd once per interval, also without readers; stores the last good answers."""
 
 import asyncio
 import random
@@ -15,23 +15,23 @@ from nsqclient.wire.durations import SECOND
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.process.logs import Log
 
-# Without a request for so long nobody is watching; then the cluster is asked less often.
+# Without a request for so long there is no reader; then the cluster is polled less often.
 WATCHED_S: Final = 60.0
 UNWATCHED_FACTOR: Final = 5
 HISTORY_S: Final = 5.0
-# Collecting uses at most this share of a processor: in an expensive cluster figures are older.
+# Collecting uses at most this share of a processor: in an expensive cluster statistics are older.
 SHARE: Final = 0.15
-# Before an action or a list of messages, figures may be so old.
+# Before an action or a list of messages, statistics may be so old.
 FRESH_S: Final = 1.0
-# Whether a node drains changes rarely and asking takes an extra request, so one round in so many asks.
+# The drain state changes rarely and takes an extra request, so one round in so many requests it.
 DRAIN_EVERY: Final = 4
 
 
 class Collector:
-    """The cluster as it was a moment ago. One per process; all work except parsing runs on its event loop."""
+    """The last known cluster. One per process; all work except parsing runs on its event loop."""
 
     def __init__(self, http: ClusterHttp, http_of_left: ClusterHttp, options: OptionsNow, log: Log) -> None:
-        """*http_of_left* is for nodes that no nsqlookupd lists any more."""
+        """*http_of_left* is for nodes that no nsqlookupd lists any longer."""
         self._options = options
         self.work = Work()
         self.membership = Membership(http, options, log, self.work, self._poll_loop)
@@ -53,7 +53,7 @@ class Collector:
     # -- for readers ----------------------------------------------------------------
 
     async def ready(self) -> None:
-        """Note that somebody is watching, and wait a moment if there is nothing to show yet."""
+        """Note a reader, and wait a moment if there is nothing to show yet."""
         self._last_read = time.monotonic()
         self._has_readers.set()
         if self.membership.addresses_changed:
@@ -62,18 +62,18 @@ class Collector:
             await self.work.within(self._added_up.wait(), 2 * PATIENCE_S)
 
     async def changed(self, topic: str) -> None:
-        """Show a change of *topic*; questions about other topics that are already out are kept."""
+        """Show a change of *topic*; pending requests about other topics continue."""
         await self.work.within(self._follow_change(topic))
 
     async def node_changed(self, node: str) -> None:
-        """Show at once whether *node* drains."""
+        """Show immediately whether *node* drains."""
         members = (*self.membership.members.values(), *self.membership.unlisted.values())
         asking = [self.asker.draining(one) for one in members if one.answers and one.address == node]
         if asking:
             await self.work.within(asyncio.gather(*asking))
 
     async def fresh_list(self, age_s: float = FRESH_S) -> None:
-        """Wait until the list of nodes is from a question sent at most *age_s* ago."""
+        """Wait until the list of nodes is from a request sent at most *age_s* ago."""
         await self.ready()
         if not self.membership.uses_lookupd:
             await self.refresh_stats(age_s)
@@ -81,7 +81,7 @@ class Collector:
             await self.work.within(self.membership.discovered_since(_ago_ns(age_s)), self._patience_s)
 
     async def fresh_names(self, age_s: float = FRESH_S) -> None:
-        """Wait until the names of topics are from a question sent at most *age_s* ago."""
+        """Wait until the names of topics are from a request sent at most *age_s* ago."""
         await self.ready()
         if not self.membership.uses_lookupd:
             await self.refresh_stats(age_s)
@@ -89,14 +89,14 @@ class Collector:
             await self.work.within(self.membership.named_since(_ago_ns(age_s)), self._patience_s)
 
     async def fresh_topic(self, topic: str, age_s: float = FRESH_S, *, everyone: bool = False) -> None:
-        """Wait until the figures of *topic* are from a question sent at most *age_s* ago.
+        """Wait until the statistics of *topic* are from a request sent at most *age_s* ago.
 
-        The holders are asked, with *everyone* all nodes.
+        The request goes to the holders, with *everyone* to all nodes.
         """
         await self.asker.holders(topic, age_s, self._patience_s, everyone=everyone)
 
     async def refresh_stats(self, age_s: float = FRESH_S) -> None:
-        """Wait until the figures of all nodes that answer are from questions sent at most *age_s* ago."""
+        """Wait until the statistics of all nodes that answer are from requests sent at most *age_s* ago."""
         await self.ready()
         since_ns = _ago_ns(age_s)
         members = [one for one in self.membership.members.values() if one.error is None]
@@ -104,7 +104,7 @@ class Collector:
         await self.work.within(polls, self._patience_s)
 
     def dismiss(self, node: str) -> bool:
-        """Stop showing that *node* left; tell whether it was shown."""
+        """Stop showing that *node* is down; return whether it was shown."""
         self.adder.dismissed(node)
         for address in [at for at, one in self.membership.unlisted.items() if one.address == node]:
             del self.membership.unlisted[address]
@@ -116,7 +116,7 @@ class Collector:
         return (options.http_client_connect_timeout + options.http_client_request_timeout) / SECOND
 
     async def _follow_change(self, topic: str) -> None:
-        # A question that is already out may have been answered before the change.
+        # The answer to a pending request may be older than the change.
         await self.membership.discover_now()
         members = [member for member in self.membership.members.values() if member.answers]
         asking = {self.work.start(self.asker.topic(member, topic), "topic") for member in members}
@@ -143,7 +143,7 @@ class Collector:
         return max(chosen, cost_s / SHARE)
 
     async def _pause(self, least_s: float = 0.0) -> None:
-        """Wait for the next round; the time varies a little, so that nodes are not all asked at once."""
+        """Wait for the next round; the time varies a little, so that nodes are not all polled together."""
         watched = time.monotonic() - self._last_read <= WATCHED_S
         if watched:
             await asyncio.sleep(max(least_s, self.interval_s) * random.uniform(0.9, 1.1))

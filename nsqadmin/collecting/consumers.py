@@ -1,4 +1,4 @@
-"""Connected consumers: requested from an nsqd only while somebody looks at them, once for all readers."""
+"""Connected consumers: requested from an nsqd only while a page shows them, once for all readers."""
 
 import time
 from typing import Final
@@ -14,15 +14,15 @@ from nsqcore.cluster.nsqd_api import stats_params
 # A node has many consumers, a channel few, so those of a node are requested less often.
 CHANNEL_AGE_S: Final = 1.0
 NODE_AGE_S: Final = 5.0
-# A page shows what has arrived and reloads; a program asks once and waits for the whole answer.
+# A page shows the received part and reloads; a program sends one request and waits for the whole answer.
 PAGE_PATIENCE_S: Final = 0.5
-# All consumers of a large node are megabytes: if they do not arrive at once, the next reload shows them.
+# All consumers of a large node are megabytes: if they arrive late, the next reload shows them.
 LARGE_PATIENCE_S: Final = 0.2
 API_PATIENCE_S: Final = 30.0
-# All consumers of a node are several megabytes, and somebody may open the pages of all nodes in turn.
+# All consumers of a node are several megabytes, and a reader may open the pages of all nodes in turn.
 MAX_NODES: Final = 2
 
-# The address at which a node is asked, topic and channel; the last two are empty for the whole node.
+# The requested address, topic and channel; the last two are empty for the whole node.
 Key = tuple[str, str, str]
 
 
@@ -66,5 +66,5 @@ class Consumers:
         return stats
 
     def forget(self, topic: str) -> None:
-        """Ask again for what includes *topic*, because it was changed."""
+        """Request the answers that include *topic* again, because it was changed."""
         self._shared.expire(lambda key: key[1] in {topic, ""})

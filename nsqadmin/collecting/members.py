@@ -20,14 +20,14 @@ from nsqcore.cluster.models import NodeInfo, TopicStats
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """One nsqd: how it is listed, its last good figures, and why there are no newer ones.
+    """One nsqd: its listing, its last good statistics, and why there are no newer ones.
 
-    ``asked_at`` is the address we ask; if nsqds are listed by hand, the node may announce another one.
+    ``asked_at`` is the address of our requests; if nsqds are listed by hand, the node may announce another.
     """
 
     request_address: str
     producer: NodeInfo
-    # Whether it, or an nsqlookupd, has said what it is.
+    # Whether it, or an nsqlookupd, has described it.
     is_described: bool = True
     # Whether an nsqlookupd lists it, or the operator.
     listed: bool = True
@@ -37,27 +37,27 @@ class Member:
     owners: Sequence[tuple[str, int]] = ()
     pace: NodePace = field(default_factory=NodePace)
     snapshot: NodeSnapshot | None = None
-    # The figures in the present sums: a page that shows a sum must not show newer figures beside it.
+    # The statistics in the present sums: a page with a sum must not also show newer statistics.
     added: NodeSnapshot | None = None
     error: NodeError | None = None
     silent_since: Instant | None = None
-    # When it answered for the first time after it did not, or after its start.
+    # The time of its first answer after a failure or after its start.
     returned: Instant | None = None
-    # Messages that a draining node still owes; None if it is not draining.
+    # Pending messages of a draining node; None if it is not draining.
     remaining: int | None = None
-    # The number of messages that it owed when its drain was first seen.
+    # The number of pending messages when its drain was first seen.
     draining_from: int = 0
-    # Set when the first question has ended, with an answer or an error.
+    # Set when the first request has ended, with an answer or an error.
     first_answer: asyncio.Event = field(default_factory=asyncio.Event)
-    # Topics asked for separately after the question for all figures that is out now.
+    # Topics requested separately after the pending request for all statistics.
     newer: dict[str, Newer] = field(default_factory=dict)
-    # The question for all figures that is out now or was last, and when it was sent.
+    # The pending or last request for all statistics, and when it was sent.
     poll: "asyncio.Task[None] | None" = None
     poll_ns: int = 0
-    # When the figures of ``look`` were asked for.
+    # When the statistics of ``snapshot`` were requested.
     snapshot_requested_ns: int = 0
     cost_s: float = 0.0
-    # When it was last asked for its consumers too.
+    # When its consumers were last requested.
     consumers_ns: int = 0
     filling: Filling = field(default_factory=Filling)
     # Seconds until its disk is full at the present rate; None while it does not fill up.
@@ -73,7 +73,7 @@ class Member:
 
     @property
     def is_unreached(self) -> bool:
-        """Whether it does not answer, and no other node delivers its messages."""
+        """Whether it is down, and no other node delivers its messages."""
         return self.error is not None and not self.owners
 
     @property
@@ -83,7 +83,7 @@ class Member:
 
     @property
     def concerns(self) -> list[Concern]:
-        """The problems of this node, judged by its last answers."""
+        """The problems of this node, from its last answers."""
         look, error = self.snapshot, self.error
         disk = look.disk if look is not None else None
         found = attention.of_node(
@@ -118,12 +118,12 @@ class Member:
     def failed(self, error: NodeError, at: Instant) -> None:
         if self.error is None:
             self.silent_since = at
-        # The error is kept until the node answers again; its traceback would keep all objects of its frames.
+        # The error stays until the node answers. A traceback would retain the objects of its frames.
         error.__cause__ = error.__context__ = None
         self.error = error.with_traceback(None)
 
     def answered(self, look: NodeSnapshot, asked_ns: int) -> None:
-        """Store *look*, which was asked for at *asked_ns*; newer figures of single topics stay."""
+        """Store *look*, requested at *asked_ns*; newer statistics of single topics stay."""
         for name in [name for name, (at_ns, _) in self.newer.items() if at_ns <= asked_ns]:
             del self.newer[name]
         if self.snapshot is not None and (
@@ -136,7 +136,7 @@ class Member:
         self.error = None
 
     def update_topic(self, topic: str, asked_ns: int, found: tuple[TopicStats, ...]) -> None:
-        """Store the figures of one topic, which were asked for at *asked_ns*."""
+        """Store the statistics of one topic, requested at *asked_ns*."""
         known = self.newer.get(topic)
         if (
             self.snapshot is None
@@ -170,7 +170,7 @@ def nameless(address: str) -> NodeInfo:
 
 
 def is_reachable(producer: NodeInfo) -> bool:
-    """Tell whether the announced address may be asked: services of a cloud answer at link-local ones."""
+    """Return whether the announced address may get requests: cloud services answer at link-local ones."""
     try:
         return not ip_address(producer.broadcast_address.strip("[]").partition("%")[0]).is_link_local
     except ValueError:
@@ -178,9 +178,9 @@ def is_reachable(producer: NodeInfo) -> bool:
 
 
 def listed(registers: Iterable[MemberList]) -> list[NodeInfo]:
-    """Return the nsqds that *registers* list; a silent nsqlookupd counts with its last list.
+    """Return the nsqds that *registers* list; an unreachable nsqlookupd counts with its last list.
 
-    So a node that is registered with one nsqlookupd only does not leave when that nsqlookupd is silent.
+    So a node that is registered with one nsqlookupd only stays listed while that nsqlookupd is unreachable.
     """
     known = list(registers)
     silent = tuple(f"{one.address}/" for one in known if one.error is not None)
@@ -189,7 +189,7 @@ def listed(registers: Iterable[MemberList]) -> list[NodeInfo]:
     )
     if not silent:
         return found
-    # What a silent nsqlookupd has registered now is not known.
+    # The present registrations at an unreachable nsqlookupd are unknown.
     return [
         replace(one, remote_addresses=tuple(at for at in one.remote_addresses if not at.startswith(silent)))
         for one in found

@@ -1,4 +1,4 @@
-"""The nodes of the cluster: those that nsqlookupd lists, those that left, and which of them still answer."""
+"""The nodes of the cluster: listed nodes, nodes that are no longer listed, and which of them answer."""
 
 import asyncio
 import hashlib
@@ -25,15 +25,15 @@ from nsqcore.cluster.models import Lookup, NodeInfo
 from nsqcore.process.logs import Log
 
 # The list of a thousand nsqds with a thousand topics each is 19 MB and occupies nsqlookupd's only thread for
-# a tenth of a second. Everybody who watches the cluster requests it; one client may take this share of an
-# nsqlookupd's time.
+# a tenth of a second. Every client that monitors the cluster requests it. One client may take this
+# share of an nsqlookupd's time.
 LIST_SHARE: Final = 0.03
 # A new nsqd is seen after at most this time, however large the list is.
 MAX_REST_S: Final = 15.0
 
 
 class Membership:
-    """Discovers the nodes on demand; callers that ask during a discovery wait for the same answer."""
+    """Discovers the nodes on demand; callers during a discovery wait for the same answer."""
 
     def __init__(
         self, http: ClusterHttp, options: OptionsNow, log: Log, work: Work, came: Callable[[Member], None]
@@ -46,7 +46,7 @@ class Membership:
         self._came = came
         self.registers: dict[str, MemberList] = {}
         self.members: dict[str, Member] = {}
-        # Nodes that no nsqlookupd lists any more; they are still asked, so that their return is noticed.
+        # Nodes that no nsqlookupd lists any longer; polls continue, so that their return is noticed.
         self.unlisted: dict[str, Member] = {}
         self.missing = MissingNodes()
         self.discovered = asyncio.Event()
@@ -65,7 +65,7 @@ class Membership:
 
     @property
     def discovery(self) -> Discovery:
-        """The discovery that asks for the nodes of this moment."""
+        """The discovery that requests the nodes of this moment."""
         options = self._options()
         if options.nsqlookupd_http_addresses:
             return LookupdDiscovery(self._http, options.nsqlookupd_http_addresses)
@@ -73,7 +73,7 @@ class Membership:
 
     @property
     def prompt_discovery(self) -> Discovery:
-        """The discovery for pages: it asks none of which is known that it does not answer."""
+        """The discovery for pages: it sends no requests to unreachable nodes."""
         if self.uses_lookupd:
             answering = [one.address for one in self.register_lists if one.error is None]
             return LookupdDiscovery(self._http, answering)
@@ -114,7 +114,7 @@ class Membership:
 
     @property
     def pause_s(self) -> float:
-        """The least rest between two questions to nsqlookupds, in seconds; tiny for a small list."""
+        """The shortest pause between two requests to nsqlookupds, in seconds; tiny for a small list."""
         took_s = max((register.took_s for register in self.registers.values()), default=0.0)
         return min(MAX_REST_S, took_s / LIST_SHARE)
 
@@ -137,10 +137,10 @@ class Membership:
         return found
 
     def everyone(self) -> list[Member]:
-        """Return all nodes, also those that left, and note their owners and whether they are out of date."""
+        """Return all nodes, including down ones, and note their owners and whether they are out of date."""
         owners = self.owners
         members = [*self.members.values(), *self.unlisted.values()]
-        # A fixed list of nsqds is the operator's own choice; only a discovered cluster is judged.
+        # A fixed list of nsqds is the operator's own choice; only a discovered cluster is checked.
         described = [one.producer for one in self.members.values() if one.is_described]
         old = out_of_date(described) if self.uses_lookupd else set()
         for one in members:
@@ -149,7 +149,7 @@ class Membership:
         return members
 
     def missed(self, now: Instant) -> list[MissingNode]:
-        """Return the nodes that left, each with the nodes that deliver its messages."""
+        """Return the nodes that are down, each with the nodes that deliver its messages."""
         owners = self.owners
         return [
             replace(
@@ -164,7 +164,7 @@ class Membership:
         return self.missing.at(now, {one.address for one in self.unlisted.values() if one.answers})
 
     def note_snapshot(self, member: Member, look: NodeSnapshot) -> None:
-        """Note the promoted copies on an nsqd at a *look* at it, and its messages if it is not listed."""
+        """Note the promoted copies on an nsqd in its snapshot, and its messages if it is not listed."""
         self.missing.promoted(member.address, look.start_time, look.promoted_pending, look.at)
         self.missing.update(member.address, look.at, look.load.unfinished, len(look.topics))
 
@@ -184,7 +184,7 @@ class Membership:
         await asyncio.wait({self._discovery})
 
     async def named_since(self, since_ns: int) -> None:
-        """Wait for the names of topics, asked for at *since_ns* or later."""
+        """Wait for the names of topics, requested at *since_ns* or later."""
         while max(self._discovery_ns, self._naming_ns) < since_ns:
             await asyncio.wait({self.discover_names()})
         for task in (self._discovery, self._naming):
@@ -220,7 +220,7 @@ class Membership:
         return replace(known, error=error.with_traceback(None))
 
     async def discover_now(self) -> None:
-        """Discover with questions that are sent after this call."""
+        """Discover with requests that are sent after this call."""
         if self._discovery is not None and not self._discovery.done():
             await asyncio.gather(self._do_discover(time.monotonic_ns()))
         else:

@@ -73,7 +73,7 @@ class MessageSearch:
 
     @property
     def can_select_all(self) -> bool:
-        """Whether a node can pick all that is listed: it goes forward, from a time of publishing on."""
+        """Whether a node can select all listed messages: the list goes forward from a time of publishing."""
         return not self.start or not (self.newest or self.by_due_time)
 
     def arguments(self, node: str, limit: int) -> dict[str, str]:
@@ -94,18 +94,18 @@ class MessageSearch:
 
 @dataclass(frozen=True, slots=True)
 class MessageList:
-    """A page of messages. *onward* maps each node to where it continues; empty at the end."""
+    """A page of messages. *onward* maps each node to its next position; empty at the end."""
 
     messages: Sequence[FoundMessage]
     onward: Mapping[str, str]
     scanned: int = 0
-    # How many messages are lost, by reason.
+    # Numbers of lost messages, by reason.
     lost: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class SeekPreview:
-    """How many messages of one node a channel would owe after a seek, and when the first was published."""
+    """A channel's backlog on one node after a seek, and when the first message was published."""
 
     node: str
     unfinished: int
@@ -119,7 +119,7 @@ class MessageReader:
         self._cluster = cluster
 
     async def holders(self, topic: str) -> Answer[list[str]]:
-        """Return the nsqds that hold *topic* and answer; only these are asked for messages."""
+        """Return the nsqds that hold *topic* and answer; only these get requests for messages."""
         view = await self._cluster.queues.topic_view(topic, FRESH_S)
         return Answer(sorted(view.value.shares), view.stages[-1:])
 
@@ -138,7 +138,7 @@ class MessageReader:
             raise _refusal(errors)
         if not told.value and told.errors:
             raise UnknownError(told.errors[0].code)
-        # A place may exist on one node only: the other nodes do not know its id.
+        # A position may exist on one node only: the other nodes do not know its id.
         errors = tuple(error for error in errors if not error.code.startswith("INVALID_ARG_FROM"))
         found = _together(search, told.value)
         return Answer(found, (*holders.stages, errors))
@@ -197,7 +197,7 @@ class MessageReader:
     async def seek_preview(
         self, topic: str, channel: str, to: str, node: str = ""
     ) -> Answer[list[SeekPreview]]:
-        """Return for each node what *channel* would owe from the place *to* on."""
+        """Return the backlog of *channel* on each node after a seek to the position *to*."""
         holders = await self.holders(topic)
         nodes = await self._meant(holders.value, node)
         wanted = {"topic": topic, "from": to, "limit": "1", "max_body": "1"}
@@ -230,7 +230,7 @@ def _refusal(errors: Sequence[NodeError]) -> Exception:
 
 
 def _together(search: MessageSearch, answers: Sequence[tuple[str, ListedMessages]]) -> MessageList:
-    """Merge the lists of the nodes by time; each node's own order is kept."""
+    """Merge the lists of the nodes by time; each node's own order is preserved."""
     by_node = {node: [FoundMessage(node, one) for one in answer.messages] for node, answer in answers}
 
     def order(one: FoundMessage) -> str | int:

@@ -1,4 +1,4 @@
-"""A look at an nsqd: its figures, their sums, and when they were taken; PURE."""
+"""A snapshot of an nsqd: its statistics, their sums, and their time; PURE."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ from nsqadmin.stats.sums import Share
 from nsqadmin.stats.trend import Counted, EmptyTimes, NodePace, counts_then, older, topic_trend
 from nsqcore.cluster.models import DiskStats, LatencyStats, NodeStats, PromotedCopy, TopicStats
 
-# When the question about one topic of a node was sent, and the figures in its answer.
+# When the request for one topic of a node was sent, and the statistics in its answer.
 Newer = tuple[int, tuple[TopicStats, ...]]
 
 
@@ -28,7 +28,7 @@ class Load:
     messages: int = 0
     # When the oldest waiting message was published: 0 if there is none, -1 if not known.
     oldest_ns: int = 0
-    # Messages per second; None while the node has been looked at only once.
+    # Messages per second; None until the second poll of the node.
     rate: float | None = 0.0
 
     @property
@@ -43,7 +43,7 @@ class Load:
             self.deferred + sign * other.deferred,
             self.consumers + sign * other.consumers,
             self.messages + sign * other.messages,
-            # The part taken away may contain the oldest message; the value stays until the next look.
+            # The removed part may contain the oldest message; the value stays until the next poll.
             self.oldest_ns if sign < 0 else older(self.oldest_ns, other.oldest_ns),
             None if unknown else max(0.0, (self.rate or 0.0) + sign * (other.rate or 0.0)),
         )
@@ -51,7 +51,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class NodeSnapshot:
-    """The last good figures of a node. ``at_ns`` is for measuring spans, ``at_s`` is the time of day."""
+    """The last good statistics of a node. ``at_ns`` is for measuring spans, ``at_s`` is the time of day."""
 
     at_ns: int
     at_s: float
@@ -66,12 +66,12 @@ class NodeSnapshot:
     under_replicated: int = 0
     # Promoted copies on this node.
     promoted: tuple[PromotedCopy, ...] = ()
-    # Topics whose figures are newer than the others, and when they were taken.
+    # Topics with newer statistics than the others, and their time.
     later_ns: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, stats: NodeStats, pace: NodePace, at_ns: int, at_s: float) -> Self:
-        """Make a look of *stats*; *pace* remembers the node's earlier figures."""
+        """Make a snapshot of *stats*; *pace* remembers the node's earlier counts."""
         if found := consumers_in(stats.topics, at_s):
             present = {topic.topic_name for topic in stats.topics}
             known = {key: seen for key, seen in pace.consumers.items() if key[0] in present}
@@ -112,7 +112,7 @@ class NodeSnapshot:
         )
 
     def without_consumers(self) -> Iterator[tuple[tuple[str, str], int]]:
-        """Yield the channels where messages wait and that have no consumers, with the depth of each."""
+        """Yield the channels with a depth and without consumers, each with its depth."""
         for topic in self.topics.values():
             for channel in topic.channels:
                 if channel.depth and not channel.client_count:
@@ -123,7 +123,7 @@ class NodeSnapshot:
         return Instant(self.at_ns, self.at_s)
 
     def with_topics(self, newer: Mapping[str, Newer]) -> Self:
-        """Return the look with newer figures of some topics, and without those no longer on the node."""
+        """Return the snapshot with newer statistics of some topics, and without topics that it lost."""
         if not newer:
             return self
         topics = dict(self.topics)
@@ -139,12 +139,12 @@ class NodeSnapshot:
         return replace(self, topics=topics, load=load, later_ns=later)
 
     def with_topic_of(self, newer: "NodeSnapshot", topic: str) -> Self:
-        """Return the look with the figures of *topic* in *newer*, or without it."""
+        """Return the snapshot with the statistics of *topic* in *newer*, or without it."""
         found = (newer.topics[topic],) if topic in newer.topics else ()
         return self.with_topics({topic: (newer.later_ns.get(topic, newer.at_ns), found)})
 
     def share(self, topic: str, node: str) -> Share:
-        """Return the figures of *topic* on this node in the form in which they are added up."""
+        """Return the statistics of *topic* on this node in the form for summing."""
         return self.topics[topic], self.counts, self.later_ns.get(topic, self.at_ns), node
 
 
@@ -181,9 +181,9 @@ def without_deferred(topics: Iterable[TopicStats], empty_ns: EmptyTimes) -> None
 
 
 def _share_names(topics: Iterable[TopicStats]) -> None:
-    """Store each name once for all nodes and looks, and drop consumers and latencies without content.
+    """Store each name once for all nodes and snapshots, and drop consumers and latencies without content.
 
-    A cluster has a hundred thousand of each. Nobody else has seen these records yet, so they may be changed.
+    A cluster has a hundred thousand of each. No other code has these records yet, so they may be changed.
     """
     for topic in topics:
         force_setattr(topic, "topic_name", intern(topic.topic_name))

@@ -1,4 +1,4 @@
-"""Asks nsqds for their figures, of all topics or of one, and keeps their last good answers."""
+"""Polls nsqds for their statistics, of all topics or of one, and stores their last good answers."""
 
 import asyncio
 import time
@@ -22,20 +22,20 @@ from nsqcore.process.logs import Log
 
 # Parsing a smaller answer takes less time than waking a thread.
 _SMALL_BODY: Final = 32_768
-# Collecting memory figures makes Go's nsqd stop for a moment, and no page shows them.
+# Collecting memory statistics stops Go's nsqd for a moment, and no page shows them.
 _NO_MEMORY: Final = ("include_mem", "false")
 _PARAMS: Final = (*stats_params(include_clients=False), _NO_MEMORY)
-# So often a node is asked for its consumers too, so that it is known who was the last to leave a channel;
-# those of a node with more of them are megabytes.
+# The interval of requests for consumers, from which the last consumers of a channel are known. A node
+# with more consumers than this gets none: they are megabytes.
 _WITH_CONSUMERS: Final = (*stats_params(), _NO_MEMORY)
 _CONSUMERS_S: Final = 60
 _MANY_CONSUMERS: Final = 1000
 
 
 class StatsPoller:
-    """Sends a node one question of a kind at a time; callers that ask meanwhile share its answer.
+    """Sends a node one request of a kind at a time; callers that arrive before the answer share it.
 
-    Whatever goes wrong with what a node says is the error of that node, and not the end of nsqadmin.
+    Every failure with an answer of a node is an error of that node, and does not end nsqadmin.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class StatsPoller:
         self._log = log
         self._work = work
         self._membership = membership
-        # Topics that are asked for separately, by one question at a time.
+        # Topics that are requested separately, by one request at a time.
         self.topics_asked: Shared[str, None] = Shared(work)
 
     def nsqd(self, member: Member) -> NsqdApi:
@@ -54,7 +54,7 @@ class StatsPoller:
         return NsqdApi(self._http if is_listed else self._http_of_departed, member.request_address)
 
     def poll(self, member: Member) -> asyncio.Task[None]:
-        """Ask an nsqd for its figures, unless a question is out."""
+        """Request the statistics of an nsqd, unless a request is pending."""
         if member.poll is None or member.poll.done():
             member.poll_ns = time.monotonic_ns()
             member.poll = self._work.start(
@@ -63,7 +63,7 @@ class StatsPoller:
         return member.poll
 
     async def polled(self, member: Member, since_ns: int) -> None:
-        """Wait for an answer to a question for figures that was sent at *since_ns* or later."""
+        """Wait for an answer to a request for statistics that was sent at *since_ns* or later."""
         while member.poll is None or member.poll_ns < since_ns:
             await asyncio.wait({self.poll(member)})
         await asyncio.wait({member.poll})
@@ -94,7 +94,7 @@ class StatsPoller:
         member.first_answer.set()
 
     def _store(self, member: Member, look: NodeSnapshot, asked_ns: int, *, by_hand: bool) -> None:
-        """Store *look*; a node that is listed *by_hand* is registered for what it holds."""
+        """Store *look*; a node that is listed *by_hand* counts as registered for its topics."""
         member.answered(look, asked_ns)
         self._membership.note_snapshot(member, look)
         if by_hand:
@@ -123,21 +123,21 @@ class StatsPoller:
         return read() if len(body) < _SMALL_BODY else await self._work.in_thread(read)
 
     async def draining(self, member: Member) -> None:
-        """Ask whether a node is draining, and how many messages are left on it."""
+        """Request whether a node is draining, and how many messages are left on it."""
         nsqd = self.nsqd(member)
         try:
             draining = await nsqd.is_draining()
             member.drains(await nsqd.drain_remaining() if draining else None)
         except NodeError:
-            # The question for figures notices whether the node answers; this one is only about draining.
+            # The request for statistics notices whether the node answers; this one is only about draining.
             return
 
     # -- one topic ----------------------------------------------------------------------
 
     async def holders(self, topic: str, age_s: float, patience_s: float, *, everyone: bool = False) -> None:
-        """Wait *patience_s* for figures of *topic* that were asked for at most *age_s* ago.
+        """Wait *patience_s* for statistics of *topic* that were requested at most *age_s* ago.
 
-        The holders are asked; with *everyone* all nodes, because the topic may be new.
+        The request goes to the holders; with *everyone* to all nodes, because the topic may be new.
         """
         since_ns = time.monotonic_ns() - round(age_s * SECOND)
         await self.topics_asked.get(
@@ -148,9 +148,9 @@ class StatsPoller:
         )
 
     async def _request_holders(self, topic: str, since_ns: int, *, everyone: bool) -> None:
-        """Ask the nodes that are known to have *topic*, and those that nsqlookupd names for it.
+        """Poll the nodes that are known to have *topic*, and those that nsqlookupd names for it.
 
-        Nodes whose figures were asked for at *since_ns* or later are not asked again.
+        Nodes whose statistics were requested at *since_ns* or later are not polled again.
         """
         membership = self._membership
         members = membership.members.values()
@@ -173,7 +173,7 @@ class StatsPoller:
         await asyncio.gather(*(self.topic(member, topic) for member in asked))
 
     def _has_fresh(self, member: Member, topic: str, since_ns: int) -> bool:
-        """Whether the node's figures are new enough and include *topic*; a new topic is missing in them."""
+        """Whether the node's statistics are new enough and include *topic*; they lack a new topic."""
         return (
             member.snapshot_requested_ns >= since_ns
             and member.snapshot is not None
@@ -181,7 +181,7 @@ class StatsPoller:
         )
 
     async def topic(self, member: Member, topic: str) -> None:
-        """Ask one nsqd for one topic."""
+        """Request one topic of one nsqd."""
         asked_ns = time.monotonic_ns()
         nsqd = self.nsqd(member)
         try:
@@ -194,7 +194,7 @@ class StatsPoller:
 
 
 def _described(info: NodeInfo, asked_at: str) -> NodeInfo:
-    """Add the address to the info of an old nsqd, which does not tell it; we know where we asked."""
+    """Add the address of our request to the info of an old nsqd, which does not report it."""
     host, _, port = asked_at.rpartition(":")
     host = host.strip("[]")
     if not info.broadcast_address:

@@ -1,4 +1,4 @@
-"""Questions about one topic or channel: the figures of each of its nodes, and which of them are silent."""
+"""Queries about one topic or channel: the statistics of each of its nodes, and the unreachable nodes."""
 
 import asyncio
 import time
@@ -13,14 +13,14 @@ from nsqadmin.collecting.views import StaleTopic, TopicView
 from nsqadmin.stats.sums import ChannelSum, Share, TopicSum, on_node, over_nodes
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 
-# The page of an unknown topic reloads itself; the cluster is asked for the topic at most this often.
+# The page of an unknown topic reloads itself; the cluster is polled for the topic at most this often.
 UNKNOWN_S: Final = 5.0
 
 _UNKNOWN_TOPIC: Final = b'{"message":"TOPIC_NOT_FOUND"}'
 
 
 class Queues:
-    """Topics and channels, each with the figures of all its nodes."""
+    """Topics and channels, each with the statistics of all its nodes."""
 
     def __init__(self, collector: Collector, consumers: Consumers) -> None:
         self._collector = collector
@@ -37,9 +37,9 @@ class Queues:
         return Answer(view.value.total, view.stages)
 
     async def topic_view(self, topic: str, age_s: float | None = None) -> Answer[TopicView]:
-        """Return all that is known of *topic* except its consumers, with figures not older than *age_s*.
+        """Return all that is known of *topic* except its consumers, with statistics not older than *age_s*.
 
-        Without *age_s* they are those of the last round. Raises UnknownError if nobody knows the topic.
+        Without *age_s* they are those of the last round. Raises UnknownError if no node knows the topic.
         """
         collector = self._collector
         await collector.ready()
@@ -59,7 +59,7 @@ class Queues:
             # If no nsqlookupd answers, this raises UpstreamError: the topic may exist.
             _ = self._membership.require_register()
             raise UnknownError(TOPIC_NOT_FOUND)
-        # Without *age_s* the figures are those of the sums, so that a page has one number for one thing.
+        # Without *age_s* the statistics are those of the sums, so that a page shows one number for one thing.
         looks = {
             one.address: one.snapshot if age_s is not None or one.added is None else one.added
             for one in holders
@@ -71,7 +71,7 @@ class Queues:
         }
         parts = [self._part(member, shares[member.address]) for member in holders if member.address in shares]
         total = over_nodes(topic, parts, shares.values(), time.time())
-        # The concerns come from judging the whole cluster, so that all pages agree.
+        # The problems come from the evaluation of the whole cluster, so that all pages agree.
         judged = collector.adder.sum.topics.get(topic)
         total.show(judged.concerns if judged is not None else ())
         absent = (*(member for member in holders if member.error is not None), *left)
@@ -96,7 +96,7 @@ class Queues:
     async def channel(
         self, topic: str, channel: str, patience_s: float = API_PATIENCE_S, *, as_summed: bool = False
     ) -> Answer[ChannelSum]:
-        """Return the total of *channel*, with its consumers; *as_summed* with the figures of the sums."""
+        """Return the total of *channel*, with its consumers; *as_summed* with the statistics of the sums."""
         age_s = CHANNEL_AGE_S if as_summed else 0.0
         view = await self.topic_view(topic, None if as_summed else age_s)
         members = self._answering_holders(topic)
@@ -124,7 +124,7 @@ class Queues:
                     shares.append(asked_share)
                     continue
             if share is not None and known:
-                # The figures are those of the sums; only the consumers are newer.
+                # The statistics are those of the sums; only the consumers are newer.
                 part = self._part(member, share)
                 newer = asked.channel(channel) if asked is not None else None
                 for one in part.channels:
@@ -146,12 +146,12 @@ class Queues:
         def others() -> list[Member]:
             return [one for one in self._answering_holders(topic) if one.address not in known]
 
-        # One that just lost the topic, or fell silent, is no holder any more.
+        # A node that just lost the topic, or does not answer now, is no longer a holder.
         await asyncio.gather(*(self._collector.asker.topic(one, topic) for one in others()))
         return [one.address for one in others()]
 
     def silent_holders(self, topic: str) -> list[str]:
-        """Return the nsqds that hold *topic* and are not told of changes: they are silent, or not listed.
+        """Return the nsqds that hold *topic* and get no changes: they are unreachable, or not listed.
 
         A node that answers but is not listed is left alone, because it may have moved to another cluster.
         """
@@ -159,7 +159,7 @@ class Queues:
         return sorted({member.address for member in (*silent, *self._apart_with(topic))})
 
     def state(self, topic: str, channel: str) -> dict[str, Any]:
-        """Return the few figures of a topic or channel that an audit keeps; empty if it does not exist."""
+        """Return the few numbers of a topic or channel for the audit; empty if it does not exist."""
         found = self._collector.adder.sum.topics.get(topic)
         if found is None:
             return {}
@@ -226,7 +226,7 @@ class Queues:
         return on_node(member.producer, share, time.time())
 
     def _departed_with(self, topic: str) -> list[Member]:
-        """Return the nsqds that held *topic* when they left."""
+        """Return the nsqds that are down and held *topic*."""
         return [member for member in self._apart_with(topic) if not member.answers]
 
     def _apart_with(self, topic: str) -> list[Member]:

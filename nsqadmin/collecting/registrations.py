@@ -20,11 +20,11 @@ class Registrations:
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
         self._membership = collector.membership
-        # Channels of idle topics, with the time they were asked for.
+        # Channels of idle topics, with the time of the request.
         self._channels: dict[str, tuple[float, list[str]]] = {}
 
     def forget(self, topic: str) -> None:
-        """Drop what is known of *topic*, because it was changed."""
+        """Drop the stored answers about *topic*, because it was changed."""
         self._channels.pop(topic, None)
 
     async def topics(self) -> Answer[list[str]]:
@@ -48,7 +48,7 @@ class Registrations:
     async def channels_of(self, topics: Iterable[str], *, age_s: float = 0.0) -> Answer[dict[str, list[str]]]:
         """Return the channels that are registered for each of *topics*, at most *age_s* old.
 
-        Nodes that are known to be silent are not asked, and are no error of this answer.
+        Unreachable nodes get no request, and are no error of this answer.
         """
         gate = asyncio.Semaphore(_CONCURRENCY)
         now = time.monotonic()
@@ -60,7 +60,7 @@ class Registrations:
                 return topic, known[topic][1], ()
             async with gate:
                 found = await discovery.channels(topic)
-            # What others say is kept too, or each page would wait for a node that falls silent.
+            # Answers of the others are cached, or each page would wait for a node that stops answering.
             if found.targets and not found.failed:
                 known[topic] = now, found.value
             return topic, found.value, found.errors

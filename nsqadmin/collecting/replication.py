@@ -1,4 +1,4 @@
-"""The replicas of a node and the copies on it: requested only while a reader looks at the node."""
+"""The replicas of a node and the copies on it: requested only while a page shows the node."""
 
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -28,7 +28,7 @@ class ReplicationView:
 
 
 class NodeReplications:
-    """``/replication`` of nodes. A node that is silent is not asked."""
+    """``/replication`` of nodes. An unreachable node gets no request."""
 
     def __init__(self, http: ClusterHttp, collector: Collector) -> None:
         self._http = http

@@ -1,4 +1,4 @@
-"""Answers that are requested only while somebody wants them, once for all readers."""
+"""Answers that are requested only on demand, once for all readers."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ from nsqclient.wire.node_error import NodeError
 Key = TypeVar("Key", bound=Hashable)
 T = TypeVar("T")
 
-# Answers that nobody has asked for in this time are dropped.
+# Answers that no reader has requested in this time are dropped.
 FORGET_S: Final = 30.0
 
 
@@ -20,14 +20,14 @@ FORGET_S: Final = 30.0
 class _Entry(Generic[T]):
     asked_at: float
     task: "asyncio.Task[None]"
-    # The last good answer, which may be older than the question.
+    # The last good answer, which may be older than the pending request.
     value: T | None = None
     error: NodeError | None = None
     wanted_at: float = field(default_factory=time.monotonic)
 
 
 class Shared(Generic[Key, T]):
-    """The latest answer to each question."""
+    """The latest answer to each request."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -38,7 +38,7 @@ class Shared(Generic[Key, T]):
     ) -> T | NodeError | None:
         """Return an answer to *key* that is at most *age_s* old, or None if none has arrived yet.
 
-        A question that has been out for longer than *patience_s* is not waited for.
+        A request that has been pending for longer than *patience_s* delays no reader.
         """
         now = time.monotonic()
         self.drop(lambda _, wanted_at: now - wanted_at > FORGET_S)
@@ -65,18 +65,18 @@ class Shared(Generic[Key, T]):
             self._entries[key].value = value
 
     def drop(self, which: Callable[[Key, float], bool]) -> None:
-        """Drop the answers that *which* tells from key and time of the last reader; questions stay out."""
+        """Drop the answers that *which* selects by key and time of the last reader; requests stay pending."""
         for key, entry in list(self._entries.items()):
             if which(key, entry.wanted_at) and entry.task.done():
                 del self._entries[key]
 
     def expire(self, which: Callable[[Key], bool]) -> None:
-        """Let the next readers ask again for the answers that *which* tells."""
+        """Let the next readers request the answers that *which* selects again."""
         for key, entry in self._entries.items():
             if which(key):
                 entry.asked_at = 0.0
         self.drop(lambda key, _: which(key))
 
     def wanted(self) -> dict[Key, float]:
-        """Return when each answer that has arrived was wanted last."""
+        """Return the time of the last reader of each received answer."""
         return {key: entry.wanted_at for key, entry in self._entries.items() if entry.task.done()}

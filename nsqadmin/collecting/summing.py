@@ -1,4 +1,4 @@
-"""Adds up the figures of all nsqds, judges them, and passes each round on to its followers."""
+"""Sums the statistics of all nsqds, finds problems, and passes each round to its followers."""
 
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -31,7 +31,7 @@ from nsqadmin.stats.sums import Share, add_up
 
 
 class Adder:
-    """The cluster added up as it was a moment ago, and the problems that need attention."""
+    """The totals of the cluster at the last round, and the problems that need attention."""
 
     def __init__(self, options: OptionsNow, work: Work, membership: Membership) -> None:
         self._work = work
@@ -41,7 +41,7 @@ class Adder:
         self.problems: tuple[Concern, ...] = ()
         # Called with each round, one after the other.
         self.followers: list[Callable[[Round], Awaitable[None]]] = []
-        # Processor time of the last adding up.
+        # Processor time of the last sums.
         self.cost_s = 0.0
         self._last_problems: dict[ConcernKey, Concern] = {}
         # Topics that were changed here, and when.
@@ -50,7 +50,7 @@ class Adder:
         self._limits = [parse_limit(text) for text in options().alert_limits]
 
     async def add_up(self) -> None:
-        """Add up all figures once and tell the followers."""
+        """Sum all statistics once and notify the followers."""
         looks = [
             (member.snapshot, member.tombstoned, member.address)
             for member in self._membership.members.values()
@@ -60,7 +60,7 @@ class Adder:
         registered = self._membership.registered_topics
         now = instant()
         began_ns, now_s = now
-        # Judged before the thread works: a newer answer of a node belongs to the next round, as its sums do.
+        # Evaluated before the thread starts: newer answers of nodes belong to the next round, as their sums.
         of_nodes, unjudged = self._node_concerns(now), self._unjudged()
 
         def work() -> tuple[ClusterSum, float]:
@@ -89,13 +89,13 @@ class Adder:
         await self._notify_followers(now)
 
     def restore(self, problems: Iterable[Concern]) -> None:
-        """Go on with the *problems* of an earlier run."""
+        """Restore the *problems* of an earlier run."""
         found = list(problems)
         self._book.restore(found, instant())
         self._last_problems = {one.key: one for one in found}
 
     def _unjudged(self) -> Unjudged:
-        """Return what tells whether a problem concerns an nsqd that does not answer, and names it."""
+        """Return a function that names the unreachable nsqd of a problem, if any."""
         membership = self._membership
         owners = membership.owners
         silent = [
@@ -119,12 +119,12 @@ class Adder:
         return unjudged
 
     def changed(self, topic: str) -> None:
-        """Show *topic* with the newest figures of its nodes, because it was just changed."""
+        """Show *topic* with the newest statistics of its nodes, because it was just changed."""
         self._changed[topic] = time.monotonic_ns()
         self.sum = self._with_changed(self.sum, 0)
 
     def dismissed(self, node: str) -> None:
-        """Stop showing that *node* left."""
+        """Stop showing that *node* is down."""
         self.problems = tuple(one for one in self.problems if (one.mark, one.node) != ("down", node))
 
     async def _notify_followers(self, now: Instant) -> None:
@@ -142,7 +142,7 @@ class Adder:
             await follow(this)
 
     def _with_changed(self, total: ClusterSum, since_ns: int) -> ClusterSum:
-        """Return *total* with newer figures for the topics that were changed later than *since_ns*."""
+        """Return *total* with newer statistics for the topics that were changed later than *since_ns*."""
         for topic, changed_ns in list(self._changed.items()):
             if changed_ns < since_ns:
                 del self._changed[topic]
@@ -170,7 +170,7 @@ class Adder:
         return total
 
     def _of_consumers(self, concerns: Iterable[Concern], now: Instant) -> list[Concern]:
-        """Add to *concerns* who consumed last; a node that is back has one concern, not one a channel.
+        """Add the last consumers to *concerns*; a returned node has one problem, not one for each channel.
 
         Problems that were known before the node was back stay.
         """
@@ -198,7 +198,7 @@ class Adder:
         return [*found, *(of_returned(*one) for one in returned.items())]
 
     def _node_concerns(self, now: Instant) -> list[Concern]:
-        """Judge all nodes: listed ones, unlisted ones that answer, and those that left."""
+        """Evaluate all nodes: listed ones, unlisted ones that answer, and down ones."""
         membership = self._membership
         membership.everyone()
         members = membership.members.values()

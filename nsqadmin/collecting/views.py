@@ -14,7 +14,7 @@ from nsqcore.cluster.models import ChannelStats, TopicStats
 
 
 class Lacking(NamedTuple):
-    """A node that is not in a sum, why, and what it last had of it."""
+    """A node that a sum lacks, the reason, and its last known share."""
 
     address: str
     state: str
@@ -30,13 +30,13 @@ class Overview:
     nodes: tuple[Member, ...]
     missing: tuple[MissingNode, ...]
     lookupds: tuple[MemberList, ...]
-    # Nodes that do not answer and whose messages no other node delivers: address, state and last known depth.
+    # Unreachable nodes whose messages no other node delivers: address, state and last known depth.
     lacking: tuple[Lacking, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The result of one round: the sums, every node, all problems, those that came and those that went."""
+    """The result of one round: the sums, every node, and all, new and ended problems."""
 
     now: Instant
     sum: ClusterSum
@@ -48,7 +48,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class StaleTopic:
-    """A topic on a node that is silent or has left, with the last figures that the node gave."""
+    """A topic on a node that is unreachable or down, with the last statistics of the node."""
 
     address: str
     hostname: str
@@ -67,7 +67,7 @@ class StaleTopic:
 
 
 def lacking(stale: Iterable[StaleTopic], value: Callable[[StaleTopic], int]) -> str:
-    """Say what a sum lacks, and on which nodes; messages that another node delivers are counted there."""
+    """List the missing nodes of a sum; messages that another node delivers are counted there."""
     return lacks(
         Lacking(one.address, "down" if one.has_left else "unreachable", count)
         for one in stale
@@ -76,7 +76,7 @@ def lacking(stale: Iterable[StaleTopic], value: Callable[[StaleTopic], int]) -> 
 
 
 def lacks(found: Iterable[Lacking]) -> str:
-    """Say what a sum lacks, and on which node or how many; empty if it lacks nothing."""
+    """Describe the missing nodes of a sum, by name or number; empty if it lacks nothing."""
     several = list(found)
     if len(several) > 1:
         return f"{sum(one.messages for one in several):,} on {len(several)} nodes that do not answer"
@@ -85,7 +85,7 @@ def lacks(found: Iterable[Lacking]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """A topic with all its nodes, and those that are silent."""
+    """A topic with all its nodes, and the unreachable ones."""
 
     total: TopicSum
     shares: dict[str, Share]

@@ -8,7 +8,7 @@ from nsqcore.process.threads import start_pool
 
 T = TypeVar("T")
 
-# The longest a reader waits for figures, at the start and after a change. Missing figures are shown later.
+# The longest wait of a reader for statistics, at the start and after a change. Missing ones are shown later.
 PATIENCE_S: Final = 1.0
 
 
@@ -21,7 +21,7 @@ class Work:
         self._tasks: set[asyncio.Task[Any]] = set()
         # One thread: parsing competes with the event loop for the processor, but not with other parsing.
         self._thread = start_pool(1, "metrics")
-        # A second one, so that readers' requests do not wait for the parsing of figures.
+        # A second one, so that readers' requests do not wait for the parsing of statistics.
         self._readers = start_pool(1, "readers")
 
     def start(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
@@ -36,11 +36,11 @@ class Work:
         await asyncio.wait({task}, timeout=seconds)
 
     async def in_thread(self, call: Callable[[], T]) -> T:
-        """Run *call*, which needs the processor for long, in a thread, so that the event loop goes on."""
+        """Run *call*, which needs the processor for long, in a thread, so that the event loop continues."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, call)
 
     async def for_reader(self, call: Callable[[], T]) -> T:
-        """Run *call*, for which somebody is waiting, in the readers' thread."""
+        """Run *call*, whose reader is waiting, in the readers' thread."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, call)
 
     async def close(self) -> None:

@@ -22,10 +22,10 @@ _MAX_NODES: Final = 255
 # How often the busiest are chosen, and how much busier a newcomer must be to replace another.
 _REVIEW_S: Final = 60.0
 _BUSIER: Final = 2.0
-# After a longer pause nobody knows whether a problem lasted.
+# After a longer pause it is unknown whether a problem lasted.
 _PAUSE_S: Final = 900.0
 
-# Kinds of events that are not the beginning of a problem; OVER stands before the mark of the problem.
+# Kinds of events that are not the beginning of a problem; OVER stands before the badge of the problem.
 OVER: Final = "no longer "
 CHANGE: Final = "change"
 STARTED: Final = "started"
@@ -62,7 +62,7 @@ class Recorder:
     # -- writing --------------------------------------------------------------------
 
     def follow(self, this: Round) -> None:
-        """Write what came and went in a round, the nodes that were started, and the figures."""
+        """Write the new and ended problems of a round, the started nodes, and the statistics."""
         events = [(*event_of(one), one.since_s) for one in this.new]
         events += [(f"{OVER}{mark}", text, name, 0.0) for mark, text, name in map(event_of, this.resolved)]
         for view in this.nodes:
@@ -195,7 +195,7 @@ def _totals(total: ClusterSum, nodes: Sequence[Member], now_s: float) -> Point:
 
 
 def _unreached(nodes: Sequence[Member]) -> dict[Name, int]:
-    """Add up what nodes that do not answer had; messages that another node delivers are counted there."""
+    """Add up the depths of unreachable nodes; messages that another node delivers are counted there."""
     found: Counter[Name] = Counter()
     for one in nodes:
         if one.snapshot is None or not one.is_unreached:

@@ -2,7 +2,7 @@
 
 It holds a header page, a table of names (a name has a place while it is among the busiest), a ring of
 events, and two rings of rows. A row is one moment: its number, and a point for every place. So a moment is
-written in one piece, and the number of a row tells whether it was written.
+written in one part, and the number of a row tells whether it was written.
 """
 
 import fcntl
@@ -279,7 +279,7 @@ def _opened(path: str) -> Any:
 
 
 def _prepare(file: Any, path: str) -> bool:
-    """Make *file* an empty history if it is none; tell whether it had other content, which is kept aside."""
+    """Make *file* an empty history if it is none; return whether it saved other content aside."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     found = file.read(len(_MAGIC)) if size else b""

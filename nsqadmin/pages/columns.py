@@ -23,7 +23,7 @@ def _rate(trend: Trend | None) -> float | None:
 
 
 def _age(oldest_ns: int) -> float | None:
-    """Return the age in seconds; None if nothing is owed, or if nsqd does not report it."""
+    """Return the age in seconds; None if no message is pending, or if nsqd does not report it."""
     return max(0.0, time.time() - oldest_ns / 1e9) if oldest_ns > 0 else None
 
 

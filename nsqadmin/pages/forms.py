@@ -24,7 +24,7 @@ from nsqcore.http.router import Route
 
 # Enough for a test message and for a policy; larger messages are published by programs.
 _FORM_LIMIT: Final = 1 << 20
-# As many as a list shows; and how many are worked on at a time.
+# As many as a list shows; and how many are processed at a time.
 MAX_PICKED: Final = 50
 _CONCURRENCY: Final = 4
 _MAX_WARNINGS: Final = 8
@@ -166,7 +166,7 @@ class Forms(Pages):
         kind = form.one.kind
         details, by_node = summary(done, kind)
         warnings = [result for result in results if isinstance(result, str)][:_MAX_WARNINGS] + by_node
-        # Where every nsqd refused, nothing was done, though nsqlookupd may have done its part.
+        # If every nsqd refused, no queue changed, though nsqlookupd may have changed registrations.
         count = sum(one.is_done for one in done)
         were = "was" if count == 1 else "were"
         to = f" to {form.fields['to']}" if action.name == "seek" else ""

@@ -23,7 +23,7 @@ _DAY_S: Final = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The line that says how the cluster is: *level* 0 is well, 1 is things to look at, 2 is problem."""
+    """The line that says how the cluster is: *level* 0 is healthy, 1 is warning, 2 is problem."""
 
     level: int
     text: str
@@ -31,7 +31,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Top:
-    """A short list of the channels with the highest values of one figure, each with its value in words."""
+    """A short list of the channels with the highest values of one metric, each with its value in words."""
 
     title: str
     rows: tuple[tuple[ChannelSum, str], ...]
@@ -53,7 +53,7 @@ def verdict(
 ) -> Verdict:
     """Say in one line how the cluster is; problems of one cause count once, as their cards.
 
-    *away* messages wait on nodes that do not answer.
+    *away* is the backlog on unreachable nodes.
     """
     cards = incidents(concerns)
     serious = [one for one in cards if one.level is Level.PROBLEM]

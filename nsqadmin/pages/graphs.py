@@ -1,4 +1,4 @@
-"""Names of figures in Graphite and addresses of their graphs; PURE."""
+"""Names of metrics in Graphite and addresses of their graphs; PURE."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from nsqclient.wire.durations import SECOND
 # A host and port without characters that would break a content security policy.
 _HOST: Final = re.compile(r"[A-Za-z0-9.:\[\]-]+")
 
-# statsd stores these as counters, all other figures as gauges.
+# statsd stores these as counters, all other metrics as gauges.
 _COUNTERS: Final = frozenset({"requeue_count", "timeout_count", "message_count", "gc_runs"})
 
 _TOPIC_GRAPHS: Final = (("depth", "depth"), ("messages", "message_count"))
@@ -62,7 +62,7 @@ def stored(options: NsqadminOptions, key: str) -> str:
 
 
 def target(options: NsqadminOptions, metric: str, topic: str, channel: str = "") -> str:
-    """Return Graphite's expression for one figure of a topic or channel."""
+    """Return Graphite's expression for one metric of a topic or channel."""
     place = f"topic.{clean(topic)}." + (f"channel.{clean(channel)}." if channel else "")
     series = f"sumSeries({stored(options, host_prefix(options) + place + metric)})"
     return f'summarize({series},"{options.statsd_interval // SECOND}sec","avg")'
@@ -70,7 +70,7 @@ def target(options: NsqadminOptions, metric: str, topic: str, channel: str = "")
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A figure in Graphite: its name, the address of a picture as high as a line, and of the large one."""
+    """A metric in Graphite: its name, the address of a picture as high as a line, and of the large one."""
 
     name: str
     picture: str

@@ -1,4 +1,4 @@
-"""The history of the cluster, a topic, a channel or a node: charts for pages, figures for scripts."""
+"""The history of the cluster, a topic, a channel or a node: charts for pages, numbers for scripts."""
 
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -28,7 +28,7 @@ class TimelineEntry:
 
     @property
     def level(self) -> str:
-        """The class of its mark: a change by a person, something good, or a problem."""
+        """The class of its marker: a change by a person, a recovery, or a problem."""
         if self.kind in {CHANGE, STARTED}:
             return self.kind
         return (
@@ -161,7 +161,7 @@ class HistoryCharts:
         }
 
     def columns(self, name: Name, span: str) -> dict[str, Any]:
-        """Return the columns from which a script draws, and the marks."""
+        """Return the columns from which a script draws, and the event markers."""
         ring = ring_of(span)
         points = self._points(name, ring)
         charts = []

@@ -82,7 +82,7 @@ class MessagePages(Pages):
             if problem:
                 return error_reply(400, f"INVALID_SEARCH: {problem}")
             shown = [one.to_json() for one in messages]
-            # Bodies are written as they came; only json_text may get what a node says in an error.
+            # Bodies are written unchanged. Errors of nodes are written by json_text only.
             said = msgspec.Raw(json_text(warnings).encode("utf-8", "replace"))
             told = {"messages": shown, "onward": encode_positions(found.onward), "warnings": said}
             return json_bytes_reply(json_bytes(told))
@@ -121,7 +121,7 @@ class MessagePages(Pages):
             try:
                 policies = await self._cluster.nsqd(node).policies(topic=search.topic, channel=search.channel)
             except NodeError:
-                # Another node may have policies; an nsqd of the original has none.
+                # Another node may have policies; NSQ's own nsqd has none.
                 continue
             definition = (policies.in_force or {}).get("definition")
             if isinstance(definition, Mapping):

@@ -43,7 +43,7 @@ class NodePages(Pages):
     async def nodes(self, request: Request) -> Response:
         overview = await self._cluster.overview()
         seen = overview.value
-        # Until a reader sorts, the worst come first, because readers look for dead nodes.
+        # Until a reader sorts, the worst come first, because readers search for down nodes.
         usual = {"sort": "urgency", "dir": "desc"} if "sort" not in request.query else {}
         table = Table(columns.NODES, {**request.query, **usual}, lambda row: row.names)
         if not self._cluster.membership.uses_lookupd:
@@ -157,7 +157,7 @@ _NODES_CONSUMERS: Final = "channel,address,agent,attributes,in_flight,ready,fini
 
 
 def _remaining(row: NodeRow) -> list[tuple[str, ChannelStats]]:
-    """Return the channels that are not empty on a draining node, those that owe most first."""
+    """Return the channels that are not empty on a draining node, the largest backlog first."""
     topics = row.snapshot.topics.values() if row.snapshot is not None else ()
     found = [(topic.topic_name, one) for topic in topics for one in topic.channels if one.unfinished]
     return nlargest(_MAX_REMAINING, found, key=lambda one: one[1].unfinished)

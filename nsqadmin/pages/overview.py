@@ -74,7 +74,7 @@ class OverviewPages(Pages):
         )
 
     async def _registrations(self, request: Request, total: ClusterSum) -> dict[str, Any]:
-        """Return where the lists of nsqlookupd and the topics of nsqds differ."""
+        """Return the differences between the lists of nsqlookupd and the topics of nsqds."""
         names = window(total.idle, request.query.get("idle", ""))
         channels = await self._cluster.registrations.channels_of(names.items, age_s=IDLE_AGE_S)
         nodes = (await self._cluster.overview()).value.nodes
@@ -142,13 +142,13 @@ class OverviewPages(Pages):
         )
 
     async def _snapshot(self, held: str) -> tuple["_Index", str]:
-        """Return the current figures, or those that a reader holds, and their number."""
+        """Return the current statistics, or those of a reader's paused page, and their number."""
         now_s = time.monotonic()
         if held and (kept := self._kept.pin(held, now_s)) is not None:
             return kept, held
         overview = await self._cluster.overview()
         seen = overview.value
-        # Nodes that do not answer are among the problems, so they need no further warning.
+        # Unreachable nodes are among the problems, so they need no further warning.
         index = _Index(
             seen.sum,
             seen.problems,
@@ -180,11 +180,11 @@ class OverviewPages(Pages):
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """The figures of the first page. They are kept for readers, so they refer to no node's figures."""
+    """The statistics of the first page. They are cached, so they refer to no node's statistics."""
 
     sum: ClusterSum
     concerns: Sequence[Concern]
-    # All nodes, also those that are down, and those that answer.
+    # All nodes, including those that are down; and those that are up.
     node_count: int
     nodes_up: int
     at_s: float
@@ -193,5 +193,5 @@ class _Index:
 
     @property
     def away(self) -> int:
-        """The messages that wait on nodes that do not answer, as far as known."""
+        """The backlog on unreachable nodes, as far as known."""
         return sum(one.messages for one in self.lacking)

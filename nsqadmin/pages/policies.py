@@ -1,4 +1,4 @@
-"""The page of policies: which are in force where, and why."""
+"""The page of policies: the policy in force for each topic and channel, and the reason."""
 
 import json
 from collections.abc import Sequence

@@ -31,7 +31,7 @@ _TEMPLATES: Final = Path(__file__).parent / "templates"
 _NOTE_COOKIE: Final = "nsqadmin_note"
 # Browsers store cookies of up to 4 KiB, including name and attributes.
 _NOTE_LIMIT: Final = 3000
-# Of each sentence of a longer note so many characters are kept; this one stands for warnings left out.
+# A longer note retains so many characters of each sentence; this one stands for warnings left out.
 _NOTE_TEXT: Final = 200
 _MORE: Final = "more is in the log"
 
@@ -53,7 +53,7 @@ class PageNote:
 
     text: str
     warnings: tuple[str, ...] = ()
-    # Further facts, when all went well.
+    # Further facts after a success.
     details: tuple[str, ...] = ()
 
 
@@ -104,7 +104,7 @@ class Here:
     def __init__(self, target: str) -> None:
         self._path, _, query = target.partition("?")
         self._query = parse_qs(query)
-        # The script that holds a page chooses the figures; links must not.
+        # The script that pauses a page chooses the statistics; links must not.
         self._query.pop("held", None)
 
     def at(self, **changes: str | int) -> str:
@@ -192,7 +192,7 @@ class Renderer:
     ) -> web.Response:
         """Render *template* with *context* and the values that every page shows.
 
-        *warnings* are sentences; *at_s* is when the figures were taken, by default now.
+        *warnings* are sentences; *at_s* is the time of the statistics, by default now.
         """
         options = self._options.current
         note = _read_note(request)
@@ -239,7 +239,7 @@ def _time(at_s: float, text: str) -> Markup:
 
 
 def _write_note(note: PageNote) -> str:
-    """Encode *note* as a cookie. What does not fit is left out, but never that there are warnings."""
+    """Encode *note* as a cookie. Text that does not fit is left out, but never the existence of warnings."""
     cookie = _cookie(note.text, note.details, note.warnings)
     details, warnings = [*map(_short, note.details)], [*map(_short, note.warnings)]
     count = max(len(details), len(warnings))

@@ -1,4 +1,4 @@
-"""Common parts of all pages: the page, its figures as JSON or CSV, and messages when there is no answer."""
+"""Common parts of all pages: the page, its data as JSON or CSV, and messages when no node answers."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Pages:
-    """The base of all pages: what they work with, and how they reply."""
+    """The base of all pages: their dependencies and their replies."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Pages:
         return self.routes_of([("*", self.nowhere)])
 
     def routes_of(self, table: Sequence[tuple[str, Handler]]) -> list[Route]:
-        """Make the routes of pages. They are not logged, because an open page asks every two seconds."""
+        """Make the routes of pages. They are not logged, because an open page polls every two seconds."""
         return [Route("GET", pattern, self.explaining(handler), logged=False) for pattern, handler in table]
 
     async def nowhere(self, request: Request) -> Response:
@@ -95,7 +95,7 @@ class Pages:
     def problem(
         self, request: Request, sentence: str, status: int, warnings: Sequence[str] = ()
     ) -> web.Response:
-        """Reply with a page that says only what is wrong; it reloads itself while that may pass."""
+        """Reply with a page that shows only an error; it reloads itself if the error may be temporary."""
         return self._render.page(
             request,
             "problem.html",
@@ -128,7 +128,7 @@ class Pages:
         lists: Mapping[str, tuple[Table[Any], Sequence[Any]]] | None = None,
         **context: Any,
     ) -> Response:
-        """Reply with the page, with its figures as JSON, or with one of its *lists* as CSV."""
+        """Reply with the page, with its data as JSON, or with one of its *lists* as CSV."""
         at_s = self._cluster.stats_time_s if at_s is None else at_s
         warnings = self._warnings(answer, known)
         if wants_json(request):
@@ -142,7 +142,7 @@ class Pages:
         return self._render.page(request, template, warnings=warnings, at_s=at_s, **context)
 
     def _warnings(self, answer: Answer[Any], known: Sequence[NodeError]) -> list[str]:
-        """Name nodes without figures. A silent nsqlookupd is left out while another one answers."""
+        """Name nodes without statistics. An unreachable nsqlookupd is left out while another one answers."""
         lookupds = {lookupd.address for lookupd in self._cluster.lookupds()}
         silent = {
             error.address

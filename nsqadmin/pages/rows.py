@@ -1,4 +1,4 @@
-"""Rows of the lists of consumers and nodes: figures and problems."""
+"""Rows of the lists of consumers and nodes: statistics and problems."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -78,7 +78,7 @@ class ConsumerRow:
 
 
 class NodeRow:
-    """An nsqd with its last good figures."""
+    """An nsqd with its last good statistics."""
 
     def __init__(self, view: Member) -> None:
         self.view = view
@@ -154,7 +154,7 @@ class NodeRow:
 
     @property
     def drained(self) -> tuple[int, int] | None:
-        """How many messages have left since the drain began, and of how many; None if it does not drain."""
+        """The drained messages, and those at the start of the drain; None if it does not drain."""
         remaining, first = self.view.remaining, self.view.draining_from
         return None if remaining is None else (max(0, first - remaining), first)
 

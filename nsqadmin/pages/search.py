@@ -7,7 +7,7 @@ from nsqadmin.pages.replies import Pages
 from nsqcore.http.api import Request, Response
 from nsqcore.http.router import Route
 
-# At most so many of a kind are looked up and shown.
+# At most so many of a kind are searched and shown.
 _MAX_RESULTS: Final = 200
 # Actions on a topic or channel that is found, by the words in a search.
 _ACTIONS: Final = ("pause", "unpause", "empty", "delete", "publish")

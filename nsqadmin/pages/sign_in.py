@@ -114,7 +114,7 @@ class SignIn:
         )
 
     def _failed(self, request: Request, problem: SignInProblem) -> Response:
-        # What went wrong on this machine is for its operator alone.
+        # Errors of this machine are for its operator only.
         cause = f" ({problem.__cause__})" if isinstance(problem.__cause__, OSError | ValueError) else ""
         self._log.warning("sign-in from %s failed: %s%s", request.peer, problem, cause)
         place: dict[str, Any] = {"topic": "", "channel": "", "node": ""}

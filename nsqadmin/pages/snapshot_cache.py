@@ -1,4 +1,4 @@
-"""Recent figures, for readers who hold a page still and sort it; PURE, time arrives as ``now_s``."""
+"""Recent statistics, for readers who pause a page and sort it; PURE, time arrives as ``now_s``."""
 
 from dataclasses import dataclass
 from itertools import count
@@ -8,9 +8,9 @@ T = TypeVar("T")
 
 # The button is pressed a moment after the page was made.
 RECENT_S: Final = 30.0
-# How long somebody may read a page that is held.
+# The longest reading time of a paused page.
 PINNED_S: Final = 900.0
-# Each entry has all topics and channels with their figures, so few are kept.
+# Each entry has all topics and channels with their statistics, so few are cached.
 MAX_RECENT: Final = 2
 MAX_PINNED: Final = 4
 
@@ -24,14 +24,14 @@ class _Entry(Generic[T]):
 
 
 class SnapshotCache(Generic[T]):
-    """Gives figures a number by which they can be requested again for a while."""
+    """Gives statistics a number by which they can be requested again for a while."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry[T]] = {}
         self._numbers = count(1)
 
     def add(self, figures: T, of_round: object, now_s: float) -> str:
-        """Return a number for *figures*; all figures of one round share one number."""
+        """Return a number for *figures*; all statistics of one round share one number."""
         for number, entry in self._entries.items():
             if entry.round is of_round:
                 return number
@@ -41,7 +41,7 @@ class SnapshotCache(Generic[T]):
         return number
 
     def pin(self, number: str, now_s: float) -> T | None:
-        """Return the figures of *number* and keep them longer; None if they are no longer kept."""
+        """Return the statistics of *number* and extend their lifetime; None if they have expired."""
         entry = self._entries.get(number)
         if entry is None or entry.until_s < now_s:
             return None

@@ -107,7 +107,7 @@ class Table(Generic[Row]):
 
 
 def _chosen(query: Mapping[str, str], prefix: str, keys: Mapping[str, object]) -> set[str] | None:
-    """Return the columns that were ticked, or named in one argument; None if nobody chose."""
+    """Return the columns that were ticked, or named in one argument; None without a choice."""
     named = query.get(f"{prefix}cols", "")
     if not named:
         return None

@@ -1,1 +1,1 @@
-"""The figures of a cluster and their meaning: records, totals, rates, judgement; PURE."""
+"""The statistics of a cluster: records, totals, rates, problems; PURE."""

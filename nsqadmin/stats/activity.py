@@ -1,7 +1,7 @@
-"""What each consumer does between two looks: how fast it finishes messages, and since when it has not; PURE.
+"""The activity of each consumer between two polls: its finish rate, and its time without a FIN; PURE.
 
-nsqd counts how many messages a consumer has finished, but not when. So the time of the last one is taken to
-be the look at which the count had changed; if it never changed, it is the first look.
+nsqd counts how many messages a consumer has finished, but not when. So the time of the last one is that of
+the last poll with a changed count. If the count never changed, it is the first poll.
 """
 
 from collections import OrderedDict
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from nsqadmin.stats.present import named
 from nsqcore.cluster.models import TopicStats
 
-# Consumers that somebody looked at most recently; the others are forgotten.
+# The number of remembered consumers. Those whose page was read least recently are forgotten.
 MAX_CONSUMERS: Final = 20_000
 # Over a shorter span a rate would show only single batches.
 _MIN_S: Final = 1.5
@@ -20,7 +20,7 @@ _MIN_S: Final = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Messages finished per second, and seconds since the last one; None if one look is not enough."""
+    """Messages finished per second, and seconds since the last one; None before the second poll."""
 
     rate: float | None = None
     silent_s: float | None = None

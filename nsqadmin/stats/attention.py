@@ -1,6 +1,7 @@
-"""What in the cluster needs an operator's attention, and the sentence that says why; PURE.
+"""The problems of the cluster, each with the sentence that says why; PURE.
 
-A concern describes one moment. :mod:`nsqadmin.stats.problems` decides whether it is shown, and since when.
+A problem describes one moment. :mod:`nsqadmin.stats.problems` decides whether a page shows it, and
+since when it lasts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,25 +17,25 @@ from nsqadmin.stats.trend import Trend
 
 # A smaller growing queue is a batch on its way, not a trend.
 _GROWTH_DEPTH: Final = 100
-# Growth below this share of the arriving messages is noise between two looks.
+# Growth below this share of the arriving messages is noise between two polls.
 _GROWTH_SHARE: Final = 0.05
 # Only after this long does "none finished" mean that consumers are stuck.
 _STUCK_S: Final = 5.0
 # Messages in flight may be worked on for this long, nsqd's usual --msg-timeout.
 _BUSY_S: Final = 60.0
-# Consumers ask nsqlookupd for new nodes once a minute, so a node without consumers may be new for this long.
+# Consumers ask nsqlookupd for new nodes once a minute, so a new node may lack consumers for this long.
 FOUND_S: Final = 65.0
 # A consumer that may have fewer messages in flight than there are nodes takes turns between the nodes.
 _TURNS_S: Final = 300.0
-# A queue counts as growing only if it grows in more than one look.
+# A queue counts as growing only if it grows in more than one poll.
 _GROWS_S: Final = 3.0
 # A queue that grows is a burst while its oldest waiting message is younger.
 _OLD_S: Final = 60.0
-# A disk with less free space is a warning, with still less problem: a share of the disk, or bytes.
+# The disk's level is warning below either LOW limit (a share, or bytes), and problem below FULL.
 _DISK_LOW: Final = 0.10
 _DISK_LOW_BYTES: Final = 4_000_000_000
 _DISK_FULL: Final = 0.02
-# Marks that compare two looks stay for this long after they were last seen, so that they do not flicker.
+# Badges that compare two polls stay for this long after they were last seen, so that they do not flicker.
 _STAYS_S: Final = 6.0
 
 
@@ -46,29 +47,29 @@ DISK: Final = "disk"
 DEAD_LETTERS: Final = "dead letters"
 NO_CONSUMERS: Final = "no consumers"
 UNDER_REPLICATED: Final = "under-replicated"
-# A problem of a topic or channel is worth a look first; after so long it is problem, and an alert.
+# A topic's or channel's problem begins at level warning. After so long it becomes problem, and an alert.
 ALERT_S: Final = 60.0
-# The marks of concerns about reaching a node: one of them takes the place of another.
+# The badges of problems with reaching a node. A node has at most one of them.
 REACH: Final = frozenset({"unreachable", "no statistics", "down", "not registered"})
-# The marks of concerns that are never problem.
+# The badges of problems whose level is always warning.
 MILD: Final = frozenset({"paused", "timing out", "no channel", "draining", "returned", "no nodes"})
 
 
 class Level(IntEnum):
-    """How urgent a concern is; larger is worse."""
+    """The level of a problem; larger is worse."""
 
     WARNING = 1
     PROBLEM = 2
 
 
-# Two concerns are the same one if these are equal: mark, topic, channel and node.
+# Two problems are the same if these are equal: badge, topic, channel and node.
 ConcernKey = tuple[str, str, str, str]
 
 
 class When(NamedTuple):
-    """Times of a concern, in seconds: how long it had lasted when first seen, and how long until it is shown.
+    """Times of a problem in seconds: its duration when first seen, and the delay until it is shown.
 
-    It becomes problem after ``alert_s``, and stays shown for ``stays_s`` after it was last seen.
+    Its level becomes problem after ``alert_s``. It stays shown for ``stays_s`` after it was last seen.
     """
 
     been_s: float = 0.0
@@ -82,9 +83,9 @@ _IMMEDIATE: Final = When()
 
 @dataclass(frozen=True, slots=True)
 class Concern:
-    """Something that needs attention: ``mark`` is a word or two for a badge, ``text`` the whole sentence.
+    """A problem: ``mark`` is its badge of one or two words, ``text`` the whole sentence.
 
-    ``weight`` orders concerns of one level, usually by the number of messages.
+    ``weight`` orders problems of one level, usually by the number of messages.
     """
 
     level: Level
@@ -96,11 +97,11 @@ class Concern:
     weight: float = 0.0
     messages: int = 0
     when: When = _IMMEDIATE
-    # When it began, if that is known; else the book decides.
+    # When it began, if known; otherwise ProblemTracker decides.
     began: Instant | None = None
-    # Why it cannot be judged now, so that its last known state is shown; empty if it was judged.
+    # Why it cannot be evaluated now: then its last known state is shown. Empty if it was evaluated.
     last_known: str = ""
-    # Of a channel without consumers: those that it had.
+    # The last consumers of a channel that has none.
     consumers: LastConsumers | None = None
 
     @property
@@ -137,7 +138,7 @@ class ShareState(NamedTuple):
     depth: int
     consumers: int
     in_flight: int
-    # Messages that consumers finish there per second, None if not known; and the span over which it was seen.
+    # Messages that consumers finish there per second, None if unknown; and the span of the measurement.
     finished: float | None
     span_s: float
     grows: float
@@ -152,7 +153,7 @@ class DiskState(NamedTuple):
 
 
 class Queue(Protocol):
-    """The figures by which a channel is judged."""
+    """The statistics that the evaluation of a channel needs."""
 
     topic_name: str
     channel_name: str
@@ -172,9 +173,9 @@ def _of_queue(channel: Queue, level: Level, mark: str, text: str, messages: int,
 def of_channel(
     channel: Queue, trend: Trend | None, shares: Sequence[ShareState] = (), now_s: float = 0.0
 ) -> list[Concern]:
-    """Judge a channel by its total over all nodes and by *shares*, the nodes where messages wait.
+    """Evaluate a channel by its total over all nodes and by *shares*, the nodes with a backlog.
 
-    *now_s* is the time of day, with which the age of the oldest waiting message is known.
+    *now_s* is the time of day, from which the age of the oldest pending message follows.
     """
     found: list[Concern] = []
     # Most channels of a large cluster need no further checks.
@@ -249,7 +250,7 @@ def of_channel(
 
 
 def _of_shares(channel: Queue, shares: Sequence[ShareState], known: set[str]) -> list[Concern]:
-    """Judge single nodes of a channel, whose problems the total over all nodes would hide."""
+    """Evaluate single nodes of a channel: the total over all nodes would hide their problems."""
     found: list[Concern] = []
 
     def note(mark: str, of: Sequence[ShareState], text: str, when: When = _IMMEDIATE) -> None:
@@ -304,7 +305,7 @@ def _waited_s(oldest_ns: int, depth: int, finished: float, now_s: float) -> floa
 
 
 def grows_there(depth: float, messages: float) -> float:
-    """Return how fast a queue on one node grows per second; zero if the growth is noise between two looks."""
+    """Return how fast a queue on one node grows per second; zero if the growth is noise between two polls."""
     return depth if depth > max(1.0, messages * _GROWTH_SHARE) else 0.0
 
 
@@ -313,7 +314,7 @@ def _waiting(messages: int) -> str:
 
 
 def of_topic(name: str, own_depth: int, *, paused: bool, has_channels: bool) -> list[Concern]:
-    """Judge a topic by its own queue; its channels are judged separately."""
+    """Evaluate a topic by its own queue; its channels are evaluated separately."""
     if not paused and (not own_depth or has_channels):
         return []
     waiting = _waiting(own_depth)
@@ -341,9 +342,9 @@ def of_node(
     pending: int = 0,
     disk: DiskState = DiskState(),  # noqa: B008 - it never changes
 ) -> list[Concern]:
-    """Judge an nsqd.
+    """Evaluate an nsqd.
 
-    *silent* is why it gives no statistics; with *refuses* it answers with something else. *held* is the
+    *silent* is why it returns no statistics; with *refuses* it returns something else. *held* is the
     number of messages that it had not delivered at its last answer, *health* its own report. *remaining* is
     the number of messages left while it drains, *listed* whether consumers find it. *under_replicated* is how
     many of its topics have fewer replicas in sync than wanted. *owners* deliver its messages from promoted
@@ -398,19 +399,19 @@ def _disk_text(disk: DiskState) -> str:
 
 
 def of_returned(address: str, depths: Sequence[int]) -> Concern:
-    """Judge an nsqd that is back, and has channels with *depths* messages and no consumers yet."""
+    """Evaluate a returned nsqd that has channels with *depths* messages and no consumers yet."""
     text = f"nsqd is back, and {plural(len(depths), 'channel')} with {plural(sum(depths), 'message')} there"
     text += " still has no consumers" if len(depths) == 1 else " still have no consumers"
     return Concern(Level.WARNING, "returned", text, node=address, messages=sum(depths), weight=sum(depths))
 
 
 def of_no_nodes() -> Concern:
-    """Judge a cluster without any nsqd."""
+    """Evaluate a cluster without any nsqd."""
     return Concern(Level.WARNING, "no nodes", "Nothing can be published or consumed until an nsqd registers")
 
 
 def of_lookupds(silent: Sequence[tuple[str, str]], number: int) -> list[Concern]:
-    """Judge *number* nsqlookupds: *silent* are addresses and reasons of those that do not answer."""
+    """Evaluate *number* nsqlookupds: *silent* are addresses and reasons of those that do not answer."""
     everyone = len(silent) == number
     level = Level.PROBLEM if everyone else Level.WARNING
     rest = (
@@ -438,7 +439,7 @@ def _delivered_by(owners: Sequence[str], pending: int) -> str:
 
 
 def of_missing(node: MissingNode, now: Instant) -> Concern:
-    """Judge an nsqd that left."""
+    """Evaluate an nsqd that is down."""
     ago = duration(max(0.0, now.since(node.left)) * 1e9, whole=True)
     if node.seen is None:
         text = f"Down for {ago}. Its messages are unknown"

@@ -9,7 +9,7 @@ from nsqadmin.stats.attention import Concern
 from nsqadmin.stats.sums import TopicSum
 from nsqadmin.stats.trend import Trend, older
 
-# Orders that are kept for the next reader: enough for a few columns and a few people's filters.
+# The number of cached orders: enough for a few columns and the filters of a few readers.
 _MAX_ORDERS: Final = 8
 
 # Filter, column and direction.
@@ -54,7 +54,7 @@ def _plus(rate: float | None, trend: Trend | None) -> float | None:
 class ClusterSum:
     """Every topic, and the sums over all of them. Nothing in it changes after it was made.
 
-    Results computed for a reader are kept for the next one; the large ones are computed when it is made.
+    Results for one reader are cached for the next. The large results are computed in advance.
     """
 
     def __init__(self, topics: dict[str, TopicSum], idle: Iterable[str] = ()) -> None:
@@ -78,7 +78,7 @@ class ClusterSum:
 
     @cached_property
     def concerns(self) -> list[Concern]:
-        """Return the concerns of topics and channels at this moment."""
+        """Return the problems of topics and channels at this moment."""
         return [concern for topic in self.topics.values() for concern in topic.concerns]
 
     def has_order(self, order: Order) -> bool:
@@ -86,7 +86,7 @@ class ClusterSum:
         return order in self._orders
 
     def ordered(self, order: Order, apply: Callable[[Sequence[TopicSum]], list[TopicSum]]) -> list[TopicSum]:
-        """Return all topics as *apply* filters and sorts them; the result is kept under *order*."""
+        """Return all topics as *apply* filters and sorts them; the result is cached under *order*."""
         found = self._orders.get(order)
         if found is None:
             found = apply(self.rows)
@@ -96,7 +96,7 @@ class ClusterSum:
         return found
 
     def show(self, concerns: Iterable[Concern]) -> None:
-        """Make each topic and channel show its own ones of *concerns*, and no others."""
+        """Assign each topic and channel its own problems among *concerns*."""
         shown: dict[str, list[Concern]] = {}
         for concern in concerns:
             if concern.topic:

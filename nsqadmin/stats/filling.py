@@ -8,7 +8,7 @@ from typing import Final
 WINDOW_S: Final = 900.0
 MIN_S: Final = 600.0
 SPACING_S: Final = 60.0
-# Some minutes say nothing about a time that is further away.
+# A rate over some minutes allows no forecast beyond this time.
 FAR_S: Final = 30 * 86_400.0
 
 

@@ -1,7 +1,7 @@
 """The filter language of the lists, ``state:stuck depth:>1000 pay*``: all words must match; PURE.
 
 A bare word is searched in the names of a row; with ``*``, which stands for anything, it must match a whole
-name. ``key:word`` searches a column, ``key:>n`` compares a figure (``1k``, ``2m``, ``5min``); a word after
+name. ``key:word`` searches a column, ``key:>n`` compares a number (``1k``, ``2m``, ``5min``); a word after
 ``-`` must not match.
 """
 
@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 
 Row = TypeVar("Row")
 
-# The value of a column in a row: a figure, a text, several texts, or None if not known.
+# The value of a column in a row: a number, a text, several texts, or None if unknown.
 Value = float | str | Sequence[str] | None
 
 _NUMBER: Final = re.compile(r"(>=|<=|>|<|=)?\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)")
@@ -109,5 +109,5 @@ def _fits(wanted: str) -> Callable[[str], bool]:
 
 
 def _joined(text: str) -> str:
-    # In a filter a mark of two words is written with a hyphen: no-answer.
+    # In a filter a badge of two words has a hyphen: no-consumers.
     return text.lower().replace(" ", "-")

@@ -31,7 +31,7 @@ class ConsumerGroup:
 
 
 def grouped(consumers: Iterable[tuple[str, ConsumerState]]) -> list[ConsumerGroup]:
-    """Group consumers by name: groups with silent connections first, then the largest."""
+    """Group consumers by name: groups with stuck connections first, then the largest."""
     found: dict[str, ConsumerGroup] = {}
     for name, one in consumers:
         found.setdefault(name, ConsumerGroup(name)).add(one)

@@ -16,7 +16,7 @@ from nsqadmin.stats.attention import (
 )
 from nsqadmin.stats.present import plural
 
-# The causes in the order in which they are looked at: what is said of one subject, and of several.
+# The causes in the order of checking, each with its text for one subject and for several.
 _CAUSES: Final = {
     "down": ("is down", "nodes are down"),
     "unreachable": ("is unreachable", "nodes are unreachable"),
@@ -45,7 +45,7 @@ _MAX_NODES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class IncidentPart:
-    """The concerns of a card about channels of one name, or about one topic or node."""
+    """The problems of a card about channels of one name, or about one topic or node."""
 
     name: str
     concerns: Sequence[Concern]
@@ -67,14 +67,14 @@ class IncidentPart:
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """What one card shows: concerns of one cause, the worst first."""
+    """The content of one card: problems of one cause, the worst first."""
 
     mark: str
     concerns: Sequence[Concern]
 
     @property
     def only(self) -> Concern | None:
-        """The concern of a card about one subject."""
+        """The problem of a card about one subject."""
         return self.concerns[0] if len(self.concerns) == 1 else None
 
     @property
@@ -99,7 +99,7 @@ class Incident:
 
     @property
     def phrase(self) -> str:
-        """What is said of the subject."""
+        """The text about the subject."""
         one, several = _CAUSES.get(self.mark, (f": {self.mark}", f"problems: {self.mark}"))
         return one if self.only is not None else several
 
@@ -109,7 +109,7 @@ class Incident:
 
     @property
     def impact(self) -> str:
-        """What it means: the sentence of the only concern, or messages and topics."""
+        """The explanation: the sentence of the only problem, or the numbers of messages and topics."""
         if self.only is not None:
             return self.only.sentence
         topics = {one.topic for one in self.concerns if one.topic}
@@ -120,7 +120,7 @@ class Incident:
 
     @property
     def parts(self) -> list[IncidentPart]:
-        """The concerns by channel name, topic or node, most messages first."""
+        """The problems by channel name, topic or node, most messages first."""
         found: dict[str, list[Concern]] = {}
         for one in self.concerns:
             found.setdefault(one.channel or one.topic or one.node, []).append(one)
@@ -129,7 +129,7 @@ class Incident:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """The name of the card: that of its only concern, or only the mark."""
+        """The name of the card: that of its only problem, or only the badge."""
         return self.only.key if self.only is not None else (self.mark, "", "", "")
 
     def to_json(self) -> dict[str, Any]:
@@ -145,13 +145,13 @@ class Incident:
 
 
 def incidents(concerns: Iterable[Concern]) -> list[Incident]:
-    """Group *concerns* by cause: problems before warnings, and each in the order of causes.
+    """Group the problems in *concerns* by cause: level problem before warning, each in the order of causes.
 
     Up to three nodes with one problem have a card each.
     """
     by_mark: dict[str, list[Concern]] = {}
     ordered = worst_first(concerns)
-    # The letters of a channel wait in a topic, which is no second problem.
+    # The dead letters of a channel are the backlog of a topic, which is not a second problem.
     counted = {
         f"{one.topic}.{one.channel}.dead" for one in ordered if one.channel and one.mark == DEAD_LETTERS
     }

@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 from nsqclient.wire.durations import SECOND
 
-# Two clocks are never read at quite the same moment, and a time that is shown must not flicker.
+# Two clocks are never read at quite the same moment, and a displayed time must not flicker.
 _NEAR_S: Final = 1.0
 
 

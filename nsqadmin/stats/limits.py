@@ -1,4 +1,4 @@
-"""The operator's limits for what counts as problem, by topic: ``pay*:depth:1000``; PURE."""
+"""The operator's backlog limits for problems, by topic: ``pay*:depth:1000``; PURE."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from nsqadmin.stats.sums import TopicSum
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """For topics that match the pattern: how many messages may wait in a channel; None turns problems off."""
+    """The largest backlog of a channel in topics that match the pattern; None turns problems off."""
 
     topics: str
     depth: int | None
@@ -31,9 +31,9 @@ def parse_limit(text: str) -> Limit:
 def limited(
     topics: Iterable[TopicSum], concerns: Iterable[Concern], limits: Sequence[Limit]
 ) -> list[Concern]:
-    """Return the *concerns* of *topics*, and others, with *limits* applied.
+    """Return the problems in *concerns* with *limits* applied to those of *topics*.
 
-    None is problem in topics that are off; each excess is.
+    Topics that are off have no level problem. Each backlog above its limit has.
     """
     if not limits:
         return list(concerns)

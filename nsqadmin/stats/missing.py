@@ -1,4 +1,4 @@
-"""Nodes that left the cluster, and what they held when they were last seen; PURE."""
+"""Nodes that are down, each with its backlog when it was last seen; PURE."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,12 +14,12 @@ MAX_MISSING: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class MissingNode:
-    """A node that left: its address, when it was last seen, and what it had not delivered then."""
+    """A node that is down: its address, when it was last seen, and its backlog then."""
 
     address: str
     hostname: str
     left: Instant
-    # When the figures below were taken; None if it never gave any.
+    # The time of the statistics below; None if it never returned any.
     seen: Instant | None
     messages: int
     topics: int
@@ -33,7 +33,7 @@ class MissingNode:
 
 @dataclass(slots=True)
 class MissingNodes:
-    """Remembers nodes that left until they are back, delivered from promoted copies, or dismissed."""
+    """Remembers down nodes until they return, promoted copies are delivered, or an admin dismisses them."""
 
     _missing: dict[str, MissingNode] = field(default_factory=dict)
     # Nodes with promoted copies, by address: their start time, and the pending messages of each origin.
@@ -51,7 +51,7 @@ class MissingNodes:
             del self._missing[least.address]
 
     def update(self, address: str, at: Instant, messages: int, topics: int) -> None:
-        """Note newer figures of the node at *address*, if it left but answers."""
+        """Note newer statistics of the node at *address*, if it is not listed but answers."""
         if (one := self._missing.get(address)) is not None:
             self._missing[address] = replace(one, seen=at, messages=messages, topics=topics)
 
@@ -86,7 +86,7 @@ class MissingNodes:
         return self._missing.pop(address, None) is not None
 
     def at(self, now: Instant, answering: Collection[str] = ()) -> list[MissingNode]:
-        """Return the nodes that left, most messages first; *answering* are not gone, only not listed."""
+        """Return the nodes that are down, most messages first; *answering* are not gone, only not listed."""
         for one in list(self._missing.values()):
             # A node that answers, or was seen later, may have other messages by now.
             delivered_ns = 0 if one.address in answering else self._delivered.get(one.identity, 0)

@@ -14,7 +14,7 @@ from nsqcore.patterns import PatternError, Search, search_for
 # A topic and a channel; the channel is empty for the topic itself.
 PolicySubject = tuple[str, str]
 
-# The fields of a policy beside its definition.
+# The fields of a policy outside its definition.
 _ABOUT: Final = ("topic", "channel", "priority")
 
 
@@ -59,7 +59,7 @@ class PolicyRule:
         of_topic, of_channel = self._patterns
         if of_channel is not None and not (channel and of_channel(channel)):
             return False
-        # A topic is tested once for each of its channels, so the result is kept.
+        # A topic is tested once for each of its channels, so the result is cached.
         known = self._seen.get(topic)
         if known is None:
             known = self._seen[topic] = of_topic(topic)

@@ -1,4 +1,4 @@
-"""How figures, durations and failures are written on a page; PURE."""
+"""Formats numbers, durations and failures for a page; PURE."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime

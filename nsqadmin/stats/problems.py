@@ -1,6 +1,6 @@
-"""Since when each concern lasts, and which are shown: marks must not flicker or appear too early; PURE.
+"""The start of each problem, and which are shown: badges must not flicker or appear too early; PURE.
 
-How long a concern lasts does not depend on the time of day: setting the clock begins and ends no problem.
+The duration of a problem does not depend on the time of day. Setting the clock begins and ends no problem.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,10 +10,10 @@ from typing import Final
 from nsqadmin.stats.attention import Concern, ConcernKey, Level
 from nsqadmin.stats.instant import Instant
 
-# So long after a start, what an earlier run of nsqadmin knew stays until it is judged again.
+# For so long after a start, problems of an earlier run stay until they are evaluated again.
 RESTORED_S: Final = 30.0
 
-# Tells why a concern cannot be judged at present; empty if it can.
+# Returns why a problem cannot be evaluated at present; empty if it can.
 Unjudged = Callable[[Concern], str]
 
 
@@ -23,18 +23,18 @@ class _Entry:
     began: Instant
     seen: Instant
     shown: bool = False
-    # Set while it is only known from an earlier run.
+    # Whether it is known from an earlier run only.
     restored: bool = False
 
 
 class ProblemTracker:
-    """Stores the concerns of each round and returns those to show; its cost grows with their number."""
+    """Stores the problems of each round and returns those to show; the cost grows with their number."""
 
     def __init__(self) -> None:
         self._entries: dict[ConcernKey, _Entry] = {}
 
     def restore(self, concerns: Iterable[Concern], now: Instant) -> None:
-        """Store *concerns* of an earlier run, each with its beginning."""
+        """Store the problems of an earlier run, each with its start."""
         for one in concerns:
             began = one.began or now
             self._entries[one.key] = _Entry(one, began, now, shown=True, restored=True)
@@ -46,9 +46,9 @@ class ProblemTracker:
         topic: str = "",
         unjudged: Unjudged = lambda _: "",
     ) -> list[Concern]:
-        """Store all *concerns* of one round, or all of one *topic*, and return those to show.
+        """Store all problems of one round, or all of one *topic*, and return those to show.
 
-        A concern that is not found any more, but is *unjudged*, stays with its last known state.
+        A problem that is no longer found, but is *unjudged*, stays with its last known state.
         """
         found: set[ConcernKey] = set()
         for concern in concerns:

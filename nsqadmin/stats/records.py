@@ -107,11 +107,11 @@ def by_nearness(client: ClientRecord) -> tuple[int, str, str, str, str]:
 
 def latency_of(latency: LatencyStats) -> LatencyRecord:
     """Make the record of a latency that one node measured."""
-    # A node that says that it measured less than nothing must not count more than the others.
+    # A node that reports a negative count must not outweigh the others.
     count = max(0, latency.count)
     percentiles = []
     for entry in latency.percentiles:
-        # Of larger numbers no average can be made, nor a time be written.
+        # Larger numbers have no average and cannot be written as a time.
         value_ns = min(max(entry.value_ns, -_MAX_NS), _MAX_NS)
         percentiles.append(PercentileRecord(entry.quantile, value_ns, value_ns, value_ns, count))
     return LatencyRecord(count, percentiles)

@@ -35,7 +35,7 @@ def why_slow(
     paused: bool,
     complete: bool,
 ) -> list[str]:
-    """Say why messages wait; *complete* tells whether all consumers are known."""
+    """Explain the backlog; *complete* is true if all consumers are known."""
     if not depth:
         return []
     if paused:

@@ -24,7 +24,7 @@ from nsqadmin.stats.trend import (
 )
 from nsqcore.cluster.models import ChannelStats, NodeInfo, TopicStats
 
-# One node's share of a topic: its figures, the marks to compare them with, when they were taken, the node.
+# One node's share of a topic: its statistics, the samples to compare them with, their time, the node.
 Share = tuple[TopicStats, Sequence[Counted], int, str]
 
 
@@ -52,7 +52,7 @@ class ChannelSum(msgspec.Struct, gc=False):
     nodes: int = 1
     trend: Trend | None = None
     concerns: Sequence[Concern] = ()
-    # Only of a channel that is looked at alone: its parts on each node, latency and consumers.
+    # Only when a page shows this channel: its parts on each node, latency and consumers.
     node: str = ALL_NODES
     hostname: str = ""
     latency: LatencyRecord | None = None
@@ -77,7 +77,7 @@ class ChannelSum(msgspec.Struct, gc=False):
 
     @property
     def unfinished(self) -> int:
-        """Messages that consumers have not finished yet: waiting, in flight or deferred."""
+        """The backlog: messages that are queued, in flight or deferred."""
         return self.depth + self.in_flight_count + self.deferred_count
 
     @property
@@ -101,7 +101,7 @@ class ChannelSum(msgspec.Struct, gc=False):
 
 @dataclass(slots=True)
 class TopicSum:
-    """A topic over all nodes, or its part on one node; figures include the channels unless named ``own_``."""
+    """A topic over all nodes, or its part on one node; numbers include the channels unless named ``own_``."""
 
     name: str
     is_idle: bool = False
@@ -120,7 +120,7 @@ class TopicSum:
     trend: Trend | None = None
     channels: list[ChannelSum] = field(default_factory=list)
     concerns: Sequence[Concern] = ()
-    # Only of a topic that is looked at alone: its parts on each node, and latency.
+    # Only when a page shows this topic: its parts on each node, and latency.
     node: str = ALL_NODES
     hostname: str = ""
     latency: LatencyRecord | None = None
@@ -182,21 +182,21 @@ class TopicSum:
         return found
 
     def show(self, concerns: Sequence[Concern]) -> None:
-        """Make the topic and its channels show *concerns*."""
+        """Assign *concerns* to the topic and its channels."""
         self.concerns = concerns
         for channel in self.channels:
             channel.concerns = [one for one in concerns if one.channel == channel.channel_name] or ()
 
     @property
     def marks(self) -> list[Concern]:
-        """One concern for each mark, the worst with that mark."""
+        """The worst problem for each badge."""
         kinds: dict[str, Concern] = {}
         for concern in attention.worst_first(self.concerns):
             kinds.setdefault(concern.mark, concern)
         return list(kinds.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Return what its row in the list of topics shows."""
+        """Return its row in the list of topics."""
         return {
             "topic_name": self.name,
             "inactive": self.is_idle,
@@ -281,7 +281,7 @@ def add_up(name: str, shares: Iterable[Share], now_s: float = 0.0) -> TopicSum:
                     grows = grows_there(trend.depth - before[0], trend.messages - before[1])
             else:
                 unknown.add(channel_name)
-            # Most shares of a healthy cluster need no judging.
+            # Most shares of a healthy cluster need no evaluation.
             if depth and (not share.client_count or not finished or grows):
                 waiting.setdefault(channel_name, []).append(
                     ShareState(
@@ -301,7 +301,7 @@ def add_up(name: str, shares: Iterable[Share], now_s: float = 0.0) -> TopicSum:
         if channel.channel_name in unknown:
             channel.trend = None
         of_shares = waiting.get(channel.channel_name, ()) if topic.nodes > 1 else ()
-        # Channels without concerns share the empty tuple, which saves a list for each.
+        # Channels without problems share the empty tuple, which saves a list for each.
         channel.concerns = attention.of_channel(channel, channel.trend, of_shares, now_s) or ()
         concerns += channel.concerns
     topic.concerns = concerns or ()
@@ -327,7 +327,7 @@ def _add_share(channel: ChannelSum, share: ChannelStats) -> None:
 
 
 def on_node(producer: NodeInfo, share: Share, now_s: float) -> TopicSum:
-    """Return the part of a topic on one node, with latencies and consumers. A part is not judged."""
+    """Return the part of a topic on one node, with latencies and consumers. A part has no problems."""
     stats = share[0]
     part = add_up(stats.topic_name, [share])
     part.show(())
@@ -346,9 +346,9 @@ def on_node(producer: NodeInfo, share: Share, now_s: float) -> TopicSum:
 
 
 def over_nodes(name: str, parts: Iterable[TopicSum], shares: Iterable[Share], now_s: float = 0.0) -> TopicSum:
-    """Add up one topic over its nodes; *parts* are those of :func:`on_node`, and stay as they are."""
+    """Add up one topic over its nodes; *parts* are those of :func:`on_node`, and do not change."""
     total = add_up(name, shares, now_s)
-    # Two nsqds on one machine share the host name; the address keeps their order stable between looks.
+    # Two nsqds on one machine share the host name; the address keeps their order stable between polls.
     total.parts = sorted(parts, key=lambda part: (part.hostname, part.node))
     total.latency = merged((part.latency for part in total.parts), name, "")
     for channel in total.channels:

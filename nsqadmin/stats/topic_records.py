@@ -1,7 +1,7 @@
 """The records of topics and channels in the JSON API: the same keys as NSQ's, lists never null; PURE.
 
-One record serves a node's figures and the total over nodes: a total has ``node`` "*" and lists the records of
-the nodes from which it was made.
+One record serves a node's statistics and the total over nodes. A total has ``node`` "*" and lists the
+records of its nodes.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""How figures change between looks: rates from two counts and their times; PURE, time arrives as ``at_ns``.
+"""Rates between polls, from two counts and their times; PURE, time arrives as ``at_ns``.
 
 Counts are compared node by node, because a sum over nodes jumps when a node comes or goes.
 """
@@ -18,12 +18,12 @@ _SECOND: Final = 1_000_000_000
 
 # Rates are taken over about this long: short enough to be "now", long enough that a batch is no spike.
 WINDOW_NS: Final = 10 * _SECOND
-# A mark holds the counts of a whole node, so only a few are kept in the window.
+# A sample holds the counts of a whole node, so the window retains only a few.
 SPACING_NS: Final = 5 * _SECOND
 # Counts from before a longer silence are not used for a rate.
 MAX_AGE_NS: Final = 300 * _SECOND
 
-# Numbers of counts in a mark: first the topic's, then those of each channel.
+# Numbers of counts in a sample: first the topic's, then those of each channel.
 _TOPIC_COUNTS: Final = 2
 _CHANNEL_COUNTS: Final = 5
 
@@ -34,14 +34,14 @@ _MAX_NAMES: Final = 10_000
 
 
 class Trend(msgspec.Struct, gc=False):
-    """Change per second; ``span_s`` is the span over which it was seen. Each channel has one."""
+    """Change per second; ``span_s`` is the span of the measurement. Each channel has one."""
 
     span_s: float
     messages: float = 0.0
     finished: float = 0.0
     depth: float = 0.0
     timeouts: float = 0.0
-    # Messages that went to the dead letters; they count as finished.
+    # Dead letters; they count as finished.
     dead: float = 0.0
 
     def add(self, other: "Trend") -> None:
@@ -79,7 +79,7 @@ class Counted:
     __slots__ = ("_counts", "_indexes", "at_ns")
 
     def __init__(self, topics: Iterable[TopicStats], at_ns: int, before: "Counted | None" = None) -> None:
-        """Shares the places of the counts with the mark *before* if they are equal."""
+        """Shares the indexes of the counts with the sample *before* if they are equal."""
         self.at_ns = at_ns
         # The counts of all topics in a row; for each topic its channels and where its counts begin.
         counts = array("q")
@@ -105,12 +105,11 @@ class Counted:
     def counts_of(self, topic: TopicStats) -> Sequence[int]:
         """Return the counts of *topic*, in the present order of its channels.
 
-        A topic that did not exist at this mark, or whose count is lower now, was made later: it counts from
-        zero.
+        A topic that this sample lacks, or whose count is lower now, was created later. It counts from zero.
         """
         names, counts = _NOTHING
         found = self._indexes.get(topic.topic_name)
-        # A topic whose count is lower now was deleted and made again.
+        # A topic whose count is lower now was deleted and created again.
         if found is not None and self._counts[found[1]] <= topic.message_count:
             names, begin = found
             counts = self._counts[begin : begin + _TOPIC_COUNTS + _CHANNEL_COUNTS * len(names)]
@@ -136,7 +135,7 @@ EmptyTimes: TypeAlias = dict[tuple[str, str], int]
 
 
 class NodePace:
-    """The marks of one node; present figures are compared with the oldest mark of the window."""
+    """The samples of one node. Present counts are compared with the oldest sample of the window."""
 
     def __init__(self) -> None:
         self.empty_ns: EmptyTimes = {}
@@ -145,9 +144,9 @@ class NodePace:
         self._start_time = 0
 
     def note(self, topics: Iterable[TopicStats], at_ns: int, start_time: int = 0) -> tuple[Counted, ...]:
-        """Store the figures of *at_ns*, and return the marks to compare them with, oldest first.
+        """Store the counts of *at_ns*, and return the samples to compare them with, oldest first.
 
-        An nsqd with another *start_time* has started again and counts from zero, so earlier marks are
+        An nsqd with another *start_time* has restarted and counts from zero, so earlier samples are
         dropped.
         """
         marks = self._history
@@ -167,7 +166,7 @@ class NodePace:
 def counts_then(
     topic: TopicStats, marks: Sequence[Counted], at_ns: int
 ) -> tuple[Sequence[int], float] | None:
-    """Return the counts of *topic* at the first mark and the seconds since then; None without a mark."""
+    """Return the counts of *topic* at the first sample and the seconds since then; None without a sample."""
     for mark in marks:
         if mark.at_ns < at_ns:
             return mark.counts_of(topic), (at_ns - mark.at_ns) / _SECOND
@@ -190,11 +189,10 @@ def add_channel(
     arrived = channel.message_count - counts[at]
     depth, owed, timeouts, dead = counts[at + 1], counts[at + 2], counts[at + 3], counts[at + 4]
     if arrived < 0:
-        # The channel was deleted and made again.
+        # The channel was deleted and created again.
         arrived = channel.message_count
         depth = owed = timeouts = dead = 0
-    # Messages that arrived and are no longer owed were finished, or removed by an admin who emptied the
-    # queue.
+    # Messages that arrived and are no longer pending were finished, or an admin emptied the queue.
     finished = arrived - channel.depth - channel.in_flight_count - channel.deferred_count + owed
     total.span_s = min(total.span_s, span_s)
     # Adding zero would make a new number object for each channel.

@@ -1,1 +1,1 @@
-"""Asks a running cluster over HTTP: typed answers, and partial failure as a value."""
+"""Queries a running cluster over HTTP: typed answers, and partial failure as a value."""

@@ -13,9 +13,9 @@ from nsqcore.cluster.nsqd_api import NsqdApi
 
 
 class Discovery(Protocol):
-    """One of the two ways to find what the cluster consists of."""
+    """One of the two ways to find the members of the cluster."""
 
-    # The kind of node that is asked, for error texts: "nsqlookupd" or "nsqd".
+    # The kind of node that gets the requests, for error texts: "nsqlookupd" or "nsqd".
     kind: str
 
     async def topics(self) -> Partial[list[str]]:
@@ -101,12 +101,12 @@ class StaticDiscovery:
 
 
 async def _describe(nsqd: NsqdApi, topic: str = "") -> NodeInfo:
-    """Ask an nsqd, and describe it as nsqlookupd would."""
+    """Query an nsqd, and describe it as nsqlookupd would."""
     info = await nsqd.info()
     stats = await nsqd.stats(topic=topic, include_clients=False)
     host, _, port = nsqd.address.rpartition(":")
     host = host.strip("[]")
-    # An old nsqd does not tell its address, so the address at which it was just asked is used.
+    # An old nsqd does not report its address, so the address of the request is used.
     if not info.broadcast_address:
         info = replace(info, broadcast_address=host, http_port=int(port))
     if not info.hostname:
@@ -115,7 +115,7 @@ async def _describe(nsqd: NsqdApi, topic: str = "") -> NodeInfo:
 
 
 def merge_nodes(answers: Iterable[tuple[str, Iterable[NodeInfo]]]) -> list[NodeInfo]:
-    """Unite ``/nodes`` answers: the first that lists an nsqd describes it, each notes that it lists it."""
+    """Merge ``/nodes`` answers: the first that lists an nsqd describes it, each notes that it lists it."""
     merged: dict[str, NodeInfo] = {}
     for lookupd_address, producers in answers:
         for producer in producers:
@@ -131,7 +131,7 @@ def merge_nodes(answers: Iterable[tuple[str, Iterable[NodeInfo]]]) -> list[NodeI
 
 
 def merge_lookups(answers: Iterable[Iterable[NodeInfo]]) -> list[NodeInfo]:
-    """Unite ``/lookup`` answers; an nsqd that reconnected may be listed twice, but counts once."""
+    """Merge ``/lookup`` answers; an nsqd that reconnected may be listed twice, but counts once."""
     merged: dict[str, NodeInfo] = {}
     for producers in answers:
         for producer in producers:

@@ -1,4 +1,4 @@
-"""Asks many nodes at the same time, and keeps both their answers and their failures."""
+"""Sends a request to many nodes in parallel, and collects their answers and their failures."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -22,7 +22,7 @@ class Partial(Generic[T]):
 
     @property
     def failed(self) -> bool:
-        """Whether no node answered. If there was no node to ask, it is not a failure."""
+        """Whether no node answered. Without any target, it is not a failure."""
         return self.targets > 0 and len(self.errors) >= self.targets
 
     def map(self, change: Callable[[T], U]) -> "Partial[U]":
@@ -34,7 +34,7 @@ async def call_all(
 ) -> Partial[list[tuple[Target, T]]]:
     """Call *ask* for all targets in parallel, or for at most *at_once* of them at any time.
 
-    Answers are in the order of the targets. Different nodes are asked without a bound, so that a node that
+    Answers are in the order of the targets. Requests to different nodes have no bound, so that a node that
     hangs delays no other; many requests to the same few nodes need a bound.
     """
     asked = list(targets)

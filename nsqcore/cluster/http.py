@@ -23,7 +23,7 @@ T = TypeVar("T")
 Verb = Literal["GET", "POST", "PUT", "DELETE"]
 Params = Sequence[tuple[str, str]]
 
-# No answer of a node is longer. At the address of a node there may be anything.
+# No answer of a node is longer. Any service may listen at the address of a node.
 MAX_ANSWER_BYTES: Final = 256 << 20
 
 NOT_SENT: Final = (
@@ -31,7 +31,7 @@ NOT_SENT: Final = (
     "--auth-allow-cleartext allows it"
 )
 
-# What ends the host in a URL.
+# The characters that end the host in a URL.
 _BEYOND_A_HOST: Final = frozenset("/\\?#@ ")
 
 
@@ -53,7 +53,7 @@ class ClusterHttp:
         bodies_at_once: int = 64,
         most_answer: int = MAX_ANSWER_BYTES,
     ) -> None:
-        """*secret* is sent over HTTPS, and without TLS to *configured* addresses that ask for it.
+        """*secret* is sent over HTTPS, and without TLS to *configured* addresses that request it.
 
         Anybody may register at nsqlookupd. So other addresses get it without TLS only with *allow_cleartext*.
 
@@ -67,7 +67,7 @@ class ClusterHttp:
         self._allow_cleartext = allow_cleartext
         self._most_answer = most_answer
         self._session: aiohttp.ClientSession | None = None
-        # Held only while a body arrives, so that nodes that do not answer do not keep others from being read.
+        # Acquired only while a body arrives, so that unresponsive nodes do not block other answers.
         self._bodies = asyncio.Semaphore(bodies_at_once)
         # How requests ended, for /metrics.
         self.answered = 0
@@ -97,11 +97,11 @@ class ClusterHttp:
             self._session = None
 
     async def get(self, address: str, path: str, params: Params, read: Callable[[Mapping[str, Any]], T]) -> T:
-        """Ask *address* for a JSON object, and return what *read* makes of it."""
+        """Request a JSON object from *address*, and return the result of *read*."""
         return read_object(address, path, params, await self.fetch(address, path, params), read)
 
     async def fetch(self, address: str, path: str, params: Params) -> bytes:
-        """Ask *address* and return its answer unparsed."""
+        """Send a request to *address* and return its answer unparsed."""
         return await self._request("GET", _url(address, path, params), address)
 
     @asynccontextmanager
@@ -114,17 +114,17 @@ class ClusterHttp:
             self._bodies.release()
 
     async def probe(self, address: str, path: str) -> None:
-        """Ask *address* something that the status alone answers, such as a probe."""
+        """Send *address* a request that the status alone answers, such as a probe."""
         await self._request("GET", _url(address, path, ()), address)
 
     async def post(self, address: str, path: str, params: Params, content: bytes | None = None) -> None:
-        """Tell *address* to do something; the arguments are in the query string, as NSQ requires."""
+        """Send a command to *address*; the arguments are in the query string, as NSQ requires."""
         await self._request("POST", _url(address, path, params), address, content)
 
     async def post_for(
         self, address: str, path: str, params: Params, read: Callable[[Mapping[str, Any]], T]
     ) -> T:
-        """Tell *address* to do something, and return what *read* makes of its answer."""
+        """Send a command to *address*, and return the result of *read* for its answer."""
         body = await self._request("POST", _url(address, path, params), address)
         return read_object(address, path, params, body, read)
 
@@ -145,9 +145,9 @@ class ClusterHttp:
         *,
         keeps_place: bool = False,
     ) -> bytes:
-        """Return the answer; with *keeps_place* the caller releases its place in ``_bodies``."""
+        """Return the answer; with *keeps_place* the caller releases its slot in ``_bodies``."""
         if not address.startswith(("http://", "https://")) and not _BEYOND_A_HOST.isdisjoint(address):
-            # Anybody may register at nsqlookupd: an address must not choose what is asked, or as whom.
+            # Anybody may register at nsqlookupd: an address must not choose the request or its user.
             self.unreachable += 1
             raise NodeError(verb, url, address, "is no address, host:port is expected")
         # Without TLS others could listen, so a node that requires TLS must not be shown the secret before.
@@ -174,7 +174,7 @@ class ClusterHttp:
     async def _once(
         self, verb: Verb, url: str, address: str, content: bytes | None, secret: Mapping[str, str]
     ) -> tuple[int, bytes]:
-        """Return status and body; the caller releases the place of the body in ``_bodies``."""
+        """Return status and body; the caller releases the slot of the body in ``_bodies``."""
         if self._session is None:
             raise RuntimeError("ClusterHttp is used outside its async with block")
         try:
@@ -206,7 +206,7 @@ class ClusterHttp:
             raise NodeError(verb, url, address, _reason(error), sent=sent) from error
 
     def _trust(self, url: str) -> ssl.SSLContext | bool:
-        """What to trust at *url*; without authorities of its own, those of the system."""
+        """The TLS context for *url*; without authorities of its own, those of the system."""
         if self._tls is None and _is_https(url):
             # Reading them takes long. aiohttp's own context may be without them.
             self._tls = ssl.create_default_context()
@@ -223,14 +223,14 @@ class ClusterHttp:
         return b"".join(chunks)
 
 
-# The errors that parsing an answer, and reckoning with its figures, may raise.
+# The errors that parsing an answer, and calculating with its numbers, may raise.
 UNUSABLE: Final = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
 
 
 def read_object(
     address: str, path: str, params: Params, body: bytes, read: Callable[[Mapping[str, Any]], T]
 ) -> T:
-    """Return what *read* makes of the JSON object that *address* answered; raises NodeError."""
+    """Return the result of *read* for the JSON object that *address* returned; raises NodeError."""
     with blaming(address, path, params):
         answer = json.loads(body)
         if not isinstance(answer, dict):
@@ -258,7 +258,7 @@ def unusable(address: str, path: str, params: Params, error: Exception) -> NodeE
 
 
 def _url(address: str, path: str, params: Params) -> str:
-    """The URL to ask; *address* is ``host:port``, or begins with ``https://``."""
+    """The URL of the request; *address* is ``host:port``, or begins with ``https://``."""
     query = urlencode(params, quote_via=quote, safe="")
     base = address if "://" in address else f"http://{address}"
     return f"{base}{path}?{query}" if query else f"{base}{path}"
@@ -269,7 +269,7 @@ def _is_https(url: str) -> bool:
 
 
 def https_url(url: str, body: bytes) -> str | None:
-    """Return the URL at which a server that requires TLS can be asked; None if its refusal names no port."""
+    """Return the HTTPS URL of a server that requires TLS; None if its refusal names no port."""
     try:
         port = json.loads(body)["https_port"]
     except UNUSABLE:

@@ -54,7 +54,7 @@ class LookupdApi:
         return await self._http.get(self.address, "/nodes", (), read_topics_by_node)
 
     async def ready(self) -> None:
-        """Ask whether its answers can be trusted; raises NodeError if not, with 404 if it is too old."""
+        """Check that its answers can be trusted; raises NodeError if not, with 404 if it is too old."""
         await self._http.probe(self.address, "/ready")
 
     async def fetch(self, path: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What nsqd and nsqlookupd say about themselves, as typed records read from their JSON.
+"""Typed records of the JSON in which nsqd and nsqlookupd describe themselves.
 
 Missing fields read as zero, ``null`` lists as empty, so that every NSQ release since 1.0 can be read. A field
 of the wrong type, or a number too large for any nsqd, raises ValueError or TypeError, which the HTTP layer
@@ -30,7 +30,7 @@ def read_topics_by_node(record: Json) -> dict[tuple[str, int, int], frozenset[st
 
 
 def _port(record: Json, key: str) -> int:
-    """Read a port, which may be none that can be asked: nsqlookupd passes on what an nsqd said of itself."""
+    """Read a port, which may be unusable: nsqlookupd passes on an nsqd's own description."""
     return int64(fields.number(record, key))
 
 
@@ -120,7 +120,7 @@ class Lookup:
 class Stats(msgspec.Struct, frozen=True, gc=False):
     """A part of ``/stats``. A cluster has a hundred thousand of them, so they are parsed by compiled code.
 
-    References between them only go downwards, so the garbage collector need not look at them.
+    References between them only go downwards, so the garbage collector need not track them.
     """
 
     @classmethod
@@ -177,7 +177,7 @@ class ClientStats(Stats, frozen=True, gc=False):
 
     @property
     def name(self) -> str:
-        """What it calls itself, else its address."""
+        """Its own name, else its address."""
         return self.client_id or self.hostname or self.remote_address
 
 
@@ -194,7 +194,7 @@ class ChannelStats(
     deferred_count: Int64 = 0
     requeue_count: Int64 = 0
     timeout_count: Int64 = 0
-    # Messages that went to the dead letters; the original's nsqd has none.
+    # Dead letters; NSQ's own nsqd has none.
     dead_count: Int64 = 0
     message_count: Int64 = 0
     client_count: Int64 = 0
@@ -202,7 +202,7 @@ class ChannelStats(
     region_local_msg_count: Int64 = 0
     global_msg_count: Int64 = 0
     paused: bool = False
-    # When the oldest owed message was published, in ns since 1970; 0 means none, -1 means unknown.
+    # When the oldest pending message was published, in ns since 1970; 0 means none, -1 means unknown.
     oldest_message_time: Int64 = -1
     listed_clients: tuple[ClientStats, ...] | None = ()
     listed_latency: LatencyStats | None = None
@@ -217,7 +217,7 @@ class ChannelStats(
 
     @property
     def unfinished(self) -> int:
-        """The number of messages that consumers have not finished yet, in any state."""
+        """The backlog: all messages that consumers have not finished, in any state."""
         return self.depth + self.in_flight_count + self.deferred_count
 
 

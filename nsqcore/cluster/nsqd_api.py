@@ -15,7 +15,7 @@ _REPLICATION: Final = "/replication"
 
 
 def stats_params(*, topic: str = "", channel: str = "", include_clients: bool = True) -> Params:
-    """Return the arguments of ``/stats`` for what is wanted."""
+    """Return the arguments of ``/stats`` for the wanted parts."""
     params = [("format", "json")]
     if topic:
         params.append(("topic", topic))
@@ -37,7 +37,7 @@ class NsqdApi:
         return await self._http.get(self.address, "/info", (), NodeInfo.from_json)
 
     async def stats(self, *, topic: str = "", channel: str = "", include_clients: bool = True) -> NodeStats:
-        """Return the figures of all topics, or of one topic, or of one channel of it."""
+        """Return the statistics of all topics, or of one topic, or of one channel of it."""
         params = stats_params(topic=topic, channel=channel, include_clients=include_clients)
         body = await self._http.fetch(self.address, STATS, params)
         return self.read_stats(body, params)
@@ -55,7 +55,7 @@ class NsqdApi:
             return read_stats(body)
 
     def blamed(self, params: Params) -> AbstractContextManager[None]:
-        """Make an error that the node's figures cause within the block a NodeError that names the node."""
+        """Convert an error that the node's statistics cause in the block to a NodeError with its name."""
         return blaming(self.address, STATS, params)
 
     async def is_draining(self) -> bool:
@@ -69,7 +69,7 @@ class NsqdApi:
         return False
 
     async def drain_remaining(self) -> int:
-        """Return how many messages a draining node still owes."""
+        """Return the number of pending messages of a draining node."""
         return await self._http.get(self.address, "/drain", (), lambda answer: int64(answer["remaining"]))
 
     async def drain(self, *, cancel: bool = False, grace_ms: int = 0) -> None:

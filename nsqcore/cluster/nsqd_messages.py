@@ -10,7 +10,7 @@ from nsqcore.cluster.http import ClusterHttp, Params, blaming
 from nsqcore.cluster.listed_messages import ListedMessages
 from nsqcore.cluster.numbers import Int64, int64
 
-# The arguments that say which messages are meant: an id, or a filter.
+# The arguments that select messages: an id, or a filter.
 MessageFilter = Mapping[str, str]
 
 _MESSAGES: Final = "/messages"
@@ -51,7 +51,7 @@ class NsqdMessages:
             return _decode(body)
 
     async def count_from(self, topic: str, channel: str, sequence: int) -> int:
-        """Return how many of the kept messages from *sequence* on are for *channel*."""
+        """Return how many of the stored messages from *sequence* on are for *channel*."""
         params = [("topic", topic), ("channel", channel)]
         return await self._http.get(
             self.address,
@@ -81,7 +81,7 @@ class NsqdMessages:
         )
 
     async def seek(self, topic: str, channel: str, to: str) -> int:
-        """Let a channel owe all messages from a place on; return their number."""
+        """Make all messages from a position on pending for a channel; return their number."""
         params = [("topic", topic), ("channel", channel), ("to", to)]
         return await self._http.post_for(
             self.address, "/channel/seek", params, lambda answer: int64(answer["pending"])

@@ -59,7 +59,7 @@ _BAD_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
 class ApiError(Exception):
     """Ends a handler with ``{"message": code}`` and this status.
 
-    With *retry_after_s* the client is told when it may try again.
+    *retry_after_s* becomes the header Retry-After.
     """
 
     def __init__(self, status: int, code: str, *, close: bool = False, retry_after_s: int = 0) -> None:
@@ -208,7 +208,7 @@ def json_reply(value: object, status: int = 200) -> web.Response:
 
 
 async def paced_json_reply(value: dict[str, Any]) -> web.Response:
-    """The same for an object with long lists: other tasks get their turn between the items."""
+    """The same for an object with long lists: other tasks run between the items."""
     pace = Pace(_ITEMS_PER_TURN)
     members: list[str] = []
     for key, member in value.items():
@@ -230,7 +230,7 @@ def json_bytes_reply(body: bytes, status: int = 200) -> web.Response:
 
 
 async def json_stream(request: Request) -> web.StreamResponse:
-    """Begin a reply whose JSON is written in pieces, as fast as the client reads."""
+    """Begin a reply whose JSON is written in chunks, as fast as the client reads."""
     reply = web.StreamResponse(headers=_NSQ_JSON)
     await reply.prepare(request.raw)
     return reply

@@ -64,14 +64,14 @@ class HttpConnection(web.RequestHandler):
         self.body: StreamReader | None = None
 
     def eof_received(self) -> bool:  # type: ignore[override] # aiohttp's always closes
-        """Return True while an answer is owed; the connection is closed after that answer."""
+        """Return True while an answer is pending; the connection is closed after that answer."""
         if self.ssl_context is not None or not (self._messages or self.answering):
             # With TLS the transport closes in any case, and warns when True is returned.
             return False
         self._ended = True
         payload = self._last_payload()
         if payload is not None and not payload.is_eof():
-            # The rest of the body will never arrive, so it is not waited for.
+            # The rest of the body will never arrive.
             payload.set_exception(web.RequestPayloadError("the client ended its side within a body"))
         return True
 

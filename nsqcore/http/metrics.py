@@ -1,4 +1,4 @@
-"""``/metrics`` for Prometheus: figures are read at scrape time, so that the hot path pays nothing."""
+"""``/metrics`` for Prometheus: values are read at scrape time, so that the hot path has no cost."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -21,13 +21,13 @@ _SAMPLES_PER_TURN: Final = 1000
 BUILD_MEANING: Final = "always 1; the version of nsq-cluster, the NSQ it mirrors, and the build"
 _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
-# The values of the labels, in order, and the figure.
+# The values of the labels, in order, and the value of the metric.
 Sample = tuple[tuple[str, ...], float]
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The figures of one name; *samples* are read while they are written.
+    """One metric; *samples* are read while they are written.
 
     The library's own families hold an object for each sample and take five times as long to write: with
     thousands of topics that would block the event loop for a second at every scrape.
@@ -52,18 +52,18 @@ class Family:
 
 
 class PacedCollector(ABC):
-    """A collector of so many figures that other tasks get their turn while they are read."""
+    """A collector of so many samples that other tasks run while they are read."""
 
     @abstractmethod
     def families(self) -> Iterator[Family]:
-        """Yields one family after another; the figures are those of the moment they are read."""
+        """Yields one family after another; the values are those of the moment they are read."""
 
 
 class Metrics:
     """The registry of one daemon: its own collector, its version, memory, CPU and descriptors."""
 
     def __init__(self, collector: Collector | PacedCollector, program: str, build_name: str = "") -> None:
-        # Not the library's global registry, because two daemons in one process must not share figures.
+        # Not the library's global registry, because two daemons in one process must not share metrics.
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class MetricsOnDemand:
-    """Makes its :class:`Metrics` at the first request for figures."""
+    """Makes its :class:`Metrics` at the first request for metrics."""
 
     def __init__(self, make: "Callable[[], Metrics]") -> None:
         self._make = make

@@ -1,13 +1,13 @@
-"""Lets other tasks have their turn during long work on an event loop."""
+"""Lets other tasks run during long work on an event loop."""
 
 import asyncio
 
 
 class Pace:
-    """Its ``done()`` is awaited for each piece of the work, and lets others have their turn after so many."""
+    """Its ``done()`` is awaited for each unit of work, and lets other tasks run after so many units."""
 
     def __init__(self, pieces: int) -> None:
-        """*pieces* should take a few milliseconds together."""
+        """*pieces* units should take a few milliseconds in total."""
         self._pieces = pieces
         self._done = 0
 

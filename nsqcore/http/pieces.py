@@ -1,4 +1,4 @@
-"""A body of several MiB, sent a little at a time while others have their turn.
+"""A body of several MiB, sent in chunks between which other tasks run.
 
 Joining it first would block the event loop for milliseconds, most of them spent on memory that was never
 touched before.

@@ -94,11 +94,11 @@ class Acceptor:
 
     def _try_again(self) -> None:
         self.start()
-        # All who waited may have been taken before it failed: no later client would show that it is over.
+        # All waiting clients may be accepted before the failure: no later client would show its end.
         self._accept()
 
     def _caught_up(self) -> None:
-        """No client waits any more: the shortage is over, which a single accepted client does not prove."""
+        """No client waits any longer: the shortage is over, which a single accepted client does not prove."""
         if self._failing_since is not None:
             failed_s = self._loop.time() - self._failing_since
             self._failing_since = None

@@ -17,7 +17,7 @@ from nsqcore.process.threads import ThreadRefused, start_pool
 if TYPE_CHECKING:
     import asyncio
 
-# SIGHUP is also a graceful stop: a closed terminal must not lose what a clean stop would keep.
+# SIGHUP is also a graceful stop: a closed terminal must not lose data that a clean stop stores.
 _STOP_SIGNALS: Final = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 
 # The event loop, the ports and the data path take about twenty.

@@ -70,7 +70,7 @@ def shown_peer(peername: object) -> str:
 
 
 def set_keepalive(sock: socket.socket) -> None:
-    """Let the kernel probe a silent peer, so that a half-open connection ends."""
+    """Let the kernel probe an idle peer, so that a half-open connection ends."""
     if sock.family not in {socket.AF_INET, socket.AF_INET6}:
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

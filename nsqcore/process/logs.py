@@ -57,7 +57,7 @@ _CONTROL: Final = {
 def one_line(text: str) -> str:
     """Escape characters that would end a line or move a terminal's cursor.
 
-    Otherwise a name of a topic could make a line that looks like another event.
+    Otherwise a name of a topic could make a line that resembles another event.
     """
     return text if text.isprintable() else text.translate(_CONTROL)
 

@@ -1,4 +1,4 @@
-"""What a command writes on stdout and stderr, and what happens when it cannot be written."""
+"""Writes the output of a command on stdout and stderr, and handles failures of writing."""
 
 import atexit
 import errno
@@ -49,7 +49,7 @@ def write_text(text: str, stream: TextIO | None = None, *, flush: bool = True) -
 
 
 def write_output(text: str, stream: TextIO | None = None) -> None:
-    """Write what was asked for, such as the version; if that is impossible, end the command.
+    """Write the requested text, such as the version; if that is impossible, end the command.
 
     It ends with 141 if the reader has ended, and otherwise with 1 and a sentence.
     """

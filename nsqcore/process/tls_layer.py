@@ -20,8 +20,8 @@ _USE_HTTPS: Final = (
     b"Connection: close\r\n\r\n%b" % (len(_PLAIN_HTTP), _PLAIN_HTTP)
 )
 _HANDSHAKE_RECORD: Final = b"\x16"
-# Decrypted bytes are passed on in one piece, as a read without TLS would bring them: a record has at most
-# 16 KiB, and each piece costs the work that follows a read.
+# Decrypted bytes are passed on in one chunk, as a read without TLS would bring them: a record has at most
+# 16 KiB, and each chunk costs the work that follows a read.
 _READ_BYTES: Final = 256 << 10
 # Filled and copied out within one call, so all connections share it.
 _space: Final = memoryview(bytearray(_READ_BYTES))
@@ -30,7 +30,7 @@ _space: Final = memoryview(bytearray(_READ_BYTES))
 class Tls(Layer):
     """The server side of TLS. Nothing may be written until the handshake is done.
 
-    asyncio's own TLS ends the connection when a handshake fails; here clients are told why, without TLS.
+    asyncio's own TLS ends the connection when a handshake fails. This layer sends the reason without TLS.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-// Keeps an open page true: fetches it again every two seconds and changes only what differs.
+// Refreshes an open page: fetches it again every two seconds and changes only the differences.
 // Everything works without this file; it saves reloads and puts confirmations into a dialog.
 "use strict";
 
@@ -11,7 +11,7 @@
   let paused = false;
   let timer = 0;
   let running = null;
-  // While the page is held: which figures the server keeps for it, so that sorting shows the same ones.
+  // While updates are paused: the number of the server's cached statistics, so that sorting uses the same ones.
   let held = "";
 
   // --- the reader's choices: theme, and local time or UTC -------------------------
@@ -85,19 +85,19 @@
 
   // --- changing the page in place -------------------------------------------------
 
-  // What the reader has typed into a form that changes something, and not sent yet, stays. Filters follow the address.
+  // Unsent text in a form of an action stays. Filters follow the address.
   const isTyped = (field) =>
     field.form?.method === "post" && "defaultValue" in field && field.type !== "hidden" && field.value !== field.defaultValue;
   const keyOf = (node) => node.dataset?.key ?? node.id ?? "";
   const isAlike = (old, fresh) => old.nodeName === fresh.nodeName && keyOf(old) === keyOf(fresh);
 
-  // What the refreshed page does not know stays: a note, until it is dismissed.
+  // A note stays until it is dismissed, though the refreshed page lacks it.
   function past(node) {
     while (node?.dataset && "keep" in node.dataset) node = node.nextSibling;
     return node;
   }
 
-  // Changes only what differs: rows are found again by their keys, other elements by their order.
+  // Changes only the differences: keys identify rows, the order identifies other elements.
   function morph(old, fresh) {
     let next = past(old.firstChild);
     for (const wanted of [...fresh.childNodes]) {
@@ -126,7 +126,7 @@
     if ("live" in old.dataset) return;
     const typed = isTyped(old) || old === document.activeElement;
     for (const { name } of [...old.attributes]) {
-      // What the reader has opened stays open.
+      // Elements that the reader opened stay open.
       if (!fresh.hasAttribute(name) && !(name === "open" && old.localName === "details")) old.removeAttribute(name);
     }
     for (const { name, value } of fresh.attributes) {
@@ -264,7 +264,7 @@
     return new DOMParser().parseFromString(await reply.text(), "text/html");
   }
 
-  // The address as the server is to see it: with the figures it holds for us, if any.
+  // The address of the request: with the number of the cached statistics, if any.
   function wanted() {
     if (!held) return location.href;
     const address = new URL(location.href);
@@ -321,7 +321,7 @@
     status.dataset.state = state;
   }
 
-  // --- the reader's say ------------------------------------------------------------
+  // --- pause and resume ------------------------------------------------------------
 
   const toggle = document.createElement("button");
   toggle.type = "button";
@@ -335,7 +335,7 @@
     show(paused ? "paused" : "on");
     held = paused ? (document.querySelector("[data-figures]")?.dataset.figures ?? "") : "";
     if (paused) hold();
-    // Asked once, so that the server keeps the figures for as long as the page is held.
+    // One request makes the server retain the statistics while updates are paused.
     if (!paused || held) refresh();
   });
 
@@ -346,7 +346,7 @@
     late?.abort();
   }
 
-  // A page that asks something holds still.
+  // A page with a question pauses updates.
   const still = document.querySelector("main > [data-confirm], main > [data-still]") !== null;
 
   document.addEventListener("visibilitychange", () => {
@@ -432,7 +432,7 @@
   let asking = false;
 
   async function ask(link) {
-    // A second click while the question is on its way, or on the screen, asks nothing new.
+    // A second click while the question is loading, or on the screen, has no effect.
     if (asking || document.querySelector("dialog")) return;
     asking = true;
     let question;
