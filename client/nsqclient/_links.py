@@ -245,8 +245,8 @@ class Links:
     def _use_known(self) -> None:
         """Use the nsqd that are known now.
 
-        The last one is not left while it is connected, or about to be: an nsqlookupd that was just started
-        knows none before they register again.
+        The last nsqd stays while it is connected or connecting. An nsqlookupd that was just started knows no
+        nsqd before they register again.
         """
         known = self.addresses.known
         if known or not (self.in_use or self._connecting):

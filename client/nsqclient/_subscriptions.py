@@ -245,7 +245,7 @@ class Subscriptions:
         )
 
     async def rotate(self) -> None:
-        passing_on: list[Connection] = []  # once what they have in flight is answered
+        passing_on: list[Connection] = []  # once their messages in flight are answered
         while True:
             await _any_idle(passing_on, self._config.rdy_redistribute_interval)
             in_flight = {address: link.in_flight for address, link in self.open.items() if link.in_flight}

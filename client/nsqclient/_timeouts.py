@@ -1,4 +1,4 @@
-"""Timeouts that count the time in which this process ran, and the watchdog of a connection."""
+"""Timeouts that count only the running time of this process, and the watchdog of a connection."""
 
 import asyncio
 import math

@@ -428,7 +428,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {name: log.until(target[keys[name]]) for name, log in logs.items() if keys[name] in target}
 
     def _key(self, name: str, log: Bounds) -> str:
-        """Return the identity of a log within a run; its name may belong to another log at the next look."""
+        """Return the identity of a log within a run; at the next lookup another log may have its name."""
         return f"{topic_and_address(name)[0]}@{log.data_path}" if log.data_path else name
 
 
