@@ -129,8 +129,8 @@ class Config:
     # Whether auth_secret is sent to nsqlookupd as a bearer token.
     lookupd_authorization: bool = True
 
-    # consuming At this default, a consumer raises it to the number of messages that its handlers can process
-    # concurrently.
+    # consuming
+    # At this default, a consumer raises it to the number of messages that its handlers process concurrently.
     max_in_flight: int = DEFAULT_MAX_IN_FLIGHT
     msg_timeout: float = _duration(0)  # 0 leaves it to the server
     max_msg_size: int = 0  # 0 means any size that nsqd allows
