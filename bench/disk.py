@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def disk_in_use(folder: Path) -> int:
-    """Return the bytes of all files below *folder*; what is removed meanwhile counts as 0."""
+    """Return the bytes of all files below *folder*; files removed during the scan count as 0."""
     found = 0
     # pathlib's search would fail at a folder that was removed after it had been listed.
     for parent, _, names in os.walk(folder):

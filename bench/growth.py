@@ -1,6 +1,6 @@
 """``python -m bench.growth``: measures the cost of a message as everything around it grows.
 
-Publishes and consumes at once, and divides the server's processor time by the messages. One number grows
+Publishes and consumes concurrently, and divides the server's processor time by the messages. One number grows
 tenfold and a hundredfold at a time: existing topics, channels of the topic, connections, waiting messages,
 bytes of a body.
 """
@@ -49,7 +49,7 @@ def _both(server: Server, plan: Plan) -> Sample:
 
 
 def of_topics(program: Program, count: int, messages: int) -> Sample:
-    """Measure beside *count* idle topics of three channels."""
+    """Measure with *count* idle topics of three channels."""
     with program.folder() as data:
         seed(data, count)
         with program.serving(FLAGS, data) as server:
@@ -88,7 +88,7 @@ def of_connections(program: Program, count: int, messages: int) -> Sample:
 
 
 def of_depth(program: Program, count: int, messages: int) -> Sample:
-    """Measure while *count* messages wait from the start; as many are read as are published."""
+    """Measure with a backlog of *count* messages from the start; reads keep pace with publishes."""
     with program.serving(FLAGS) as server:
         topic = create(server, "growth", ["ch", "other"])
         fill(server, topic, Plan(SIZE, count, 60), count)

@@ -1,7 +1,7 @@
 """Connections under TLS, snappy or deflate, with the methods of a socket, so that every load can use them.
 
 Batches that are published repeatedly are compressed once, before the clock starts, so that the load costs as
-little as possible beside the server.
+little as possible compared with the server.
 """
 
 import atexit

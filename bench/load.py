@@ -1,4 +1,4 @@
-"""Load generators: what one process does to one nsqd, at the lowest cost possible in Python.
+"""Load generators: the requests of one process to one nsqd, at the lowest cost possible in Python.
 
 On a small machine the load must cost far less than the server that it measures. So everything is encoded
 before the clock starts, sockets block, and work is done per read instead of per message if possible.

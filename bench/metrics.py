@@ -1,4 +1,4 @@
-"""The parts of a table row: its figures, their goals, and the readings of one run."""
+"""The parts of a table row: its metrics, their goals, and the readings of one run."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Reading:
-    """A figure of one run and, if messages were counted, what each cost the server and the load."""
+    """A metric of one run and, if messages were counted, the cost of each to the server and the load."""
 
     value: float
     server_us: float | None = None
@@ -49,7 +49,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Row:
-    """One kind of work. *run* takes a server and the plan and returns a reading for each figure."""
+    """One kind of work. *run* takes a server and the plan and returns a reading for each metric."""
 
     name: str
     title: str
@@ -70,5 +70,5 @@ def rate(goal: float | None = None, unit: str = "msg/s") -> Metric:
 
 
 def less(name: str, unit: str, *, goal: float | None = None, limit: float | None = None) -> Metric:
-    """Return a figure that should be small: memory, seconds, shares of a processor."""
+    """Return a metric that should be small: memory, seconds, shares of a processor."""
     return Metric(name, unit, more=False, goal=goal, limit=limit)

@@ -1,4 +1,4 @@
-"""Publishing at a fixed rate, whatever the server does; each message contains its due moment.
+"""Publishing at a fixed rate, however slow the server is; each message contains its due moment.
 
 A load that waits for answers sends less to a slow server, and so hides how long clients would wait
 (coordinated omission). Here the moment at which message *n* is due is fixed before the start. The message is

@@ -19,9 +19,9 @@ def free_port() -> int:
 
 
 def reserve(port: int) -> bool:
-    """Keep the port from whoever asks here until this process ends; False if somebody has it.
+    """Reserve the port against other callers until this process ends; False if another process has it.
 
-    A server that was killed does not listen until it is started again, and meanwhile its port looks free.
+    A killed server does not listen until its restart. Until then its port seems to be free.
     """
     if port in _reserved:
         return False

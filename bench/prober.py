@@ -25,7 +25,7 @@ class Prober:
     """
 
     def __init__(self) -> None:
-        # In shared memory, written by the asking process and read by the measuring one.
+        # In shared memory, written by the requesting process and read by the measuring one.
         self._worst = RawArray("q", 1)
         self._answers = RawArray("q", 1)
 

@@ -13,7 +13,7 @@ Results = Mapping[str, Mapping[str, list[Readings]]]
 
 @dataclass(frozen=True)
 class Line:
-    """One figure of one row, as measured on the first server, the second server and the null server."""
+    """One metric of one row, as measured on the first server, the second server and the null server."""
 
     title: str
     metric: Metric
@@ -38,7 +38,7 @@ class Line:
 
 
 def lines(results: Results, names: list[str], null: str | None = None) -> list[Line]:
-    """Return a line for each figure of each measured row."""
+    """Return a line for each metric of each measured row."""
     found = []
     for row, runs in results.items():
         for figure in ROWS[row].metrics:

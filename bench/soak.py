@@ -44,11 +44,11 @@ LONGEST_MS: Final = 8000
 TIMEOUT_MS: Final = 3000
 # A consumer disconnects after about this many messages.
 STAYS: Final = 3000
-# Once in so many rounds a topic is created and deleted, or the figures are requested.
+# Once in so many rounds a topic is created and deleted, or the statistics are requested.
 TOPIC_EVERY: Final = 25
 FIGURES_EVERY: Final = 50
 REST_S: Final = 20.0
-# The short run, and what may be left after the long one beside what the short one has left.
+# The short run, and how much more than the short one the long one may leave.
 SHORT_S: Final = 20.0
 MEMORY_LEFT: Final = 5.0
 OBJECTS_LEFT: Final = 20
@@ -84,7 +84,7 @@ class Sample:
 
 
 def growth(samples: Sequence[Sample]) -> list[str]:
-    """Return sentences about the figures that were higher in the second half than in the first.
+    """Return sentences about the metrics that were higher in the second half than in the first.
 
     Raises LoadError if there are too few samples to tell.
     """

@@ -1,8 +1,8 @@
 """``python -m bench.spark``: how fast a topic becomes Parquet and Parquet a topic, beside Spark alone.
 
-Several nsqds hold the messages. One Spark with local[2] runs every row in turn, in several rounds, so that a
-busy moment of the machine affects all rows. Each run has its own channel, checkpoint and output and reads
-everything; what it moved is counted afterwards. The first round uses a small topic and warms Spark up.
+Several nsqds store the messages. One Spark with local[2] runs every row in turn, in several rounds, so that a
+busy moment of the machine affects all rows. Each run has its own channel, checkpoint and output, and reads
+everything. Its messages are counted afterwards. The first round uses a small topic and warms Spark up.
 """
 
 import argparse
@@ -95,7 +95,7 @@ def json_bodies(size: int, count: int) -> list[bytes]:
 
 def publish(server: Server, topic: str, messages: int, size: int) -> None:
     """Fill the topic over HTTP, as fast as one connection can."""
-    # This channel keeps the messages for all runs; each run acknowledges them on its own channel.
+    # This channel retains the messages for all runs; each run acknowledges them on its own channel.
     server.ask("POST", f"/topic/create?topic={topic}")
     server.ask("POST", f"/channel/create?topic={topic}&channel=keep")
     bodies = json_bodies(size, VARIANTS)
@@ -273,7 +273,7 @@ def run(bench: Bench, row: str, topic: str, messages: int) -> float:
     if moved != messages:
         raise SystemExit(f"{row}: {moved} of {messages} messages were moved")
     shutil.rmtree(bench.folder / f"run-{bench.runs}")
-    # Printed at once, for users who stop the program before the table is complete.
+    # Printed immediately, for users who stop the program before the table is complete.
     print(f"{row}: {messages / seconds:,.0f} a second ({topic})", file=sys.stderr, flush=True)
     return seconds
 

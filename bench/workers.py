@@ -20,7 +20,7 @@ Work = Callable[["Worker"], None]
 
 
 class Worker:
-    """The crew as one of its processes sees it."""
+    """The worker group as one of its processes sees it."""
 
     def __init__(self, crew: "WorkerGroup", number: int) -> None:
         self._crew = crew
@@ -76,7 +76,7 @@ class WorkerGroup:
             os._exit(1)
 
     def begin(self) -> None:
-        """Let all workers start at once."""
+        """Let all workers start at the same time."""
         try:
             self.barrier.wait(START_TIMEOUT)
         except Exception as error:
@@ -128,7 +128,7 @@ class WorkerGroup:
 
 @contextmanager
 def start_workers(works: list[Work]) -> Iterator[WorkerGroup]:
-    """Yield a crew whose processes are forked, connected and ready; end them afterwards."""
+    """Yield workers whose processes are forked, connected and ready; end them afterwards."""
     crew = WorkerGroup(works)
     for process in crew._processes:
         process.start()

@@ -30,7 +30,7 @@ class DaemonPlan:
     name: str
     command: tuple[str, ...]
     ports: dict[str, int]  # "tcp" and "http"
-    folder: Path | None = None  # the data that it keeps between runs
+    folder: Path | None = None  # the data that it retains between runs
 
     @property
     def listeners(self) -> list[str]:
@@ -64,7 +64,7 @@ class ClusterLayout:
 
 
 def plan_cluster(data: Path, port_offset: int, *, sign_in: bool = False) -> ClusterLayout:
-    """Plan the cluster that keeps its files below *data*, with *port_offset* added to every port."""
+    """Plan the cluster that stores its files below *data*, with *port_offset* added to every port."""
     lookupd = _plan(
         "nsqlookupd",
         "nsqlookupd",

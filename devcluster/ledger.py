@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 
 class Ledger:
-    """Keeps the time of every published message until each channel has read it."""
+    """Stores the time of every published message until each channel has read it."""
 
     def __init__(self, channels: Iterable[str]) -> None:
         # channel -> message -> when it was published; in the order of publishing

@@ -59,7 +59,7 @@ class DaemonProcess:
             raise self._failure(f"was not ready after {READY_SECONDS:g} s") from None
 
     async def ended(self) -> str:
-        """Wait until the daemon ends without having been asked; return a sentence about it."""
+        """Wait until the daemon ends without a stop request; return a sentence about it."""
         code = await self._process.wait() if self._process is not None else 0
         # A signal was sent on purpose; a daemon that ends by itself has printed the reason.
         reason = "." if code < 0 else f". Its last lines in {self.log_path}:\n{self._last_lines()}"

@@ -51,7 +51,7 @@ EVERYBODY: Final = tuple(LocalPerson(name, (f"{role}s",), role) for name, role i
 
 
 class LocalProvider:
-    """One provider with one client. If there is only one person, it does not ask."""
+    """One provider with one client. With only one person, it shows no choice."""
 
     def __init__(self, people: Sequence[LocalPerson], client_secret: str) -> None:
         self.people = people
@@ -61,7 +61,7 @@ class LocalProvider:
         self.claims: dict[str, Any] = {}
         self.signed_with = self.key
         self._client_secret = client_secret
-        # The request and the person of each code that was given out.
+        # The request and the person of each issued code.
         self._codes: dict[str, tuple[dict[str, str], LocalPerson]] = {}
 
     def routes(self) -> list[web.RouteDef]:

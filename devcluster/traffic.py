@@ -29,7 +29,7 @@ CHANNELS: Final = ("billing", "analytics")
 TICK_SECONDS: Final = 0.1
 REMINDER_SHARE: Final = 0.02  # this share of the orders is sent again as a deferred reminder
 REMINDER_SECONDS: Final = 5.0
-RETRY_SHARE: Final = 0.01  # this share of billing's messages is put off once, as a real application would do
+RETRY_SHARE: Final = 0.01  # billing delays this share of its messages once, as a real application would do
 RETRY_SECONDS: Final = 2.0
 LOOKUP_SECONDS: Final = 5.0
 
@@ -56,13 +56,13 @@ class Traffic:
     def __init__(self, layout: ClusterLayout, rate: float) -> None:
         self.counts = Counts()
         self._rate = rate
-        # Messages of earlier runs that wait in kept data are read, but are not in this run's ledger.
+        # Pending messages of earlier runs are read, but are not in this run's ledger.
         self._run = uuid4().hex[:6]
         self._number = 0
         self._ledger = Ledger(CHANNELS)
         addresses = [nsqd.address("tcp") for nsqd in layout.nsqds]
         self._nsqd_http_addresses = [nsqd.address("http") for nsqd in layout.nsqds]
-        # Each producer begins with another nsqd, so that every nsqd has a part of every topic.
+        # Each producer starts with another nsqd, so that every nsqd has messages of every topic.
         self._producers = [
             Producer([*addresses[at:], *addresses[:at]], config=_config("shop"), retry_seconds=30)
             for at in range(len(addresses))

@@ -1,4 +1,4 @@
-"""What one worker has seen since its last report, by publisher and message number. Pure."""
+"""The events of one worker since its last report, by publisher and message number. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from load.latency import Histogram
 from load.marks import Stamp
 from load.numbers import ranges_of
 
-# Holds only what JSON and MessagePack carry unchanged.
+# Contains only values that JSON and MessagePack preserve.
 Delta = dict[str, Any]
 
 # The counter of messages that arrived before their delay had passed.
@@ -79,7 +79,7 @@ class Book:
         self._counts[what] += times
 
     def delta(self, *, last: bool = False) -> Delta:
-        """Return what was booked since the last call and forget it; the tally takes each number once."""
+        """Return the bookings since the last call and clear them; the tally takes each number once."""
         self._deltas += 1
         delta: Delta = {"worker": self.worker, "number": self._deltas, "last": last}
         for kind, published in self._published.items():

@@ -280,7 +280,8 @@ def _allow_many_descriptors() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - signature of signal
-    # Both the terminal and its shell send SIGHUP: the second one must not disturb what the first began.
+    # Both the terminal and its shell send SIGHUP: the second one must not disturb the exit that the first
+    # began.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     raise KeyboardInterrupt
 

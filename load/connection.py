@@ -90,7 +90,7 @@ class LoadConnection:
         self._socket.sendall(data)
 
     def request(self, command: bytes) -> bytes:
-        """Send a command and return its response; messages that arrive before it are kept for ``take``."""
+        """Send a command and return its response; messages that arrive before it are queued for ``take``."""
         self.send(command)
         return self._answer()
 

@@ -1,4 +1,4 @@
-"""What is known about the daemons: their addresses, their cost and their backlog. Pure."""
+"""The state of the daemons: their addresses, their cost and their backlog. Pure."""
 
 from dataclasses import dataclass, field
 

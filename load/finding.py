@@ -1,4 +1,4 @@
-"""Asks the cluster over HTTP, on blocking sockets: which nsqd exist and what daemons cost."""
+"""Queries the cluster over HTTP, on blocking sockets, for its nsqd and the cost of its daemons."""
 
 import http.client
 import json

@@ -46,7 +46,7 @@ class Histogram:
             self._counts[int(bucket)] += times
 
     def buckets(self) -> dict[str, int]:
-        """Return the counts in a form that JSON and MessagePack carry unchanged."""
+        """Return the counts in a form that JSON and MessagePack preserve."""
         return {str(bucket): times for bucket, times in sorted(self._counts.items())}
 
     def percentile(self, percent: float) -> float:

@@ -1,4 +1,4 @@
-"""What the user processes must know, as the locustfile that the master sends them. Pure."""
+"""The plan for the user processes, as the locustfile that the master sends them. Pure."""
 
 import json
 from dataclasses import dataclass

@@ -8,7 +8,7 @@ from load.profile import TopicPlan
 
 
 class NoCluster(Exception):
-    """There is no cluster to put load on; the text says what was found instead."""
+    """There is no cluster for the load; the text says what was found instead."""
 
 
 def find_cluster(asker: ClusterAsker, lookupds: list[str]) -> list[ListedNsqd]:

@@ -39,7 +39,7 @@ class ReaderEvent:
 
 @dataclass(slots=True)
 class _Link:
-    """A connection, the channel it reads, and its messages that wait to be finished."""
+    """A connection, the channel it reads, and its unfinished messages."""
 
     connection: LoadConnection
     channel: str
@@ -70,7 +70,7 @@ class ChannelReader:
         self._lookup_at = 0.0
         self._looked = 0
         self._free_at = 0.0
-        # What to do with held messages, and when: (time, order, link, id, what)
+        # The planned answers to unfinished messages: (time, order, link, id, what)
         self._later: list[tuple[float, int, _Link, bytes, str]] = []
         self._order = itertools.count()
 
@@ -233,7 +233,7 @@ class ChannelReader:
         return outcomes
 
     def _drop(self, key: tuple[str, str, str], link: _Link, error: Exception) -> ReaderEvent:
-        """Forget a broken connection: its held messages come again, those finished last may come again."""
+        """Remove a broken connection: unfinished messages come again, those finished last may come again."""
         link.connection.close()
         self._links.pop(key, None)
         self._book.lost(link.connection.address)

@@ -1,4 +1,4 @@
-"""The master's records of a run: the tally in a journal, and figures for each second."""
+"""The master's records of a run: the tally in a journal, and statistics for each second."""
 
 import json
 from collections import defaultdict
@@ -13,7 +13,7 @@ SAMPLE_SECONDS: Final = 1.0
 
 
 class RunRecorder:
-    """Writes a line of figures a second to *curve*; the process that watches the run reads them there."""
+    """Writes a line of statistics a second to *curve*; the process that watches the run reads them there."""
 
     def __init__(self, journal: TallyJournal, curve: Path) -> None:
         self.journal = journal

@@ -1,4 +1,4 @@
-"""What the users of one process share: the plan, the book, and its reports to the master."""
+"""The shared state of the users of one process: the plan, the book, and its reports to the master."""
 
 import itertools
 import os

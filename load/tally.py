@@ -1,4 +1,4 @@
-"""What happened to every message of a run, by publisher and number, over all workers and hosts. Pure."""
+"""The outcome of every message of a run, by publisher and number, over all workers and hosts. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -77,7 +77,7 @@ class Tally:
         for name, buckets in delta["latency"].items():
             self.latency[name].merge(buckets)
 
-    # --- kept between processes
+    # --- stored between processes
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -122,7 +122,7 @@ class Tally:
 
     @property
     def unreported(self) -> list[str]:
-        """The workers that never reported their end: what they did last is not known."""
+        """The workers that never reported their end: their last events are unknown."""
         return sorted(self.last_deltas.keys() - self.ended)
 
     def outcome(self) -> TallyResult:
@@ -152,7 +152,7 @@ class Tally:
         )
 
     def _causes(self, missing: "_Names") -> Counter[str]:
-        """Return why messages came again; those that were given back and never came again go to *missing*."""
+        """Return why messages came again; requeued ones that never came again go to *missing*."""
         given_back: dict[tuple[str, str, int], Counter[str]] = defaultdict(Counter)
         for cause, channel, publisher, ranges in self._unfinished:
             for number in each(ranges):

@@ -32,7 +32,7 @@ from nsqclient.wire.frames import OK
 
 # A publisher that lost its nsqd tries the next one after this time.
 RETRY_SECONDS: Final = 0.2
-# A consumer with nothing to read waits this long; then it can look up again, and Locust can stop it.
+# A consumer without messages waits this long; then it can look up again, and Locust can stop it.
 IDLE_SECONDS: Final = 0.2
 
 _SIZE: Final = Struct(">I")

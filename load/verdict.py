@@ -13,7 +13,7 @@ from load.tally import TIMEOUT, UNEXPLAINED, TallyResult
 
 @dataclass(frozen=True)
 class RunResult:
-    """Everything that was measured in a run."""
+    """The measurements of a run."""
 
     profile: Profile
     seconds: float

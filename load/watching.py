@@ -1,4 +1,4 @@
-"""What the daemons cost during a run, their backlog, and what is wrong with them at its end."""
+"""The cost of the daemons during a run, their backlog, and their problems at its end."""
 
 import time
 from collections.abc import Iterable

@@ -39,7 +39,7 @@ _LAST_SECONDS: Final = 60.0
 
 
 class CountedLoad:
-    """Publishes numbers at an even rate, one per message, and tracks what became of each."""
+    """Publishes numbers at an even rate, one per message, and tracks the outcome of each."""
 
     def __init__(self, producers: Mapping[str, Publisher], topic: str, rate: float) -> None:
         """*producers* by kind take turns."""
@@ -188,7 +188,7 @@ async def load(
     tcp_service: str = "",
     http_service: str = "",
 ) -> dict[str, Any]:
-    """Run until SIGTERM or for *seconds*; return the last figures."""
+    """Run until SIGTERM or for *seconds*; return the last statistics."""
     loop = asyncio.get_running_loop()
     lookups = LookupWatch(lookupd, topic, producers)
     async with (
@@ -218,7 +218,7 @@ async def load(
             config=replace(config, lookupd_poll_interval=1, max_in_flight=300),
         ):
             publishing = tasks.create_task(counted.run())
-            # Lookups begin when the topic should be known: before, an answer without it is not wrong.
+            # Lookups begin when the topic should be registered. Before, an answer without it is not wrong.
             await asyncio.sleep(3)
             asking = tasks.create_task(lookups.run(config))
             while not publishing.done():
@@ -245,7 +245,7 @@ def main() -> int:
     add("--seconds", type=float, default=0, help="how long; 0 means until SIGTERM")
     add_client_flags(parser)
     given = parser.parse_args()
-    # The client's log lines (about a refused connection) would hide the figures.
+    # The client's log lines (about a refused connection) would hide the statistics.
     logging.basicConfig(level=logging.CRITICAL, format="%(message)s")
     try:
         config = client_config(given)

@@ -45,7 +45,7 @@ class RawProducer:
 
     async def publish(self, topic: str, body: bytes) -> None:
         async with self._turn, asyncio.timeout(_ANSWER_SECONDS):
-            # A close behind the last answer is read first, as other clients do in a thread of their own.
+            # Read a close after the last answer first, as other clients do in a separate thread.
             await asyncio.sleep(0)
             if self._writer is None:
                 await self._connect()
@@ -95,7 +95,7 @@ class RawProducer:
 
 
 class HttpProducer:
-    """``POST /pub``, with a connection for each message or with connections that are kept."""
+    """``POST /pub``, with a connection for each message or with keep-alive connections."""
 
     def __init__(self, address: str, *, keep_alive: bool) -> None:
         self._url = f"http://{address}/pub"

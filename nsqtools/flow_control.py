@@ -6,17 +6,17 @@ from typing import Final, Protocol, TypeVar
 
 T = TypeVar("T")
 
-# The flow is stopped when the oldest message in hand has used up this part of its timeout. Otherwise nsqd
+# The flow stops when the oldest message in flight has used up this share of its timeout. Otherwise nsqd
 # would deliver it again and again, its copies would fill the memory, and at max_attempts the client would
 # finish a message that is stored nowhere.
 STALLED_SHARE: Final = 0.75
 
-# How often the time-out is looked up: it is another one when the connections change.
+# How often the message timeout is read: it changes with the connections.
 CHECK_SECONDS: Final = 1.0
 
 
 class LimitedConsumer(Protocol):
-    """What is used of a consumer."""
+    """The part of a consumer's interface that is used here."""
 
     @property
     def msg_timeout(self) -> float: ...
@@ -43,7 +43,7 @@ class FlowControl:
                 self._timer.cancel()
 
     def resume(self) -> None:
-        """Resume if it was stopped; call it when no message is in hand that may have timed out."""
+        """Resume if it was stopped; call it when no message in flight may have timed out."""
         if self._stopped:
             self._stopped = False
             self._set_max_in_flight(self._max_in_flight)

@@ -10,7 +10,7 @@ FIRST_EXPLORATION: Final = 0.3
 MIN_EXPLORATION: Final = 0.01
 EXPLORATION_DECAY: Final = 0.9
 
-# Response times are kept for five minutes.
+# Response times are stored for five minutes.
 BUCKETS: Final = 120
 BUCKET_SECONDS: Final = 2.5
 
@@ -102,7 +102,7 @@ class HostPool(RoundRobin):
 
 
 class EpsilonGreedy(HostPool):
-    """Mostly the fast hosts, by weighted chance; now and then any host, to learn how fast it is."""
+    """Mostly the fast hosts, by weighted chance; sometimes any host, to measure it."""
 
     def __init__(self, hosts: Sequence[str], chance: Callable[[], float]) -> None:
         super().__init__(hosts)
@@ -147,7 +147,7 @@ class ResponseTimes:
             del self._buckets[old]
 
     def mean(self, now: float) -> float:
-        """The mean in seconds; 0 when nothing is known."""
+        """The mean in seconds; 0 without results."""
         newest = int(now / BUCKET_SECONDS)
         weights = times = 0.0
         for number, (count, total) in self._buckets.items():

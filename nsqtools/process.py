@@ -14,7 +14,7 @@ from nsqcore.process.logs import Log, timestamp
 from nsqcore.process.threads import ThreadRefused
 from nsqtools.options import ToolOptions
 
-# Half of the import time of a command, and not needed for --help and --version.
+# This is half of the import time of a command, and --help and --version do not need it.
 if TYPE_CHECKING:
     import asyncio
 

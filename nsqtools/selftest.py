@@ -3,7 +3,7 @@
     python -m nsqtools.selftest --lookupd-http-address=127.0.0.1:4161 --producers=2
 
 It works like an application: nsqd registers with nsqlookupd, its broadcast address resolves and accepts
-connections, messages are published and received. The topic is ephemeral, so nothing of it remains.
+connections, messages are published and received. The topic is ephemeral, so nsqd deletes it afterwards.
 """
 
 import argparse
@@ -133,7 +133,7 @@ def client_config(arguments: argparse.Namespace) -> Config:
         trusted = tls_context(tls) if tls else None
         secret = SecretFile(arguments.auth_secret_file).read()
         if secret and not (arguments.tls or arguments.auth_allow_cleartext):
-            # Every nsqd is one that nsqlookupd names, where anybody may register.
+            # nsqlookupd names every nsqd, and any host can register there.
             raise ValueError("--auth-secret-file needs --tls or --auth-allow-cleartext")
         return Config(
             lookupd_poll_interval=POLL_SECONDS,

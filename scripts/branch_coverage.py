@@ -2,7 +2,7 @@
 """Compare the branch coverage of each package with the table of docs/evidence/reliability.md.
 
 ``make coverage`` runs it. It prints the measured table.
-It exits with 1 if a package is more than half a point below its figure.
+It exits with 1 if a package is more than half a point below its number.
 """
 
 import json

@@ -476,7 +476,7 @@ class Runner:
         return done.stdout
 
     def _load(self, *, tls: bool) -> dict[str, Any]:
-        """Make sure that the load runs, and return its current figures."""
+        """Make sure that the load runs, and return its current statistics."""
         if self._loaded is not tls:
             self._no_load()
             job = load_job(self._settings, tls=tls)
@@ -506,7 +506,7 @@ class Runner:
         raise StepFailed("the load says nothing")
 
     def _settled(self, before: dict[str, Any]) -> dict[str, Any]:
-        """Return the figures once the messages under way have arrived, or after a minute."""
+        """Return the statistics once the messages under way have arrived, or after a minute."""
         figures = self._figures()
         for _ in range(60):
             # Some messages are always on their way while the load runs.
@@ -527,7 +527,7 @@ class Runner:
 
 
 def judge(step: Step, figures: dict[str, Any], rate: int) -> str:
-    """Return what is wrong with a step's figures, or "". One second's messages may be on their way."""
+    """Return the problem in a step's statistics, or "". One second's messages may be on their way."""
     if figures["missing"] > rate:
         return f"{figures['missing']} messages that were confirmed have not arrived"
     if figures["failed"]:

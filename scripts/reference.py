@@ -138,7 +138,7 @@ def flags_page() -> Iterator[str]:
 
 # -- metrics -------------------------------------------------------------------
 
-# Stand-ins for what the collectors read, one of each kind, so that every family and label appears.
+# Stand-ins for the collectors' inputs, one of each kind, so that every family and label appears.
 _ONE: Final = SimpleNamespace(mark="", topic="", channel="", node="")
 _BROKER: Final = SimpleNamespace(
     topics={}, stalled=(), leaving=False, disk_low=False, limits=SimpleNamespace(topology_aware=True)

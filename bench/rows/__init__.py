@@ -39,7 +39,7 @@ GROUPS: Final[dict[str, list[Row]]] = {
 # Groups that are not part of the table that compares with the original.
 _OTHERS: Final = {"headers", "policies", "looking", "replication", "hostile"}
 USUAL: Final = ",".join(name for name in GROUPS if name not in _OTHERS)
-# The table in parts of two to four minutes each, for a machine that cannot be kept quiet for longer.
+# The table in parts of two to four minutes each, for a machine that cannot stay idle for longer.
 PARTS: Final = ("roundtrips,batches", "bodies,http,layers", "latency,stalls", "backlog,idle")
 ROWS: Final[dict[str, Row]] = {row.name: row for rows in GROUPS.values() for row in rows}
 

@@ -31,7 +31,7 @@ def sub(server: Server, plan: Plan) -> Readings:
 
 
 def both(server: Server, plan: Plan) -> Readings:
-    """Publish and consume the same messages at once; the rate is the sum of both."""
+    """Publish and consume the same messages concurrently; the rate is the sum of both."""
     found = through(server, "both", plan, ["ch", "ch"], publishers=2, deliveries=1, events=2)
     reading = found.reading()
     return {"rate": reading, "cpu": Reading(reading.server_us or 0.0)}
@@ -66,7 +66,7 @@ def fan_out(server: Server, plan: Plan, *, channels: int) -> Readings:
 
 
 def long_bodies(server: Server, plan: Plan, *, size: int) -> Readings:
-    """Publish and consume at once; the rate is megabytes a second of both together."""
+    """Publish and consume concurrently; the rate is megabytes a second of both together."""
     some = Plan(size, max(BATCH, min(plan.messages, plan.messages * 600 // size)), plan.seconds)
     found = through(server, "bodies", some, ["ch", "ch"], publishers=2, deliveries=1, events=2)
     return {"rate": found.reading(size / 1e6)}

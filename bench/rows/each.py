@@ -139,7 +139,7 @@ def _run(
     }
 
 
-# --- what one process does ---------------------------------------------------
+# --- the work of one process -------------------------------------------------
 
 
 def _deferrer(server: Server, topic: str, dues: "array[int]", worker: Worker) -> None:
@@ -259,7 +259,7 @@ class _Late:
 
 
 def _arrivals(conn: Any, worker: Worker, ready: int) -> Iterator[bytes]:
-    """Yield whole messages with bodies of SIZE as they come, until the worker is told to stop."""
+    """Yield whole messages with bodies of SIZE as they come, until the worker gets a stop request."""
     conn.settimeout(load.IDLE_SECONDS)
     conn.sendall(b"RDY %d\n" % ready)
     rest = b""

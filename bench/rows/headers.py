@@ -85,7 +85,7 @@ def mpub_ext(server: Server, plan: Plan) -> Readings:
 
 
 def both_ext(server: Server, plan: Plan) -> Readings:
-    """Publish and consume at once, with headers on both sides."""
+    """Publish and consume concurrently, with headers on both sides."""
     plain = Plan(plan.size or 200, plan.messages, plan.seconds)
     return _beside(
         _through(server, plain, extended=True).readings(), _through(server, plain, extended=False).readings()

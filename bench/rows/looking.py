@@ -11,7 +11,7 @@ from bench.rows.work import create, delete, fill
 from bench.server import Server
 
 _RATE: Final = 5_000
-# The messages that are looked at have bodies of 1 KB and are more than one answer has.
+# The requested messages have bodies of 1 KB and exceed one answer.
 _BODY: Final = 1_000
 _MESSAGES: Final = 100_000
 # The most by which a message may be later than without such requests.

@@ -10,7 +10,7 @@ from bench.server import Server
 
 # The least ratio to the cost without a policy; a finished message should need no additional work.
 MIN_SHARE_RULED: Final = 0.98
-# Keeping finished messages should cost no more than removing them later.
+# Retaining finished messages should cost no more than removing them later.
 MIN_SHARE_KEPT: Final = 0.95
 # The two topics take turns, so that both run under the same conditions.
 _TURNS: Final = 4
@@ -28,7 +28,7 @@ def both_kept(server: Server, plan: Plan) -> Readings:
 
 
 def _beside(server: Server, plan: Plan, name: str, definition: dict[str, Any]) -> Readings:
-    """Publish and consume at once; the share is of processor time, which a busy machine affects less."""
+    """Publish and consume concurrently; the share is of processor time, which a busy machine affects less."""
     policy = {"topic": f"^bench_{name}_", "definition": definition}
     server.ask("PUT", "/policies?name=bench", json.dumps(policy).encode())
     turn = Plan(plan.size, plan.messages // _TURNS, plan.seconds / _TURNS)

@@ -1,4 +1,4 @@
-"""Creates many topics at once by writing the metadata of an original nsqd before a server starts."""
+"""Creates many topics in one step: writes the metadata of an original nsqd before a server starts."""
 
 import json
 from pathlib import Path

@@ -44,7 +44,7 @@ class Sample:
         return {"rate": self.reading()}
 
 
-# --- what one process does ---------------------------------------------------
+# --- the work of one process -------------------------------------------------
 
 
 def publisher(
@@ -125,7 +125,7 @@ def drain(server: Server, topic: str, channel: str, plan: Plan, messages: int) -
 def emptying(
     server: Server, topic: str, readers: list[Work], messages: int, patience: float = PATIENCE
 ) -> Sample:
-    """Let *readers* empty a channel in which *messages* wait."""
+    """Let *readers* empty a channel with a backlog of *messages*."""
     with start_workers(readers) as crew:
         cpu = server.cpu_seconds()
         crew.begin()
@@ -158,7 +158,7 @@ def flowing(
 
 
 def check_all_finished(server: Server, topic: str, published: int) -> None:
-    """Raise LoadError unless every message was counted and none is owed, so that all work was measured."""
+    """Raise LoadError unless every message was counted and none is pending, so that all work was measured."""
     deadline = time.monotonic() + PATIENCE
     while True:
         stats = server.topic_stats(topic)

@@ -1,4 +1,4 @@
-"""The nsqd of one producer or consumer: those given by address, and those that nsqlookupd names."""
+"""The nsqd addresses of one producer or consumer: configured ones and those that nsqlookupd lists."""
 
 import asyncio
 import random
@@ -9,20 +9,20 @@ from nsqclient._config import Config
 from nsqclient._tasks import end
 from nsqclient.wire.address import split_address
 
-# An nsqlookupd that has not answered in this time may hang; the answers of the others are enough.
+# After this time an nsqlookupd may hang. The answers of the others are enough.
 PATIENCE_SECONDS: Final = 0.5
 
-# The time for which an nsqd that failed is passed over; it doubles with each failure.
+# The producer skips an nsqd that failed for this time. It doubles with each failure.
 MIN_BACKOFF_SECONDS: Final = 0.1
 MAX_BACKOFF_SECONDS: Final = 30.0
 
 
 class AddressBook:
-    """What each nsqlookupd said last; *changed* is called when one of them has answered, or has failed to.
+    """The last answer of each nsqlookupd. Each answer and each failure calls *changed*.
 
-    No nsqd is forgotten because an nsqlookupd does not answer, unless the nsqd cannot be reached either while
-    other nsqlookupds answer and do not name it: that nsqlookupd may never come back, and the address may be
-    given to another nsqd.
+    The nsqd of an nsqlookupd that does not answer stay listed. An exception is an nsqd that is unreachable
+    while other nsqlookupds answer and do not list it. That nsqlookupd may never come back, and another nsqd
+    may get the address.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class AddressBook:
         *,
         topic: str = "",
     ) -> None:
-        """With *topic* it looks for the nsqd that have it, otherwise for those that take messages."""
+        """With *topic* it finds the nsqd that have the topic, otherwise those that accept publishes."""
         for address in nsqds:
             split_address(address)
         self.configured = list(dict.fromkeys(nsqds))
@@ -43,7 +43,7 @@ class AddressBook:
         self._changed = changed
         self._topic = topic
         self._answers: dict[str, list[str]] = {}
-        self._errors: dict[str, str] = {}  # of those that did not answer when they were asked last
+        self._errors: dict[str, str] = {}  # of the nsqlookupds that did not answer the last request
         self._asking: dict[str, asyncio.Task[bool]] = {}
         for address in lookupds:
             self.add_lookupd(address)
@@ -83,7 +83,7 @@ class AddressBook:
             self._urls.append(url)
 
     def remove_lookupd(self, address: str) -> None:
-        """Stop asking an nsqlookupd, and forget what it said; ValueError when it is not one of them."""
+        """Remove an nsqlookupd and its answers; ValueError when it is not one of them."""
         from nsqclient._lookups import lookup_url
 
         url = lookup_url(address)
@@ -94,13 +94,13 @@ class AddressBook:
         self._errors.pop(url, None)
 
     def unreachable(self, address: str) -> None:
-        """Forget what those that do not answer said of this nsqd, if others answer: it cannot be reached."""
+        """Remove an unreachable nsqd from the answers of silent nsqlookupds, if other nsqlookupds answer."""
         if any(url in self._answers and url not in self._errors for url in self._urls):
             for url in self._errors.keys() & self._answers.keys():
                 self._answers[url] = [each for each in self._answers[url] if each != address]
 
     async def query_lookupds(self) -> None:
-        """Ask all nsqlookupd; when one has answered, the others have another moment, and may answer later."""
+        """Query all nsqlookupd. After the first answer the others have a short time. Late answers count."""
         for url in self._urls:
             if url not in self._asking:
                 self._asking[url] = asyncio.create_task(self._query(url), name=f"ask {url}")
@@ -125,10 +125,10 @@ class AddressBook:
                 found = await nsqds_of(self._topic, url, self._config)
             else:
                 found = await nsqds_to_publish_to(url, self._config)
-                random.shuffle(found)  # producers that start together must not all begin with the same nsqd
+                random.shuffle(found)  # producers that start together must not all start with the same nsqd
             self._answers[url] = found
             self._errors.pop(url, None)
-        except Exception as error:  # noqa: BLE001 - the others are asked whatever it raises
+        except Exception as error:  # noqa: BLE001 - an error of one must not stop the queries to the others
             log_failure(url, error)
             self._errors[url] = f"nsqlookupd {url}: {error}"
         finally:
@@ -140,8 +140,8 @@ class AddressBook:
 class Roster:
     """The addresses that a producer may use, in order of preference. Pure: time is an argument.
 
-    An address that failed rests for a while. When all addresses rest, the one whose rest ends first is tried:
-    a producer never refuses to try.
+    An address that failed rests for some time. When all addresses rest, the producer tries the one whose rest
+    ends first.
     """
 
     def __init__(self, addresses: Iterable[str] = ()) -> None:
@@ -165,7 +165,7 @@ class Roster:
         return self._current or next(iter(self._backoff_until), None)
 
     def update(self, addresses: Iterable[str]) -> None:
-        """Replace the addresses; the rests of those that stay are kept."""
+        """Replace the addresses; those that stay retain their rests."""
         now_there = dict.fromkeys(addresses)
         self._backoff_until = {
             address: self._backoff_until.get(address, float("-inf")) for address in now_there
@@ -194,7 +194,7 @@ class Roster:
         return self._backoff_until.get(address, float("inf")) <= now
 
     def failed(self, address: str, now: float) -> None:
-        """The nsqd could not be reached, broke off or could not store a message."""
+        """The nsqd was unreachable, closed the connection or could not store a message."""
         if address in self._backoff_until and self._backoff_until[address] <= now:
             rest = min(self._backoff.get(address, MIN_BACKOFF_SECONDS / 2) * 2, MAX_BACKOFF_SECONDS)
             self._backoff[address] = rest

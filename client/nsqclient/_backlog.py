@@ -1,4 +1,4 @@
-"""The publishes of a producer that wait: for a connection, or because their topic is full."""
+"""The backlog of a producer: publishes that wait for a connection or for room in their topic."""
 
 import asyncio
 import logging
@@ -11,13 +11,13 @@ from nsqclient._tasks import Tasks
 
 log = logging.getLogger("nsqclient")
 
-# Each offer that is refused costs a connection, so the pause before the next ones doubles up to the last.
+# Each refused publish costs a connection. So the pause before the next attempt doubles up to the last one.
 FIRST_PAUSE_SECONDS: Final = 0.1
 LAST_PAUSE_SECONDS: Final = 2.0
 
 
 class Backlog(RequestQueue[Publish]):
-    """Publishes that wait, and fail when they were tried often enough. Pure: time is an argument."""
+    """Pending publishes. Each fails after its last attempt. Pure: time is an argument."""
 
     def tried(self, error: Exception) -> None:
         """Note for every publish that it could not be sent because of *error*."""
@@ -30,7 +30,7 @@ class Backlog(RequestQueue[Publish]):
             publish.fail(error)
 
     def fail_expired(self, max_tries: int, later: float) -> bool:
-        """Fail the publishes tried often enough that have no time left; returns whether others must wait."""
+        """Fail the publishes without attempts and time left; return whether others must wait."""
         exhausted = False
         for publish in self.clear():
             if publish.is_settled:
@@ -46,7 +46,7 @@ class Backlog(RequestQueue[Publish]):
 
 
 class FullTopics:
-    """What waits here holds up no publish to another topic; *offer* takes a publish that is tried again."""
+    """Pending publishes block no publish to another topic; *offer* takes a publish for the next attempt."""
 
     def __init__(
         self, tasks: Tasks, offer: Callable[[Publish], None], *, max_messages: int, max_bytes: int
@@ -58,7 +58,7 @@ class FullTopics:
         self._offering: asyncio.Task[None] | None = None
 
     def add(self, publish: Publish, error: Exception, max_tries: int) -> None:
-        """Keep a publish for the next offer; it fails when there is no room or no time left for that."""
+        """Store a publish for the next attempt; it fails when no room or no time is left."""
         if self.refused.is_full:
             publish.fail(error)
             return
@@ -69,7 +69,7 @@ class FullTopics:
             self._offering = self._tasks.spawn(self._retry(), "producer full topics")
 
     async def _retry(self) -> None:
-        """Offer all again after each pause, until one has passed in which nothing was refused."""
+        """Offer all again after each pause, until a round ends without a refusal."""
         while True:
             await asyncio.sleep(self._pause)
             if not self.refused:

@@ -1,8 +1,8 @@
-"""When and how long a consumer stops taking messages because its handler fails. Pure.
+"""Decides when and how long a consumer pauses because its handler fails. Pure.
 
-A failure raises the level. Above 0 the consumer stops for a time that grows with the level, then asks for
-one trial message: its success lowers the level, its failure raises it. Outcomes that arrive while stopped
-belong to messages taken before and are not counted.
+A failure raises the level. Above 0 the consumer stops for a time that grows with the level, then asks for one
+trial message: its success lowers the level, its failure raises it. Outcomes that arrive during the pause
+belong to earlier messages and do not count.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ class Backoff:
     strategy: Callable[[int], float] | None = None
 
     def succeeded(self, chance: float = 1) -> float | None:
-        """A message was handled; returns how long to stop, or None to go on as ``phase`` says."""
+        """A message was handled; return the seconds to pause, or None to continue as ``phase`` says."""
         if self.phase is not Phase.TRIAL:
             return None
         self.level -= 1
@@ -50,11 +50,11 @@ class Backoff:
         return self._stop(chance)
 
     def continued(self, chance: float = 1) -> float | None:
-        """A message was requeued on purpose, which says nothing about the handler: a trial is repeated."""
+        """The program requeued a message. This is no evidence about the handler, so a trial repeats."""
         return self._stop(chance) if self.phase is Phase.TRIAL else None
 
     def waited(self) -> None:
-        """The time to stop is over: one message is taken on trial."""
+        """The pause is over: take one message on trial."""
         if self.phase is Phase.STOPPED:
             self.phase = Phase.TRIAL
 

@@ -130,7 +130,7 @@ class Config:
     lookupd_authorization: bool = True
 
     # consuming
-    # At this default, a consumer raises it to the number of messages that its handlers can have in hand.
+    # At this default, a consumer raises it to the number of messages that its handlers process concurrently.
     max_in_flight: int = DEFAULT_MAX_IN_FLIGHT
     msg_timeout: float = _duration(0)  # 0 leaves it to the server
     max_msg_size: int = 0  # 0 means any size that nsqd allows
@@ -205,10 +205,10 @@ class Config:
 
     @property
     def max_frame_bytes(self) -> int:
-        """The largest frame accepted from nsqd, in bytes: a body with what comes before it."""
+        """The largest frame accepted from nsqd, in bytes: a body with its message header and headers."""
         if not self.max_msg_size:
             return MAX_FRAME_BYTES
-        # nsqd allows headers beside the largest body.
+        # nsqd allows headers in addition to the largest body.
         return self.max_msg_size + 1024 + (MAX_HEADER_BYTES if self.headers else 0)
 
     def identify_settings(self) -> dict[str, Any]:
@@ -217,7 +217,7 @@ class Config:
             "client_id": self.client_id,
             "hostname": self.hostname,
             "user_agent": self.user_agent,
-            "short_id": self.client_id,  # what nsqd before 0.3 read
+            "short_id": self.client_id,  # read by nsqd before 0.3
             "long_id": self.hostname,
             "topology_region": self.topology_region,
             "topology_zone": self.topology_zone,
@@ -235,7 +235,7 @@ class Config:
         }
 
 
-# What with_options() reads from text: name -> type, whether it is a duration.
+# The options that with_options() reads from text: name -> type, whether it is a duration.
 _OPTIONS: Final = {
     option.name: (getattr(option.type, "__name__", ""), "duration" in option.metadata)
     for option in fields(Config)

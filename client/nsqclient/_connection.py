@@ -29,7 +29,7 @@ from nsqclient.wire.negotiated import Negotiated
 
 log = logging.getLogger("nsqclient")
 
-# How long a connection that is being closed may take to hand over its last commands.
+# How long a closing connection may take to send its last commands.
 CLOSE_SECONDS: Final = 2.0
 
 # The answers of the handshake are short; a larger size comes from a peer that is no nsqd.
@@ -38,15 +38,15 @@ _HANDSHAKE_BYTES: Final = 1 << 20
 # How many late answers are remembered.
 _MAX_LATE: Final = 1000
 
-# The most that asyncio's own loop reads at once. With its default of 256 KiB every read allocates by mmap.
+# The largest read of asyncio's own loop. With its default of 256 KiB every read allocates by mmap.
 _READ_BYTES: Final = 65_536
 
 
 class Connection(asyncio.Protocol):
     """A connection that :func:`nsqclient._handshake.connect` opens and negotiates.
 
-    Commands are collected and written once per turn of the event loop: a thousand FINs in one turn cost one
-    system call.
+    The connection collects commands and writes them once per turn of the event loop. A thousand FINs in one
+    turn cost one system call.
     """
 
     def __init__(self, address: str, config: Config, listener: Listener) -> None:
@@ -69,7 +69,7 @@ class Connection(asyncio.Protocol):
         self._closed = asyncio.Event()
         self._closing = False  # close() was called
         self._failure: ConnectionError | None = None
-        self._established = False  # from then on the listener is told of the end
+        self._established = False  # from then on the listener is notified of the end
         # Answers after the message timeout: the id of each message, and the seconds that it took. Nsqd takes
         # such an answer if the message was touched.
         self._late: dict[bytes, float] = {}
@@ -131,7 +131,7 @@ class Connection(asyncio.Protocol):
     def publish(self, topic: str, body: bytes, answer: Answer) -> None:
         """Queue a message; messages for the same topic in the same turn are sent together with it.
 
-        Unlike a request, it is given back to the listener when it is refused or lost.
+        Unlike a request, a refused or lost message returns to the listener.
         """
         joined = self._open
         if joined is not None and joined.has_room(topic):
@@ -141,7 +141,7 @@ class Connection(asyncio.Protocol):
             under_way.bytes += len(body)
             return
         if not self.under_way:
-            # A publisher of single messages waits for this one, so it is sent at once.
+            # A publisher of single messages waits for this one, so it is sent immediately.
             alone = Publish(commands.pub(topic, body), [answer])
             self._await(alone)
             self._write([*self._outbox, alone.command])
@@ -156,7 +156,7 @@ class Connection(asyncio.Protocol):
         self._open = publish
 
     def entrust(self, publish: Publish) -> None:
-        """Queue a publish that is complete; as with publish(), it may be given back to the listener."""
+        """Queue a complete publish; as with publish(), it may return to the listener."""
         if self._closed.is_set():
             self._listener.publishes_lost(self, [publish])
             return
@@ -180,7 +180,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def unanswered_for(self) -> float:
-        """The seconds for which an answer has been owed; 0 when none is."""
+        """The age in seconds of the oldest pending answer; 0 when none is pending."""
         return self._loop.time() - self.answered_at if self.under_way else 0
 
     @property
@@ -210,7 +210,7 @@ class Connection(asyncio.Protocol):
         await self._closed.wait()
 
     def abort(self, error: ConnectionError) -> None:
-        """End the connection at once because of *error*."""
+        """End the connection immediately because of *error*."""
         if self._failure is None and not self._closing:
             self._failure = error
         if self._transport is not None:
@@ -249,7 +249,7 @@ class Connection(asyncio.Protocol):
     def abandon(self, error: ConnectionError) -> None:
         """End a connection that did not get through the handshake."""
         self.abort(error)
-        # A failed TLS handshake has taken the transport away, so that its end would not be reported.
+        # A failed TLS handshake has removed the transport, so its end would not be reported.
         self.connection_lost(None)
 
     @property
@@ -269,7 +269,7 @@ class Connection(asyncio.Protocol):
         layer.data_received(self._parser.rest())
 
     def established(self, negotiated: Negotiated) -> None:
-        """The handshake is done: messages may arrive, and the listener is told of the end."""
+        """The handshake is done: messages may arrive, and the listener is notified of the end."""
         self.negotiated = negotiated
         self._established = True
         self._watchdog.watch()  # the handshake has its own timeout
@@ -308,7 +308,7 @@ class Connection(asyncio.Protocol):
             self.abort(stranger(self.address, data, error))
 
     def eof_received(self) -> None:
-        """The peer sends no more, so the transport is closed; messages in hand cannot be answered."""
+        """The peer has closed its side, so close the transport. Messages in flight cannot be answered."""
 
     def pause_writing(self) -> None:
         self._watchdog.expect_progress()
@@ -438,7 +438,7 @@ class Connection(asyncio.Protocol):
             self._answer_refused(error)
             return
         # nsqd closes after this. When a command without an answer has failed, the oldest request gets the
-        # error, because it and everything after it were not carried out.
+        # error, because nsqd executed neither it nor the later commands.
         if self.under_way:
             request = self.under_way.popleft()
             if isinstance(request, Publish):

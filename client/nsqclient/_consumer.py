@@ -58,7 +58,7 @@ class ConsumerStats:
 
 
 class _Events(Listener):
-    """Counts what happens on the connections of a consumer, and passes it on."""
+    """Counts the events on the connections of a consumer, and forwards them."""
 
     subscriptions: Subscriptions
 
@@ -115,7 +115,7 @@ class Consumer(Generic[T]):
 
     *retry* says how often a message is tried, after which delays, and what follows; by default it is tried
     until it works. *decode* makes ``message.value`` from the body. *middlewares* are called around the
-    handler. *choose* may drop or reorder the addresses that were found.
+    handler. *choose* may drop or reorder the discovered addresses.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class Consumer(Generic[T]):
             except ClosedError:
                 if not self._closing:
                     raise
-                # Another task has closed it meanwhile.
+                # Another task has closed it during the wait.
                 raise StopAsyncIteration from None
         if not self._iterated:
             self._iterated = True
@@ -222,7 +222,7 @@ class Consumer(Generic[T]):
     async def drain(self, idle: float | timedelta = 2) -> AsyncIterator[Message[T]]:
         """Yields the messages that are there; ends when none has come for *idle* seconds.
 
-        The time of a back-off does not count. Deferred messages are not waited for. With more nsqd than
+        The time of a back-off does not count. It does not wait for deferred messages. With more nsqd than
         ``max_in_flight``, *idle* has to be above ``low_rdy_idle_timeout``.
         """
         while True:
@@ -272,7 +272,7 @@ class Consumer(Generic[T]):
 
     @property
     def _is_paused(self) -> bool:
-        """Whether the back-off lets no message in, not even the one that is tried after a pause."""
+        """Whether the back-off admits no message, not even the trial after a pause."""
         return self._subscriptions.backoff.phase is Phase.STOPPED
 
     @property
@@ -331,7 +331,7 @@ class Consumer(Generic[T]):
         """Stop asking this nsqlookupd; connections to the nsqd it has named stay until they are lost."""
         self._subscriptions.addresses.remove_lookupd(address)
 
-    # --- life
+    # --- start and stop
 
     async def run(
         self,
@@ -434,12 +434,12 @@ class Consumer(Generic[T]):
             self._closed.set()
 
     async def _drain(self, seconds: float) -> None:
-        """Let nsqd send no more, and the handlers finish for so many *seconds*."""
+        """Stop deliveries from nsqd, and give the handlers *seconds* to finish."""
         if not self._handling.has_jobs:
-            self._handling.requeue_waiting()  # nobody iterates any more
+            self._handling.requeue_waiting()  # no iteration waits any more
         deadline = self._now() + seconds
         # CLS first, so that requeued messages are not sent here again. Its answer follows the last message.
-        # Connections that are being left have sent it, and nsqd accepts it once.
+        # Closing connections have already sent it, and nsqd accepts it only once.
         if farewells := [connection.request(commands.CLS) for connection in self._connections.values()]:
             await asyncio.wait(farewells, timeout=min(max(seconds, FAREWELL_SECONDS), MAX_FAREWELL_SECONDS))
         if self._now() < deadline:
@@ -456,7 +456,7 @@ class Consumer(Generic[T]):
         self._handling.requeue_waiting()
 
     def _stop_waiting(self) -> None:
-        """Let close() wait for the handlers no longer."""
+        """Stop the wait of close() for the handlers."""
         self._hurried = True
         if self._last_wait is not None and not self._last_wait.expired():
             self._last_wait.reschedule(self._now())
@@ -464,7 +464,7 @@ class Consumer(Generic[T]):
     # --- inside
 
     async def _touch(self) -> None:
-        """Touch, again and again, the messages that have been here for a part of the message timeout."""
+        """Touch messages repeatedly once they have used a share of the message timeout."""
         while True:
             timeouts = [connection.negotiated.msg_timeout for connection in self._connections.values()]
             pause = min(timeouts, default=1000) / 1000 / _TOUCHES_PER_TIMEOUT

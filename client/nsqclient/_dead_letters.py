@@ -1,4 +1,4 @@
-"""Publishes the messages that a consumer has given up to a dead-letter topic."""
+"""Publishes a consumer's failed messages to a dead-letter topic."""
 
 import asyncio
 import logging
@@ -18,8 +18,8 @@ log = logging.getLogger("nsqclient")
 class DeadLetterProducers:
     """One producer for each nsqd, on a connection of its own.
 
-    An nsqd ends the connection of a publish that it refuses. On that of the consumer the messages in flight
-    would be lost, and would use up their attempts without being handled.
+    An nsqd ends the connection of a publish that it refuses. On the consumer's connection that would lose the
+    messages in flight. They would use up their attempts without a handler.
     """
 
     def __init__(self, topic: str, config: Config) -> None:
@@ -73,7 +73,7 @@ class DeadLetterProducers:
             await producer.publish(self.topic, message.body)
 
     def disconnect(self, address: str) -> None:
-        """Disconnect from an nsqd from which no more messages come, once it has answered."""
+        """Disconnect from an nsqd that sends no more messages, once it has answered."""
         if producer := self._producers.pop(address, None):
             self._tasks.spawn(producer.close(), f"leave {address}")
 

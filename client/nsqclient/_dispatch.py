@@ -1,4 +1,4 @@
-"""Sends publishes to a connection, keeps them in the backlog until there is one, or fails them."""
+"""Sends publishes to a connection, queues them in the backlog without one, or fails them."""
 
 import asyncio
 import logging
@@ -30,10 +30,10 @@ log = logging.getLogger("nsqclient")
 FIRST_RETRY_SECONDS: Final = 0.1
 LAST_RETRY_SECONDS: Final = 2.0
 
-# This node cannot take the message (its disk is full, it is leaving); another node may.
+# This node cannot take the message (full disk, decommission); another node may.
 _NODE_FAILED: Final = frozenset({E_PUB_FAILED, E_MPUB_FAILED, E_DPUB_FAILED})
 
-# Of these failures one is of a topic alone: a policy of this nsqd bounds it, and other topics have room.
+# One of these failures concerns a single topic: a policy of this nsqd limits it. Other topics have room.
 _TOPIC_IS_FULL: Final = "topic is full"
 
 # One of several messages is refused; sending each alone shows which.
@@ -41,7 +41,7 @@ _ONE_IS_BAD: Final = frozenset({E_BAD_MESSAGE, E_BAD_BODY})
 
 
 class Dispatch(Listener):
-    """The publishes of one producer; every one of them ends, confirmed or with an error."""
+    """The publishes of one producer. Each ends with a confirmation or an error."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class Dispatch(Listener):
             await waiter
         except asyncio.CancelledError:
             if not waiter.cancelled():
-                self._wake(1)  # its place goes to the next publisher
+                self._wake(1)  # its slot goes to the next publisher
             raise
 
     def _wake(self, most: int | None = None) -> None:
@@ -226,19 +226,19 @@ class Dispatch(Listener):
     # --- when something goes wrong
 
     def enqueue(self, publish: Publish) -> None:
-        """Keep a publish until there is a connection for it."""
+        """Queue a publish until a connection can take it."""
         self._limit(publish)
         self.backlog.append(publish)
         if self._rescue is None or self._rescue.done():
             self._rescue = self.tasks.spawn(self._drain_backlog(), "producer backlog")
 
     def _limit(self, publish: Publish) -> None:
-        """Its time to be tried again begins when it first has to wait."""
+        """Its retry time begins with its first wait."""
         if publish.give_up_at is None:
             publish.give_up_at = self._now() + self._retry_seconds
 
     def _lost(self, publish: Publish, error: Exception, tries: int, *, is_full: bool = False) -> None:
-        """A publish that was sent was not confirmed: send it again unless it was tried often enough."""
+        """A sent publish was not confirmed: send it again unless it has no attempts left."""
         publish.tries += tries
         publish.error = error
         if self.has_ended:
@@ -254,7 +254,7 @@ class Dispatch(Listener):
         try:
             await self._send_backlog()
         except Exception as error:
-            self.backlog.fail(error)  # a bug here must not leave a publisher waiting
+            self.backlog.fail(error)  # a bug here must not leave a publisher without an answer
             raise
         finally:
             self._wake()
@@ -281,7 +281,7 @@ class Dispatch(Listener):
         """Before a publish fails, ask nsqlookupd once which nsqd exist now, and try again with those.
 
         An nsqd that came back since nsqlookupd was asked last is still unknown, or rests because it was away.
-        Publishes lost meanwhile because another message was refused get the same chance.
+        Publishes that were lost because of another message's refusal get the same chance.
         """
         while self.links.addresses.has_lookupds and (failing := self._failing()):
             await self.links.rediscover()
@@ -289,8 +289,8 @@ class Dispatch(Listener):
                 publish.tries, publish.rediscovered = 0, True
 
     def _failing(self) -> list[Publish]:
-        """The publishes tried often enough for which nsqlookupd was not asked yet."""
-        # Asked once for each: otherwise a publish that every nsqd refuses would be kept forever.
+        """The publishes without attempts left and without an nsqlookupd query."""
+        # One query for each: otherwise a publish that every nsqd refuses would stay in the backlog forever.
         return [each for each in self.backlog if each.tries >= self._max_tries and not each.rediscovered]
 
     @property
@@ -299,7 +299,7 @@ class Dispatch(Listener):
         return max(1, len(self.links.roster))
 
     async def _hand_over_backlog(self) -> None:
-        """Send the backlog as far as connections have room; all at once could be a hundred megabytes."""
+        """Send the backlog as far as connections have room; all of it could be a hundred megabytes."""
         while self.backlog:
             self._changed.clear()
             link = self.links.usable()

@@ -12,7 +12,7 @@ class UnreachableError(NSQError, ConnectionError):
 
 
 class ConnectionLostError(NSQError, ConnectionError):
-    """The connection ended, so the answer to what was sent will never come."""
+    """The connection ended before the answer, so the outcome of the request is unknown."""
 
 
 class HandshakeError(NSQError, ConnectionError):

@@ -25,7 +25,7 @@ log = logging.getLogger("nsqclient")
 _CHECK_EVERY: Final = 32
 _SECONDS_PER_TURN: Final = 0.005
 
-# How long a cancelled handler may take to end; after that it is not waited for.
+# How long a cancelled handler may take to end; after that the close continues without it.
 CANCEL_SECONDS: Final = 1.0
 
 # Exceptions that end a program, or a coroutine that is no longer needed, are no failures of a handler.
@@ -33,7 +33,7 @@ _OF_THE_PROGRAM: Final = (SystemExit, KeyboardInterrupt, GeneratorExit)
 
 
 class Handling:
-    """The messages that wait for a handler, and the tasks that hand them over."""
+    """The messages that wait for a handler, and the tasks that pass them to it."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Handling:
         self._workers: list[asyncio.Task[None]] = []
         self._threads: list[HandlerThreads] = []
         self._expects_more = True  # messages may still arrive
-        self._ended = False  # no more messages are handed out
+        self._ended = False  # handlers get no more messages
 
     @property
     def has_jobs(self) -> bool:
@@ -70,7 +70,7 @@ class Handling:
 
     @property
     def demand(self) -> int:
-        """The number of messages that the handlers can have in hand at once."""
+        """The number of messages that the handlers can process at the same time."""
         return sum(job.demand for job in self._jobs)
 
     @property
@@ -83,7 +83,7 @@ class Handling:
             raise RuntimeError("handlers are added before the consumer is started")
         self._jobs.append(job)
 
-    # --- life
+    # --- start and stop
 
     def start(self) -> None:
         for number, job in enumerate(self._jobs):
@@ -129,7 +129,7 @@ class Handling:
         self._wake_for(len(self._hungry))
 
     def requeue_waiting(self) -> None:
-        """Requeue the messages that no handler has yet, and hand out no more."""
+        """Requeue the messages without a handler, and pass no more to handlers."""
         self._ended = True
         while (message := self._first()) is not None:
             requeue_all([message])
@@ -170,7 +170,7 @@ class Handling:
         return None
 
     def take(self) -> Message[Any] | None:
-        """Like next(), for any thread; None when nothing waits or the event loop has to look at it."""
+        """Like next(), for any thread; None when no message waits or the event loop must check it."""
         if self._ended or self._jobs or self._decode is not None or self._auto_touch:
             return None
         while (message := self._first()) is not None:
@@ -211,7 +211,7 @@ class Handling:
             raise
 
     async def _is_deliverable(self, message: Message[Any]) -> bool:
-        """Return whether a handler gets the message; otherwise it is given up or treated as failed."""
+        """Return whether a handler gets the message; otherwise it is a dead letter, discarded or failed."""
         if message.attempts > self._verdicts.max_attempts:
             await self._verdicts.give_up(message)
             return False
@@ -345,7 +345,7 @@ class Handling:
 
 
 def _watched_call(name: str, handler: Call, messages: Any) -> Awaitable[Any] | None:
-    """Call a handler in debug mode, and warn when the call blocks the event loop."""
+    """Call a handler in debug mode. Log a warning when the call blocks the event loop."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     try:

@@ -37,8 +37,8 @@ async def connect(
     It takes at most ``dial_timeout`` for the connection and *answer_timeout* for the handshake, which is
     ``read_timeout`` unless it is less. It also limits the wait for all later answers.
 
-    *is_configured* tells an address that the user gave from one that nsqlookupd named: anybody may register
-    at nsqlookupd, so the latter gets no secret without TLS.
+    *is_configured* distinguishes the user's addresses from those of nsqlookupd. Any host can register at
+    nsqlookupd, so those get no secret without TLS.
     """
     patience = config.read_timeout if answer_timeout is None else min(config.read_timeout, answer_timeout)
     loop = asyncio.get_running_loop()

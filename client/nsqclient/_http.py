@@ -1,4 +1,4 @@
-"""One GET over HTTP/1.1 on asyncio: only what is needed to ask nsqlookupd."""
+"""One GET over HTTP/1.1 on asyncio, as far as queries to nsqlookupd need it."""
 
 import asyncio
 import os

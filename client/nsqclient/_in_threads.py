@@ -49,7 +49,7 @@ class DaemonThreads:
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
             _run(*call)
-            del call  # a thread that waits keeps no messages
+            del call  # an idle thread references no messages
             self._free.release()
 
 
@@ -59,7 +59,7 @@ def _run(outcome: Future[Any], function: Callable[..., Any], arguments: tuple[ob
             outcome.set_result(function(*arguments))
         except BaseException as error:  # noqa: BLE001 - it is raised where the outcome is awaited
             outcome.set_exception(error)
-            del outcome  # the error knows this frame, and would keep the messages until cycles are looked for
+            del outcome  # the error's frame would retain the messages until a garbage collection
 
 
 class HandlerThreads:
@@ -94,7 +94,7 @@ class HandlerThreads:
 class HandlerRun:
     """A thread that handles one message after the other without going back to the event loop for each.
 
-    Going there and back costs ten times what a message does. It ends when the loop has to decide: no message
+    A round trip to it costs ten times as much as a message. It ends when the loop has to decide: no message
     waits, a message was delivered too often, or handling has ended.
     """
 

@@ -1,4 +1,4 @@
-"""Which nsqd a producer is connected to, and which of them gets the next message."""
+"""The connections of a producer, and the choice of nsqd for the next message."""
 
 import asyncio
 import logging
@@ -21,12 +21,12 @@ log = logging.getLogger("nsqclient")
 # How soon a producer that spreads tries again to connect to an nsqd.
 RECONNECT_SECONDS: Final = 1.0
 
-# An nsqd that owes an answer for longer than this is passed over while others do not.
+# The producer skips an nsqd with an answer pending longer than this, while others answer.
 OVERDUE_SECONDS: Final = 0.5
 
 
 class Links:
-    """The connections of one producer; *wake* is called when one of them comes or goes."""
+    """The connections of one producer; each new or lost connection calls *wake*."""
 
     def __init__(
         self,
@@ -62,12 +62,12 @@ class Links:
 
     @property
     def all(self) -> list[Connection]:
-        """The connections in use, and those that are being left and owe an answer."""
+        """The connections in use, and the closing ones with a pending answer."""
         return [*self.open.values(), *self.leaving]
 
     @property
     def in_use(self) -> list[Connection]:
-        """The connections that messages may go to; without spreading, an open one may be kept for later."""
+        """The connections for messages; without spreading, an open one may stay in reserve."""
         links = self.open.values() if self.spread else [self.current] if self.current else []
         return [link for link in links if not link.is_closed]
 
@@ -110,7 +110,7 @@ class Links:
             self.failed(connection.address)
 
     def failed(self, address: str) -> None:
-        """An nsqd could not be reached, broke off or could not store a message: it rests."""
+        """An nsqd was unreachable, closed the connection or could not store a message: it rests."""
         self.roster.failed(address, self._now())
 
     # --- the next message
@@ -205,7 +205,7 @@ class Links:
         except (OSError, ProtocolError):
             self.roster.failed(address, self._now())
             self.addresses.unreachable(address)
-            self._discover_at = self._now()  # it may be gone permanently
+            self._discover_at = self._now()  # it may be removed permanently
             raise
         finally:
             del self._connecting[address]
@@ -223,7 +223,7 @@ class Links:
         while True:
             now = self._now()
             for address in self.roster.addresses:
-                # Not awaited: an nsqd that does not answer must not keep the others from being used.
+                # Not awaited: an nsqd that does not answer must not delay the use of the others.
                 if address not in self.open and self.roster.is_well(address, now):
                     self._opening(address)
             for address, link in list(self.open.items()):
@@ -231,7 +231,7 @@ class Links:
                     self.retire(link)
             await asyncio.sleep(min(self._config.lookupd_poll_interval, RECONNECT_SECONDS))
             if self.addresses.has_lookupds and self._now() >= self._discover_at:
-                self._discovery()  # not awaited: an nsqd that is lost meanwhile is connected again
+                self._discovery()  # not awaited: an nsqd that is lost during this is connected again
 
     def _discovery(self) -> asyncio.Task[None]:
         """The task that asks all nsqlookupd for nsqd, shared by all who need it."""
@@ -245,15 +245,15 @@ class Links:
     def _use_known(self) -> None:
         """Use the nsqd that are known now.
 
-        The last one is not left while it is connected, or about to be: an nsqlookupd that was just started
-        knows none before they register again.
+        The last nsqd stays while it is connected or connecting. An nsqlookupd that was just started knows no
+        nsqd before they register again.
         """
         known = self.addresses.known
         if known or not (self.in_use or self._connecting):
             self.roster.update(known)
 
     def query_now(self) -> None:
-        """Ask for other nsqd, at most once a second, because an nsqd that refuses messages may be leaving."""
+        """Query for other nsqd at most once a second: an nsqd that refuses messages may be decommissioned."""
         if self.addresses.has_lookupds and self._now() - self._queried_at >= RECONNECT_SECONDS:
             self._discovery()
 

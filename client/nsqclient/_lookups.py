@@ -57,7 +57,7 @@ async def _get(url: str, params: Mapping[str, str], config: Config) -> HttpAnswe
 
 
 def log_failure(url: str, error: Exception) -> None:
-    """Log why an nsqlookupd gave no answer, with the traceback of an error that nobody has foreseen."""
+    """Log why an nsqlookupd gave no answer, with the traceback of an unexpected error."""
     unforeseen = None if isinstance(error, OSError | ValueError) else error
     log.error("error querying nsqlookupd (%s) - %s", url, error, exc_info=unforeseen)
 

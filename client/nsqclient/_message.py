@@ -32,7 +32,7 @@ class Outcome(Enum):
 
 
 class RetryPolicy(Protocol):
-    """What becomes of a message whose handler fails; ``Retry`` is one."""
+    """Decides about a message whose handler fails; ``Retry`` is one."""
 
     @property
     def delay(self) -> Callable[[int], float]:
@@ -68,9 +68,9 @@ class Source(Protocol):
     def retry(self) -> RetryPolicy: ...
 
     def handling_failed(self, message: "Message[object]", error: BaseException | None) -> None:
-        """The handler of this message has failed: requeue the message, or give it up.
+        """The handler of this message has failed: requeue, discard or dead-letter the message.
 
-        The *error* is logged, unless it is None because somebody else has logged it.
+        The *error* is logged, unless it is None because a caller has logged it.
         """
 
 

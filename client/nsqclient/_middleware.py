@@ -24,7 +24,7 @@ class Publication:
 
 
 class Middleware:
-    """Override the methods you need; *go_on* does the rest and raises its errors.
+    """Override the methods you need; *go_on* calls the next step and raises its errors.
 
     The first middleware of a list is the outermost.
     """

@@ -70,7 +70,7 @@ class Producer:
             max_messages=max_unconfirmed,
             max_bytes=max_unconfirmed_bytes,
         )
-        # Looked at for every message.
+        # Read for every message.
         self._links, self._backlog, self._queue = (
             self._dispatch.links,
             self._dispatch.backlog,

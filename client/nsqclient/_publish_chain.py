@@ -1,4 +1,4 @@
-"""Publications on their way through the middlewares of a producer."""
+"""Runs the publications of a producer through its middlewares."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,7 +11,7 @@ from nsqclient._middleware import Middleware, Publication, around
 from nsqclient._requests import Confirmation
 from nsqclient.wire.frames import OK
 
-# So many may be on their way to a connection at once; further ones wait, so that memory stays bounded.
+# The maximum of concurrent publications before a connection. Further ones wait, so that memory stays bounded.
 MAX_ENTERING: Final = 500
 
 
@@ -83,6 +83,6 @@ class PublishChain:
 
     def _entered(self, place: object) -> None:
         self._entering.discard(place)
-        # Not at every place that becomes free, so that those who wait are woken once for many.
+        # Not for every free slot, so that one wake-up serves many publishers.
         if len(self._entering) <= MAX_ENTERING // 2:
             self._roomy.set()

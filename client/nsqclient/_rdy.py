@@ -20,7 +20,7 @@ _NOTHING: Final[Mapping[Any, int]] = MappingProxyType({})
 
 
 def longest_wait(connections: int, max_in_flight: int, idle_timeout: float) -> float:
-    """The seconds an nsqd may wait for its turn while others bring nothing; 0 if there is enough for all."""
+    """The seconds an nsqd may wait for its turn while others send nothing; 0 if all have a share."""
     if not 0 < max_in_flight < connections:
         return 0.0
     return (connections / max_in_flight - 1) * idle_timeout
@@ -29,8 +29,8 @@ def longest_wait(connections: int, max_in_flight: int, idle_timeout: float) -> f
 @dataclass(slots=True, eq=False, repr=False)
 class _Share:
     limit: int  # the most this nsqd accepts
-    count: int = 0  # the RDY it was told last
-    sent_at: float = float("-inf")  # when it was told that
+    count: int = 0  # the last RDY sent to it
+    sent_at: float = float("-inf")  # when that RDY was sent
     received_at: float = 0  # when its last message came
 
 
@@ -74,8 +74,8 @@ class RdyDistribution(Generic[Key]):
     def _takes_turns(self) -> bool:
         """Whether there are more connections than messages.
 
-        A connection that comes or goes then changes nothing for the others, and they are not looked at:
-        otherwise thousands that come one after the other would have a quadratic cost.
+        A new or lost connection then changes nothing for the others, and the code skips them. Otherwise
+        thousands of new connections would have a quadratic cost.
         """
         return self._phase is Phase.RUNNING and 0 < self.max_in_flight < len(self._shares)
 
@@ -100,7 +100,7 @@ class RdyDistribution(Generic[Key]):
     def rotate(
         self, now: float, choose: Choose[Key], in_flight: Mapping[Key, int] = _NOTHING
     ) -> dict[Key, int]:
-        """With more connections than messages to share, move RDY away from those that bring nothing.
+        """With more connections than messages to share, move RDY away from idle connections.
 
         Call it regularly. A trial moves as well, because on an nsqd without messages it would never have an
         outcome. The connection that has waited longest is next, so each has its turn in a bounded time.

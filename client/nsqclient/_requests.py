@@ -39,7 +39,7 @@ class PendingCommand:
 
     @property
     def is_settled(self) -> bool:
-        """Whether all answers are done, so that nobody waits any more."""
+        """Whether all answers are done, so that no caller waits any more."""
         return all(answer.done() for answer in self.answers)
 
     def succeed(self, payload: bytes) -> None:
@@ -54,7 +54,7 @@ class PendingCommand:
                 answer.set_exception(copy_of(error))
 
     def fail_quietly(self, error: Exception) -> None:
-        """Like fail(), but asyncio logs nothing when a caller that gave up does not look at the error."""
+        """Like fail(), but asyncio logs nothing when a caller has stopped waiting for the error."""
         self.fail(error)
         for answer in self.answers:
             if not answer.cancelled():
@@ -86,7 +86,7 @@ class Publish(PendingCommand):
         self.was_lost = False  # with a connection, before it was answered
         self.error: Exception | None = None
         self.give_up_at: float | None = None
-        self.rediscovered = False  # whether nsqlookupd was asked before giving it up
+        self.rediscovered = False  # whether nsqlookupd was queried before it fails
         self.has_headers = has_headers
 
     @classmethod
@@ -112,7 +112,7 @@ class Publish(PendingCommand):
         self.size += len(body)
 
     def parts(self) -> list[bytes]:
-        """The bytes to send, in pieces; after this no message may join."""
+        """The bytes to send, as chunks; after this no message may join."""
         if self.command:
             return [self.command]
         if self.count == 1:

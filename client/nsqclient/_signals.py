@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-# signal -> the callbacks for it; an event loop has room for only one handler of each signal.
+# signal -> its callbacks; an event loop allows only one handler of each signal.
 _watchers: Final[dict[tuple[asyncio.AbstractEventLoop, signal.Signals], list[Callable[[], None]]]] = {}
 
 

@@ -23,8 +23,8 @@ from nsqclient.wire.errors import ProtocolError
 
 log = logging.getLogger("nsqclient")
 
-# A lost nsqd is looked for after this time, then after doubling pauses up to the poll interval. If it merely
-# restarted, a pause of a whole minute would leave its messages undelivered.
+# The first lookup of a lost nsqd comes after this time, the next after doubling pauses up to the poll
+# interval. After a mere restart, a pause of a minute would leave its messages undelivered.
 FIRST_RETRY_SECONDS: Final = 0.5
 
 # How long start() waits for further nsqd when one is connected.
@@ -91,7 +91,7 @@ class Subscriptions:
         self._subscribe = commands.sub(topic, channel)  # raises here for invalid names
         self.open: dict[str, Connection] = {}
         self.leaving: set[Connection] = set()  # to nsqd that are no longer used, until nothing is in flight
-        self._leaves: Counter[str] = Counter()  # how often each address was left
+        self._leaves: Counter[str] = Counter()  # how often each address was disconnected
         self.rdy: RdyDistribution[str] = RdyDistribution(
             config.max_in_flight, config.low_rdy_idle_timeout, config.low_rdy_timeout
         )
@@ -112,13 +112,13 @@ class Subscriptions:
 
     @property
     def all(self) -> list[Connection]:
-        """The connections in use, and those that are being left."""
+        """The connections in use, and the closing ones."""
         return [*self.open.values(), *self.leaving]
 
     # --- connecting
 
     async def connect_some(self, addresses: list[str]) -> None:
-        """Connect to all at once; return when all have ended, or one is connected and the rest are slow.
+        """Connect to all in parallel; return when all have ended, or one is connected and others are slow.
 
         Raises the first error when none is connected.
         """
@@ -151,19 +151,19 @@ class Subscriptions:
     async def discover(self) -> None:
         """Connect to the nsqd that are known, round after round, and ask nsqlookupd for others."""
         asking: asyncio.Task[None] | None = None
-        # Consumers that were started together must not all ask at the same times.
+        # Consumers that start together must not all query at the same times.
         jitter = random.random() * self._config.lookupd_poll_jitter * self._config.lookupd_poll_interval
         try:
             while True:
                 if self.addresses.has_lookupds and (asking is None or asking.done()):
                     asking = spawn(self.addresses.query_lookupds(), f"{self._name} ask nsqlookupd")
-                    # The nsqd that were given by address wait only a moment for it.
+                    # The configured nsqd wait only briefly for it.
                     await asyncio.wait(
                         [asking], timeout=FIRST_RETRY_SECONDS if self.addresses.configured else None
                     )
                 self._is_pausing = True
                 self._connect_known()
-                # No nsqd yet: a topic made a moment ago takes another moment to be announced.
+                # No nsqd yet: the registration of a new topic takes a moment.
                 if self.addresses.has_lookupds and not self.addresses.known and not self.pace.is_hurried:
                     self.pace.hurry()
                 await self.pace.pause(extra=jitter)
@@ -182,7 +182,7 @@ class Subscriptions:
         known = self.addresses.known
         self._failing.intersection_update(known)
         for address in self._chosen(known):
-            # An nsqd that is slow to answer must not keep the others waiting.
+            # An nsqd that is slow to answer must not delay the others.
             if address not in self.open and address not in self._connecting:
                 self._connecting[address] = spawn(
                     self._try_connect(address), f"{self._name} connect {address}"
@@ -245,7 +245,7 @@ class Subscriptions:
         )
 
     async def rotate(self) -> None:
-        passing_on: list[Connection] = []  # once what they have in flight is answered
+        passing_on: list[Connection] = []  # once their messages in flight are answered
         while True:
             await _any_idle(passing_on, self._config.rdy_redistribute_interval)
             in_flight = {address: link.in_flight for address, link in self.open.items() if link.in_flight}
@@ -326,7 +326,7 @@ class Subscriptions:
     # --- inside
 
     def _stop_for(self, strategy: Callable[[int], float], level: int) -> float:
-        """What the program's strategy says; an error of it must not keep the consumer from stopping."""
+        """The pause of the program's strategy; its error must not prevent the pause."""
         try:
             return float(strategy(level))
         except Exception:

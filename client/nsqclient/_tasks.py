@@ -63,6 +63,6 @@ def cancellations() -> int:
 def is_stopping(before: int = 0) -> bool:
     """Whether the running task was cancelled itself, rather than something it waited for.
 
-    The cancellations *before* do not count: code that it called may have kept one to itself.
+    The cancellations *before* do not count: code that it called may have swallowed one.
     """
     return cancellations() > before

@@ -1,4 +1,4 @@
-"""Timeouts that count the time in which this process ran, and the watchdog of a connection."""
+"""Timeouts that count only the running time of this process, and the watchdog of a connection."""
 
 import asyncio
 import math
@@ -23,7 +23,7 @@ def unsent_bytes(transport: asyncio.Transport) -> int:
     """The number of bytes that the transport and the kernel hold.
 
     The kernel takes megabytes and then nothing for a while, so on a slow line the transport alone
-    would seem to stall. Where the kernel does not tell, it is only what the transport holds.
+    would seem to stall. Where the kernel reports no number, only the transport counts.
     """
     return transport.get_write_buffer_size() + _in_kernel(transport)
 
@@ -95,7 +95,7 @@ async def running_timeout(seconds: float) -> AsyncIterator[None]:
 
 
 class Watchdog:
-    """Looks at one connection; *abort* ends it with a reason."""
+    """Checks one connection; *abort* ends it with a reason."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Watchdog:
     ) -> None:
         self._watched = watched
         self._abort = abort
-        # Without heartbeats a peer that has nothing to say is silent.
+        # Without heartbeats an idle peer is silent.
         self._max_silence = read_timeout if hears_heartbeats else math.inf
         self._write_timeout = write_timeout
         self.answer_timeout = read_timeout  # a command without an answer for so long ends the connection

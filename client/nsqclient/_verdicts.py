@@ -1,4 +1,4 @@
-"""Decides about messages that no handler finished: requeue, give up, or publish as a dead letter."""
+"""Decides about messages that no handler finished: requeue, discard, or publish as a dead letter."""
 
 import asyncio
 import logging
@@ -82,7 +82,7 @@ class Verdicts:
         )
 
     async def give_up(self, message: Message[Any]) -> None:
-        """Give up a message that was delivered more often than it is to be tried."""
+        """Apply *then* to a message with more deliveries than ``max_attempts``."""
         log.warning(
             "%s: message %s attempted %d times, giving up",
             self._name,
@@ -107,7 +107,7 @@ class Verdicts:
                 raise
             self._giving_up_failed(message, error)
         except Exception as error:  # noqa: BLE001 - other messages go on whatever it raises
-            # The message could not be kept elsewhere, so it must not be finished.
+            # The message could not be stored elsewhere, so it must not be finished.
             self._giving_up_failed(message, error)
 
     def undecodable(self, message: Message[Any], error: BaseException) -> None:

@@ -56,7 +56,7 @@ def _index(options: HookOptions) -> int:
 
 
 def write_event(api: KubeApi, options: HookOptions, left: str) -> str:
-    """Write the event about what a drain left, and return its text. Raises ApiFailed and ValueError."""
+    """Write the event about the remaining messages, and return its text. Raises ApiFailed and ValueError."""
     index = _index(options)
     pods = api.ordinals(options.namespace, options.stateful_set)
     if index not in pods:
@@ -80,7 +80,7 @@ def target(api: KubeApi, options: HookOptions) -> str:
     staying = api.ordinals(options.namespace, options.stateful_set)
     if not options.targets or not staying:
         return ""
-    # Pods that go at the same time transfer to different ones.
+    # Pods that stop at the same time transfer to different pods.
     return f"{options.stateful_set}-{staying[_index(options) % len(staying)]}.{options.targets}"
 
 
@@ -112,7 +112,7 @@ def hook(options: HookOptions, connect: Callable[[], KubeApi]) -> int:
             left = left.removeprefix(f"{program}: ")
         try:
             output.write_message(f"event: {write_event(connect(), options, left)}")
-        except Exception as error:  # noqa: BLE001 - whatever it is, the exit code is that of the command
+        except Exception as error:  # noqa: BLE001 - any error: the exit code stays that of the command
             output.write_message(f"no event about it: {error}")
     return done.returncode
 

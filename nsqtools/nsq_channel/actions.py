@@ -37,7 +37,7 @@ Params = list[tuple[str, str]]
 
 
 async def run_action(action: str, options: ActionOptions, stop: asyncio.Event) -> None:
-    """Run the action on every nsqd; failures are reported, and what succeeded is not undone."""
+    """Run the action on every nsqd; failures are reported, and successes are not undone."""
     await unless_stopped(stop, _on_all_nsqd(action, options))
 
 
@@ -93,7 +93,7 @@ class _Action:
         self.digests: dict[str, str] = {}
 
     async def on(self, address: str) -> str:
-        """Run the action on one nsqd and return what was done there. Raises NodeError."""
+        """Run the action on one nsqd and return its result. Raises NodeError."""
         options = self._options
         if isinstance(options, HandleOptions):
             return await self._handle(address, options)

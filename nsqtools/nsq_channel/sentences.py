@@ -1,4 +1,4 @@
-"""The words in which nsq_channel says what was done."""
+"""The sentences with which nsq_channel reports results."""
 
 from collections.abc import Mapping
 from typing import Any, Final

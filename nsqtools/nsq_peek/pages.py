@@ -19,7 +19,7 @@ _PAGE = 1000
 
 
 class PageReader:
-    """The place up to which one nsqd was read. An error ends a round; the next round continues there."""
+    """The position up to which one nsqd was read. An error ends a round; the next round continues there."""
 
     def __init__(self, http: ClusterHttp, address: str, options: PeekOptions) -> None:
         self.address = address
@@ -41,7 +41,7 @@ class PageReader:
         return not self._page
 
     def start_round(self) -> None:
-        """Look for messages again, because there may be more now."""
+        """Request messages again, because new ones may exist."""
         self._more = True
         if self.absent:
             # When the topic appears, all of its messages are new.

@@ -56,8 +56,8 @@ class _Peek:
             self._printed += 1
             if self._enough:
                 break
-            # What is known is shown before the next page, which may take long; not each line by itself,
-            # because a change of the thread costs more than a line.
+            # The lines so far are printed before the next page, which may take long. They are printed
+            # together, because a change of the thread costs more than a line.
             if reader.needs_a_page or len(lines) >= WRITE_BYTES:
                 await self._write(lines)
                 lines = bytearray()
@@ -69,7 +69,7 @@ class _Peek:
         await self._stdout.run(partial(write_all, lines))
 
     def _log_change(self, reader: PageReader) -> None:
-        """Say once that an nsqd does not answer, and once that it does again."""
+        """Report once that an nsqd does not answer, and once that it answers again."""
         failed = reader.error is not None and not reader.absent
         if failed and reader.error is not None and reader.address not in self._failed:
             self._failed.add(reader.address)

@@ -1,4 +1,4 @@
-"""One round of requests: which nsqd have the topic, and the figures of the channel there."""
+"""One round of requests: which nsqd have the topic, and the statistics of the channel there."""
 
 from nsqclient.wire.node_error import TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.discovery import LookupdDiscovery
@@ -10,11 +10,11 @@ from nsqtools.nsq_stat.statistics import Snapshot, Statistics
 
 
 class RoundFailed(Exception):
-    """The reason why this round has no figures at all, as one sentence."""
+    """The reason why this round has no statistics, as one sentence."""
 
 
 async def fetch_stats(http: ClusterHttp, options: StatOptions) -> Partial[Snapshot]:
-    """Return the channel's figures on each nsqd that has it, and the errors of nodes that did not answer."""
+    """Return the channel's statistics by nsqd, and the errors of nodes that did not answer."""
     found = await _nsqds(http, options)
     apis = [NsqdApi(http, address) for address in found.value]
     stats = await call_all(

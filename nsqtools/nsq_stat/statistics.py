@@ -1,4 +1,4 @@
-"""The output of nsq_stat: figures of each nsqd, their sum, the rates between two rounds, the columns."""
+"""The output of nsq_stat: statistics of each nsqd, their sum, rates between two rounds, columns."""
 
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
@@ -14,7 +14,7 @@ HEAD: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """The figures of one channel on one nsqd, or their sum over all nsqd."""
+    """The statistics of one channel on one nsqd, or their sum over all nsqd."""
 
     depth: int = 0
     backend_depth: int = 0
@@ -52,8 +52,8 @@ def rates(before: Snapshot, now: Snapshot, seconds: float) -> tuple[int, int]:
     """Return messages in and out per second between two rounds that are *seconds* apart.
 
     Only nsqd that answered in both rounds count: an nsqd that is back after a missed round would look like a
-    burst. Neither does one count whose counter fell: it was restarted, and what its counter began with is not
-    known.
+    burst. An nsqd whose counter fell does not count either: it was restarted, and the first value of its
+    counter is unknown.
     """
     came = went = 0
     for address in before.keys() & now.keys():

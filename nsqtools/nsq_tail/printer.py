@@ -10,7 +10,7 @@ from nsqtools.flow_control import FlowControl
 
 
 class Printer:
-    """Takes messages of all topics; after *total* of them (0: never) it is done and requeues the rest.
+    """Takes messages of all topics; after *total* of them (0: never) it is done and requeues the others.
 
     *flow* is limited to the messages still to be shown, before others are finished: nsqd need not send
     more, which would cost each of them an attempt.
@@ -57,7 +57,7 @@ class Printer:
             try:
                 await self._flow.during(printing, oldest)
             except Exception:
-                self._waiting.extendleft(reversed(batch))  # to be given back with the others
+                self._waiting.extendleft(reversed(batch))  # to be requeued with the others
                 raise
             if self._remaining is not None:
                 self._flow.limit(self._remaining)

@@ -46,7 +46,7 @@ async def tail(options: TailOptions, stop: asyncio.Event) -> None:
             printing.result()  # a closed pipe raises here; no message is finished unprinted
             printer.requeue_pending()
         else:
-            # What it still holds is printed. If that fails, or -n is reached, the rest is not needed.
+            # Print the messages that it has. If that fails, or -n is reached, the others are not needed.
             printing.add_done_callback(lambda done: None if done.cancelled() else printer.requeue_pending())
     stopping.cancel()
     if printing.done():

@@ -142,7 +142,7 @@ class Archive:
         try:
             file.finish()
             if self._layout.moves:
-                # While it is open it is locked, so that no other run takes it for a leftover.
+                # While it is open it is locked, so that no other run treats it as a leftover.
                 self._move(file.path, self._name, self._revision)
             else:
                 self._log.info("closed %s", file.path)
@@ -294,7 +294,7 @@ def _moved(path: Path, final: Path) -> bool:
         if not path.samefile(final):  # if the same, a run was killed between the two steps
             return False
         if path.name == final.name and path.parent.samefile(final.parent):
-            return True  # there is only one name, because the format leads out of both folders to one place
+            return True  # there is only one name: the format leads out of both folders to the same path
     sync_folder(final.parent)
     path.unlink()
     sync_folder(path.parent)

@@ -30,7 +30,7 @@ class Archiver:
         layout = self._options.layout
         try:
             on_different_devices = layout.on_different_devices
-        except OSError as error:  # a folder above them may not be looked into
+        except OSError as error:  # a folder above them may not be readable
             raise Failed(str(error)) from error
         if on_different_devices:
             raise Failed(

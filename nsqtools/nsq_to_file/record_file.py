@@ -50,7 +50,7 @@ class RecordFile:
         return os.fstat(self.fd).st_nlink == 0
 
     def sync(self) -> None:
-        """Return when all records are on disk, and readable whatever happens to the rest of the file."""
+        """Return when all records are on disk, and readable even if later data is damaged."""
         self.flush()
         if self._member is not None:
             self._raw(self._member.flush())
@@ -61,7 +61,7 @@ class RecordFile:
             self._in_folder = True
 
     def finish(self) -> None:
-        """Sync the last records; what remains to be done is to close the descriptor."""
+        """Sync the last records; afterwards only the descriptor is open."""
         if self._gzip_level is not None and not self.size:
             self._compressor()  # an empty .gz needs an empty member, or gzip refuses it
         self.sync()
@@ -97,17 +97,17 @@ def sync_folder(folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a file holds: lines or members of gzip, and how many bytes of them are complete."""
+    """The content of a file: lines or members of gzip, and how many bytes of them are complete."""
 
     gzip: bool
     complete: int
 
 
 def content_of(path: Path, *, gzip: bool) -> Content:
-    """Judge a file by itself; *gzip* is what was expected, and decides only where the file does not tell.
+    """Judge a file by its content; *gzip* is the expected kind and decides only if that is ambiguous.
 
-    Bodies may be compressed themselves. So what begins like gzip is still lines if something else follows its
-    first member, and where that is uncertain, everything counts that is complete as either kind.
+    Bodies may be compressed themselves. So a file that begins like gzip is lines if other bytes follow its
+    first member. If that is uncertain, all bytes count that are complete as either kind.
     """
     members, ends_well = _complete_members(path)
     lines = _complete_lines(path)
@@ -133,7 +133,7 @@ def _complete_lines(path: Path) -> int:
 
 
 def _complete_members(path: Path) -> tuple[int, bool]:
-    """The bytes of members with their trailer, and whether what follows is no more than torn."""
+    """The bytes of members with their trailer, and whether only a torn member follows."""
     whole = at = 0
     with path.open("rb") as file:
         member = zlib.decompressobj(_GZIP_FORMAT)

@@ -12,8 +12,8 @@ from nsqtools.process import Failed
 
 T = TypeVar("T")
 
-# A message is held for at most this part of its time-out, however rarely files are to be synced, because nsqd
-# would deliver it again after the time-out.
+# A message stays unfinished for at most this share of its timeout, whatever the sync interval is. After the
+# timeout nsqd would deliver it again.
 SYNC_SHARE: Final = 0.5
 
 
@@ -91,13 +91,13 @@ class TopicWriter:
                 flow.resume()
 
     async def _blocking(self, flow: FlowControl, call: Callable[[], T]) -> T:
-        """Do what may block for long, as a disk in trouble does."""
+        """Run a call that may block for long, for example on a failing disk."""
         in_hand = self._unsynced or self._arrived
         oldest = in_hand[0].received_at if in_hand else asyncio.get_running_loop().time()
         return await flow.during(asyncio.to_thread(call), oldest)
 
     def _due(self, consumer: Consumer) -> float:
-        """The time by which the oldest held message has to be finished, so that it does not time out."""
+        """The deadline to finish the oldest unfinished message, so that it does not time out."""
         if not self._unsynced:
             return float("inf")
         return self._unsynced[0].received_at + consumer.msg_timeout * SYNC_SHARE

@@ -27,10 +27,10 @@ async def send_all(options: ToHttpOptions, stop: asyncio.Event) -> None:
             options.channel,
             handler.handle,
             headers=True,
-            # More could not be in hand; and without this the client would take -max-in-flight=1, its own
-            # default, for a value that was not given, and raise it to -n.
+            # No more can be in flight. Without this the client would treat -max-in-flight=1, its own default,
+            # as not given, and raise it to -n.
             concurrency=min(options.n, options.max_in_flight),
-            # An address may take longer for a request than a message may wait.
+            # A request to an address may take longer than the message timeout.
             auto_touch=True,
         )
         async with running(consumer):

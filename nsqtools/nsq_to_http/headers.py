@@ -1,4 +1,4 @@
-"""What may be a header of an HTTP request. Pure."""
+"""Decides which headers an HTTP request can have. Pure."""
 
 import re
 from collections.abc import Mapping

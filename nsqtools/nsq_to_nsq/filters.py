@@ -22,7 +22,7 @@ class TooDeep(Exception):
 
 
 class NotAnObject(Exception):
-    """The body is no JSON object, so it has no fields to look at."""
+    """The body is no JSON object, so it has no fields to check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class JsonFilter:
         record = parse_object(body)
         try:
             return self._passed(record, body)
-        except RecursionError as error:  # less deep than what can be read, but writing takes more
+        except RecursionError as error:  # less deep than the parser's limit, because writing needs more stack
             raise TooDeep from error
 
     def _passed(self, record: Mapping[str, Any], body: bytes) -> bytes | None:

@@ -7,8 +7,8 @@ from typing import Final
 
 from nsqclient import Producer
 
-# How many records may be unconfirmed: enough to keep a destination busy, but few that are in doubt when it
-# fails.
+# How many records may be unconfirmed: enough to keep a destination busy, but few with an unknown outcome when
+# it fails.
 WINDOW: Final = 500
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 

@@ -2,11 +2,11 @@
 
 
 class Records:
-    """Cuts a stream that may come in any pieces. Empty records are left out."""
+    """Cuts a stream that arrives in chunks of any size. Empty records are left out."""
 
     def __init__(self, delimiter: bytes) -> None:
         self._delimiter = delimiter
-        self._pieces: list[bytes] = []  # the pieces of a record that is not complete yet
+        self._pieces: list[bytes] = []  # the chunks of an incomplete record
 
     @property
     def unfinished(self) -> int:
@@ -14,7 +14,7 @@ class Records:
         return sum(map(len, self._pieces))
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """Return the records that this piece completes."""
+        """Return the records that this chunk completes."""
         first, *others = piece.split(self._delimiter)
         self._pieces.append(first)
         if not others:

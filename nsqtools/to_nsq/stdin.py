@@ -1,4 +1,4 @@
-"""Publishes stdin: reads pieces, cuts them into records, and decides whether it succeeded."""
+"""Publishes stdin: reads chunks, cuts them into records, and decides whether it succeeded."""
 
 import asyncio
 import os
@@ -15,7 +15,8 @@ from nsqtools.to_nsq.throttle import Throttle
 
 STDIN: Final = 0
 PIECE_BYTES: Final = 1 << 16
-# Records that were read are still sent after a stop, at the given rate, so with a rate little is read ahead.
+# After a stop the records already read are still sent at the given rate. So with a rate it reads little
+# ahead.
 THROTTLED_PIECE_BYTES: Final = 1 << 12
 
 # How long publishing the records already read may take after a signal.
@@ -78,7 +79,7 @@ async def _feed(publishing: Publisher, records: Records, options: ToNsqOptions, 
 
 
 async def _pieces(size: int, stop: asyncio.Event) -> AsyncIterator[bytes]:
-    """Read stdin until its end, which yields an empty piece, or until ``stop``."""
+    """Read stdin until its end, which yields an empty chunk, or until ``stop``."""
     stdin = BlockingThread("stdin")
     stopping = asyncio.ensure_future(stop.wait())
     try:

@@ -1,8 +1,7 @@
 """How far queries are behind: read from their progress, and added to Spark's own metrics.
 
-Spark has no place where a source in Python can put its own figures. But the progress of a query includes what
-the source reports, and Spark's metrics system, which knows Prometheus, JMX, Graphite and so on, shows numbers
-that are registered with it.
+A source in Python cannot register its own metrics with Spark. But the progress of a query includes the
+source's reports. Spark's metrics system exports registered numbers to Prometheus, JMX, Graphite and others.
 
     from pyspark_nsq import report_lag
 

@@ -17,13 +17,13 @@ _READ_BYTES: Final = 256 << 10
 # may be millions of commands, which would take seconds without a break.
 _WORK_S: Final = 0.00025
 _SMALLEST: Final = 1024
-# Takes the place of the protocol above a layer that has ended: two layers refer to each other, so they and
-# the received bytes would stay until a collection.
+# Replaces the protocol above a layer that has ended. Two layers refer to each other, so they and the received
+# bytes would stay until a garbage collection.
 _NO_PROTOCOL: Final = asyncio.Protocol()
 
 
 class Layer(asyncio.Transport, asyncio.Protocol):
-    """Passes everything on in both directions; subclasses change the bytes."""
+    """Forwards all bytes and events in both directions; subclasses change the bytes."""
 
     def __init__(self, below: asyncio.Transport, above: asyncio.Protocol) -> None:
         """Take the place of *above* below it: *above* gets its events from this layer from now on."""
@@ -34,7 +34,7 @@ class Layer(asyncio.Transport, asyncio.Protocol):
         self._error: Exception | None = None
         below.set_protocol(self)
 
-    # --- the protocol of what is below ---
+    # --- the protocol of the transport below ---
 
     def eof_received(self) -> bool | None:
         return self._above.eof_received()
@@ -49,7 +49,7 @@ class Layer(asyncio.Transport, asyncio.Protocol):
         above, self._above = self._above, _NO_PROTOCOL
         above.connection_lost(exc or self._error)
 
-    # --- the transport of what is above ---
+    # --- the transport of the protocol above ---
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._above = cast("asyncio.Protocol", protocol)
@@ -103,7 +103,7 @@ class Compressed(Layer):
         self._has_more = False
         # Decompressing continues in the next round of the loop.
         self._scheduled = False
-        # How many bytes are passed on at a time, and the rest of a piece for the next time.
+        # The size of each chunk for the protocol above, and the unsent part of a chunk.
         self._size = MAX_CHUNK
         self._remaining = memoryview(b"")
         # The protocol above has paused reading.
@@ -140,7 +140,7 @@ class Compressed(Layer):
         self._below.pause_reading()
 
     def _schedule(self) -> None:
-        """Schedule it once, however often it is asked for: each call would take a share of every round."""
+        """Schedule it once, also for repeated requests: each call would take a share of every round."""
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._continue)
@@ -193,4 +193,4 @@ class Compressed(Layer):
             self._has_more = False
             self._below.resume_reading()
             if self._ended and not self._above.eof_received():
-                self._below.close()  # it was kept open for what was still to be decompressed
+                self._below.close()  # it stayed open for bytes still to be decompressed

@@ -266,7 +266,7 @@ class Consumer(Generic[T]):
         self._thread.stop()
 
     async def _give_up(self, job: Job, message: Message[T]) -> None:
-        """Give up a message in a thread, because that may block like a handler."""
+        """Run *job* for a failed message in a thread, because it may block like a handler."""
         if self._give_up_threads is None:
             from nsqclient._in_threads import HandlerThreads
 

@@ -1,4 +1,4 @@
-"""Hands messages over from the threads that publish them to the event loop that sends them."""
+"""Passes messages from the publishing threads to the event loop that sends them."""
 
 import asyncio
 import threading
@@ -12,7 +12,7 @@ from nsqclient._threads import LoopThread, PublishOutcome
 
 
 class Intake:
-    """The messages that the event loop has not taken over from threads; bounded in messages and bytes."""
+    """The messages that the event loop has not received from threads; bounded in messages and bytes."""
 
     def __init__(self, producer: Producer, thread: LoopThread) -> None:
         self._producer = producer
@@ -26,7 +26,7 @@ class Intake:
         self._closed = False
         self._taking: asyncio.Task[None] | None = None
         self._is_awake = False  # _take() is scheduled on the loop
-        self._is_bursty = False  # nobody waits for the message submitted last
+        self._is_bursty = False  # no caller waits for the message submitted last
 
     # --- in threads
 
@@ -76,13 +76,13 @@ class Intake:
             await asyncio.wait([last])
 
     def end(self) -> None:
-        """Fail the messages that the loop has not taken over."""
+        """Fail the messages that the loop has not received."""
         if self._taking is not None:
             self._taking.cancel()
         self._fail(ClosedError("the producer was closed before this was sent"))
 
     def _take(self) -> None:
-        """Hand over what was submitted, as far as there is room, and look again in the next round.
+        """Pass on the submitted messages, as far as there is room, and check again in the next round.
 
         Otherwise a thread that submits message after message would wake the loop for each of them.
         """

@@ -24,8 +24,8 @@ from nsqclient._threads import (
 from nsqclient.sync._intake import Intake
 from nsqclient.wire.durations import seconds_of
 
-# Objects of the parent process, kept after a fork: closing them would disturb the parent, whose sockets they
-# share.
+# Objects of the parent process stay referenced after a fork. Closing them would disturb the parent, because
+# they share its sockets.
 _inherited: Final[list[object]] = []
 
 
@@ -66,7 +66,7 @@ class Producer:
         self._others: set[Future[None]] = set()
         if self._closed:
             self._intake.close()
-        self._generation = generation.number  # last, because other threads go on when they see it
+        self._generation = generation.number  # last, because other threads continue when they see it
 
     def __enter__(self) -> Self:
         return self

@@ -15,7 +15,7 @@ class Reader(Protocol):
     def deliver(self, message: "Stored") -> None: ...
 
     def timed_out(self) -> None:
-        """A message that was delivered is in flight no more."""
+        """A delivered message is no longer in flight."""
 
 
 @dataclass(slots=True, eq=False)
@@ -70,7 +70,7 @@ class Channel:
             ready.deliver(message)
 
     def answered(self, message_id: bytes, reader: Reader) -> Stored | None:
-        """Take a message out of those in flight; None when this reader does not have it."""
+        """Remove a message from those in flight; None when this reader does not have it."""
         held = self.in_flight.get(message_id)
         if held is None or held.reader is not reader:
             return None
@@ -126,7 +126,7 @@ class Topic:
 
 
 class Broker:
-    """The topics, and the time, which moves only when it is told to."""
+    """The topics, and a clock that only *advance* moves."""
 
     def __init__(self, *, headers: bool, msg_timeout: float) -> None:
         self.has_headers = headers

@@ -29,7 +29,7 @@ from nsqclient.wire.negotiated import Negotiated
 R = TypeVar("R")
 
 _PUBLISHES: Final = frozenset((b"PUB", b"MPUB", b"DPUB", b"PUB_EXT", b"MPUB_EXT"))
-# Twice what it takes to accept a connection, read it, and apply what was read.
+# Twice the rounds that accepting a connection, reading it and applying its commands take.
 _TURNS: Final = 16
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -68,7 +68,7 @@ class MemoryNsqd:
             self._thread.call(self._close())
             self._thread.stop()
 
-    # --- what a test sees
+    # --- results for a test
 
     def published(self, topic: str) -> list[bytes]:
         """The bodies published to a topic, in order."""
@@ -108,7 +108,7 @@ class MemoryNsqd:
         self._settle()
         return self._channel(topic, channel).timed_out
 
-    # --- what a test does
+    # --- actions of a test
 
     def publish(self, topic: str, body: bytes, headers: Mapping[str, str] = _NO_HEADERS) -> None:
         """Publish as another program would."""
@@ -154,7 +154,7 @@ class MemoryNsqd:
         return self._thread.call(on_the_loop())
 
     def _channel(self, topic: str, channel: str) -> Channel:
-        # A channel exists when somebody has subscribed to it; looking for it must not create it.
+        # A channel exists after its first subscription; a lookup must not create it.
         return self._broker.topics[topic].channels.get(channel) or Channel()
 
     async def _start(self) -> None:
@@ -169,7 +169,7 @@ class MemoryNsqd:
             await self._lookupd.close()
         if self._server is not None:
             # asyncio forgets a connection that was accepted just when its server is closed, and a session
-            # that is cancelled before it has begun cannot close it. So first nobody more is accepted.
+            # that is cancelled before it has begun cannot close it. So the server first stops accepting.
             with suppress(NotImplementedError):  # the loop of Windows has no readers
                 for listener in self._server.sockets:
                     asyncio.get_running_loop().remove_reader(listener)
@@ -202,7 +202,7 @@ class MemoryNsqd:
 
 
 async def _some_turns() -> None:
-    """Let the loop read its sockets, and the connections take what was read."""
+    """Let the loop read its sockets, and the connections process the bytes."""
     for _ in range(_TURNS):
         await asyncio.sleep(0)
 

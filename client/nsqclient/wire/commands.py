@@ -23,7 +23,7 @@ _SIZE_AND_COUNT: Final = Struct(">II")
 
 
 def identify(settings: Mapping[str, Any]) -> bytes:
-    """Say who the client is and what it asks for; nsqd answers with what it grants."""
+    """Identify the client and its requested settings; nsqd answers with the granted ones."""
     return b"IDENTIFY\n" + _sized(json.dumps(settings).encode())
 
 
@@ -111,7 +111,7 @@ def fin(message_id: bytes) -> bytes:
 
 
 def req(message_id: bytes, delay_ms: int) -> bytes:
-    """The message goes back to its channel, at once or after a delay."""
+    """The message returns to its channel, immediately or after a delay."""
     return b"REQ %b %d\n" % (_message_id(message_id), _not_negative("delay", delay_ms))
 
 

@@ -1,13 +1,13 @@
 """The compressed streams of a V2 connection, without its socket: bytes in, bytes out.
 
-Compressed bytes are flushed, so that the peer can read all of them at once. Received bytes are decompressed
-in pieces of bounded size, one at a time, because a few bytes may decompress to very many.
+Compressed bytes are flushed, so that the peer can read all of them immediately. Received bytes are
+decompressed in chunks of bounded size, one at a time, because a few bytes may decompress to very many.
 """
 
 import zlib
 from typing import Final, Protocol
 
-# The size in bytes of the largest piece that read() returns: the most that snappy allows in one chunk.
+# The size in bytes of the largest chunk that read() returns: snappy's limit for one chunk.
 MAX_CHUNK: Final = 65_536
 
 
@@ -24,7 +24,7 @@ class Codec(Protocol):
         """Take received bytes, to be read with :meth:`read`."""
 
     def read(self) -> bytes:
-        """The next decompressed piece; empty when more has to be fed first. Raises CorruptStream."""
+        """The next decompressed chunk; empty when more has to be fed first. Raises CorruptStream."""
 
 
 class Deflate:

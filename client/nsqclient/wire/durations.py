@@ -15,7 +15,7 @@ SECOND: Final = 1_000_000_000
 MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE
 
-# The largest span that a 64-bit nanosecond counter holds, about 292 years; other NSQ programs can read it.
+# The largest 64-bit number of nanoseconds, about 292 years; other NSQ programs can read it.
 MAX_DURATION: Final = 2**63 - 1
 
 _UNITS: Final = {

@@ -29,7 +29,7 @@ class NSQError(Exception):
 
 
 class ProtocolError(NSQError):
-    """The answer to a command that cannot be carried out.
+    """The answer to a command that cannot be executed.
 
     ``code`` is the machine-readable word, ``text`` the sentence after it (raw bytes of the peer may be
     echoed in it, as latin-1), ``fatal`` whether the connection closes after the error was sent.

@@ -46,7 +46,7 @@ def decode_error(data: bytes) -> ProtocolError:
 
 
 class FrameParser:
-    """Turns the received bytes of one connection into frames, however the stream was cut into pieces.
+    """Turns the received bytes of one connection into frames, for reads of any size.
 
     *message* makes a message of its time, attempts, id, body, *source* and the time of the read. Without it
     a message frame is returned like any other. A read holds thousands of messages or OKs, so no other objects
@@ -62,8 +62,8 @@ class FrameParser:
         self._max_frame_bytes = max_frame_bytes
         self._message = message
         self._source = source
-        self._pieces: list[bytes] = []  # of a frame that is not whole yet
-        self._buffered = 0  # bytes in pieces
+        self._pieces: list[bytes] = []  # of an incomplete frame
+        self._buffered = 0  # bytes in chunks
         self._wanted = _HEADER_SIZE  # bytes needed before parsing can continue
 
     def feed(self, data: bytes, *, single: bool = False) -> list[tuple[int, bytes]]:
@@ -96,13 +96,13 @@ class FrameParser:
         return oks
 
     def add(self, data: bytes) -> None:
-        """Keep *data* for later."""
+        """Store *data* for the next call."""
         if data:
             self._pieces.append(data)
             self._buffered += len(data)
 
     def rest(self) -> bytes:
-        """Return the bytes that were received and not parsed, and forget them."""
+        """Remove and return the received bytes that were not parsed."""
         rest = b"".join(self._pieces)
         self._pieces.clear()
         self._buffered = 0
@@ -113,7 +113,7 @@ class FrameParser:
         """The bytes to parse; None while a frame is not whole."""
         if not self._buffered:
             return data
-        # A large frame arrives in many pieces; joining at each of them would copy it over and over.
+        # A large frame arrives in many chunks; joining at each of them would copy it repeatedly.
         self.add(data)
         return self.rest() if self._buffered >= self._wanted else None
 

@@ -28,7 +28,7 @@ def is_ephemeral(name: str) -> bool:
 
 
 def dead_letter_topic(topic: str, channel: str) -> str:
-    """The topic for dead letters of a channel that has none of its own.
+    """The default topic for the dead letters of a channel.
 
     It is durable even if topic and channel are ephemeral.
     """

@@ -8,16 +8,16 @@ TOPIC_NOT_FOUND: Final = "TOPIC_NOT_FOUND"
 CHANNEL_NOT_FOUND: Final = "CHANNEL_NOT_FOUND"
 # The node was decommissioned: another one owns its messages now.
 DECOMMISSIONED: Final = "DECOMMISSIONED"
-# At most so many characters of what a node says are shown: anything may answer at its address.
+# The maximum length of a node's text that is shown, in characters: any program may answer at its address.
 _MAX_TEXT: Final = 1000
 
 
 class NodeError(Exception):
     """One node's failure to answer one request: the request, the node, and what went wrong.
 
-    ``status`` is None when the node could not be reached. Otherwise the node answered, but not with what was
-    asked for; ``code`` is then NSQ's error word from the body, such as ``TOPIC_NOT_FOUND``. ``sent`` tells
-    whether a request without an answer had gone out.
+    ``status`` is None when the node could not be reached. Otherwise the node gave an unexpected answer;
+    ``code`` is then NSQ's error word from the body, such as ``TOPIC_NOT_FOUND``. ``sent`` tells whether a
+    request without an answer had gone out.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class NodeError(Exception):
 
     @property
     def may_happen(self) -> bool:
-        """Whether the outcome of a change is unknown: the node got the request and may still carry it out."""
+        """Whether the outcome of a change is unknown: the node got the request and may still execute it."""
         return self.unreachable and self.sent and self.verb != "GET"
 
     def __str__(self) -> str:

@@ -26,7 +26,7 @@ OUTPUT_NOTE: Final = "_nsq-archive.json"
 
 @dataclass(frozen=True, slots=True)
 class Belongings:
-    """A checkpoint and everything it is used with."""
+    """A checkpoint with its topic, channel and output."""
 
     checkpoint: str
     output: str
@@ -53,7 +53,7 @@ def check_belongs(spark: SparkSession, used: Belongings, output: "Storage | Fold
     if written is not None:
         _check_written(used, written, known)
     elif output.read("_spark_metadata/0") is not None:
-        # Spark keeps a list of the files there, and would neither see our files nor write our batches.
+        # Spark stores a list of the files there. It would neither see our files nor write our batches.
         raise JobError(f"the output {used.output} was written by another query of Spark; take a new output")
     identity = {"id": known or uuid.uuid4().hex}
     # The checkpoint's note comes first: with it alone the next run continues.

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark_nsq.jobs.signals import Stop
 from pyspark_nsq.source.stream_reader import LAG
 
-# Seconds between two looks at a running query.
+# Seconds between two checks of a running query.
 _POLL_S: Final = 1
 
 
@@ -27,7 +27,7 @@ class QueryRun:
     """The last batch with a line."""
 
     def update(self) -> None:
-        """Record the batches that ended since the last look, and print a line about each."""
+        """Record the batches that ended since the last check, and print a line about each."""
         for progress in self.query.recentProgress:
             if progress.numInputRows and progress.batchId > self.reported:
                 self.reported = progress.batchId

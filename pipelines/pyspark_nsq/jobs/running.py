@@ -22,7 +22,7 @@ def run_job(
 ) -> int:
     """Run the query of *start*; return the exit code, 1 if something failed. *done* is a past participle.
 
-    If it ran to its end, *afterwards* has the last word; after a signal there may be no time for more.
+    If it ran to its end, *afterwards* returns the exit code; after a signal there may be no time for that.
     """
     if find_spec("pyspark") is None:
         return fail(program, "Spark is not installed; pip install 'pyspark-nsq[spark]' brings it")

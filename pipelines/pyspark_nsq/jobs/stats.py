@@ -2,7 +2,7 @@
 
 nsq-spark stats --lookupd-http-address=127.0.0.1:4161 --output=history/nsq --every=10
 
-It needs no Spark. Each file has the looks of several minutes, and appears when it is complete.
+It needs no Spark. Each file has the samples of several minutes, and appears when it is complete.
 """
 
 import sys
@@ -31,7 +31,7 @@ from pyspark_nsq.source.http import NodeConnection
 PROGRAM: Final = "nsq-spark stats"
 # Seconds between two checks for a signal.
 _NAP_S: Final = 0.2
-# How long an nsqd that no nsqlookupd lists any more is asked.
+# How long an nsqd is still queried after every nsqlookupd has dropped it.
 _REMEMBERED_S: Final = 86_400
 _QUERY: Final = [("format", "json"), ("include_clients", "false"), ("include_mem", "false")]
 # The columns of a topic's row and of a channel's row, with their names in /stats.
@@ -118,7 +118,7 @@ def parse(argv: Sequence[str]) -> StatsOptions:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Look until a signal comes; the exit code is 1 if something failed."""
+    """Sample until a signal comes; the exit code is 1 if something failed."""
     options = parse(argv)
     try:
         with stop_signals() as stop, closing(open_storage(options.output)) as place:
@@ -130,7 +130,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def record(options: StatsOptions, place: Storage, stop: Stop, clock: Callable[[], float] = time.time) -> int:
-    """Look until *stop* is asked or the number of looks is reached; return the number of rows."""
+    """Sample until *stop* or until the number of samples is reached; return the number of rows."""
     look = StatsPoller(options.nodes)
     rows: list[dict[str, Any]] = []
     written = looks = 0
@@ -147,13 +147,13 @@ def record(options: StatsOptions, place: Storage, stop: Stop, clock: Callable[[]
                 time.sleep(min(_NAP_S, max(0.0, due - clock())))
     finally:
         look.close()
-        # Also after an error: they are the looks of up to *file_s* seconds.
+        # Also after an error: they are the samples of up to *file_s* seconds.
         written += _write(place, rows)
     return written
 
 
 class StatsPoller:
-    """Looks at all nsqds over connections that are kept open."""
+    """Samples all nsqds over keep-alive connections."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -162,7 +162,7 @@ class StatsPoller:
         self._last_listed = dict.fromkeys(options.nsqd_http_addresses, 0.0)
 
     def __call__(self, now: float) -> Iterator[dict[str, Any]]:
-        """Yield the rows of one look. Raises SourceError while no nsqd is known."""
+        """Yield the rows of one sample. Raises SourceError while no nsqd is known."""
         if self._options.lookupd_http_addresses:
             try:
                 listed = all_nsqds(self._asking, self._options.lookupd_http_addresses, 0.0)
@@ -171,7 +171,7 @@ class StatsPoller:
                     raise
                 print(f"{error}; continuing with the nsqds that are known", file=sys.stderr, flush=True)
             else:
-                # One that is down is listed no more, and its row says so.
+                # nsqlookupd no longer lists an nsqd that is down, and its row says so.
                 kept = {address: at for address, at in self._last_listed.items() if now - at < _REMEMBERED_S}
                 self._last_listed = kept | dict.fromkeys(listed, now)
         moment = datetime.fromtimestamp(now, UTC)

@@ -39,7 +39,7 @@ class Publisher:
         # The nsqds that ids are assigned to, found with the first id. They stay the same: an nsqd that
         # restarts is not listed for a moment, and its ids must wait for it.
         self._owners = tuple(nsqds)
-        # Until when an nsqd that did not answer is asked last.
+        # Until when an nsqd that did not answer is the last choice.
         self._silent: dict[str, float] = {}
         self._turn = turn
         self._max_body: int | None = None

@@ -26,7 +26,7 @@ log: Final = logging.getLogger("pyspark_nsq.sink")
 
 @dataclass(frozen=True, slots=True)
 class PublishedRows(WriterCommitMessage):
-    """What one task has published."""
+    """The result of one task."""
 
     messages: int
     resent: int
@@ -99,9 +99,9 @@ def _certain_nsqds(options: SinkOptions) -> list[str]:
 
 
 def _log_result(beginning: str, messages: list[WriterCommitMessage | None]) -> None:
-    """Log what was published, if some of it is known to exist perhaps twice.
+    """Log the number of published messages, if some of them may exist twice.
 
-    What a killed driver or a repeated stage has published before is unknown.
+    Earlier publishes of a killed driver or a repeated stage are unknown.
     """
     done = [one for one in messages if isinstance(one, PublishedRows)]
     again = sum(one.resent for one in done)

@@ -1,4 +1,4 @@
-"""Asks many nodes at the same time over kept connections, and handles nodes that give no usable answer."""
+"""Queries many nodes in parallel over keep-alive connections. Handles nodes without a usable answer."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ from pyspark_nsq.source.reasons import explain
 
 T = TypeVar("T")
 
-# How many nodes are asked at the same time.
+# The number of parallel requests.
 _PARALLEL: Final = 16
 
 log: Final = logging.getLogger("pyspark_nsq.source")

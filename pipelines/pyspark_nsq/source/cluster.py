@@ -18,7 +18,7 @@ from pyspark_nsq.source.options import SourceOptions
 
 # While a query is idle, it asks nsqlookupd no more often than this.
 _LOOKUP_S: Final = 1.0
-# The pause before nodes are asked again that did not answer.
+# The pause before the next request to nodes that did not answer.
 _PAUSE_S: Final = 0.2
 # Characters of a data path's identity in the name of a log whose address is already another log's name.
 _SHORT: Final = 8
@@ -48,7 +48,7 @@ class FoundLog:
 
 @dataclass(frozen=True, slots=True)
 class TopicCounts:
-    """What an nsqd has counted of a topic since the topic was created."""
+    """The counters of a topic on one nsqd since the topic was created."""
 
     messages: int
     size: int
@@ -79,8 +79,8 @@ class TopicCluster:
     def survey_once(self) -> dict[str, FoundLog]:
         """Return all logs for a read that happens once, and that would not see an nsqd that is away now.
 
-        An nsqd that was listed within the last five minutes is waited for. If it does not come back, and no
-        other nsqd has a promoted copy of its log, that is data loss. Raises SourceError.
+        The read waits for an nsqd that was listed within the last five minutes. If it does not come back, and
+        no other nsqd has a promoted copy of its log, that is data loss. Raises SourceError.
         """
         options = self.options
         deadline = time.monotonic() + (options.retry_s if options.fail_on_data_loss else 0.0)
@@ -125,7 +125,7 @@ class TopicCluster:
         """
         positions = known.positions
         may_be_silent = not must_exist or bool(positions)
-        # A query that knows its logs continues with them, and finds others at a later look.
+        # A query that knows its logs continues with them, and finds others at a later lookup.
         patience_s = 0.0 if positions or not self.options.fail_on_data_loss else self.options.retry_s
         listed = self._discover(patience_s, silence_ends=not may_be_silent, idle=idle)
         if listed is None and not positions and must_exist:
@@ -250,8 +250,8 @@ class TopicCluster:
     def _having_channel(self, found: Mapping[str, FoundLog]) -> dict[str, FoundLog]:
         """Return the known logs where the channel is missing. Raises DataLossError unless that is accepted.
 
-        Messages that were published after the channel was removed are not kept for the query, and a new
-        channel would hide that.
+        nsqd does not retain messages for the query after the channel is removed, and a new channel would hide
+        that.
         """
         without = {
             name: log for name, log in found.items() if self.options.channel and self._lacks_channel(log)
@@ -341,7 +341,7 @@ class TopicCluster:
         }
 
     def sizes(self, logs: Mapping[str, FoundLog]) -> dict[str, TopicCounts]:
-        """Return what each nsqd has counted of its log, without those that do not answer."""
+        """Return the counters of each log, without the nsqds that do not answer."""
         by_address = _by_address(
             {(topic_and_address(name)[0], log.address): name for name, log in logs.items()}
         )
@@ -404,7 +404,7 @@ class TopicCluster:
                         DataLossError,
                     )
                 elif error.code == DECOMMISSIONED:
-                    acknowledged[name] = positions[name]  # it is of no use to ask again
+                    acknowledged[name] = positions[name]  # a retry would be useless
                     log.warning(
                         "nsqd %s was decommissioned before all stored messages were acknowledged; "
                         "the new owner delivers the rest on channel %s",

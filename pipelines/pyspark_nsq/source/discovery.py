@@ -37,8 +37,8 @@ class SourceDiscovery:
     def topic_nodes(self, patience_s: float, *, silence_ends: bool = True) -> frozenset[TopicNode] | None:
         """Return the present places of the topics; None if no topic is known.
 
-        An nsqlookupd that does not answer, or has just started, is waited for only if the others do not list
-        each topic, and for *patience_s* at most. If none answers then, it raises SourceError, or without
+        An nsqlookupd that does not answer, or has just started, delays the search only if the others do not
+        list each topic, and for *patience_s* at most. If none answers then, it raises SourceError, or without
         *silence_ends* returns an empty set.
         """
         if self._options.nsqd_http_addresses:
@@ -92,7 +92,7 @@ class SourceDiscovery:
 
     @staticmethod
     def _wait_while(why: Callable[[], str], deadline: float) -> str:
-        """Ask for a reason until there is none, or until the deadline; return the last one."""
+        """Poll for a reason until there is none, or until the deadline; return the last one."""
         while (reason := why()) and time.monotonic() + _PAUSE_S <= deadline:
             time.sleep(_PAUSE_S)
         return reason

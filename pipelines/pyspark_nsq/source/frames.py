@@ -60,7 +60,7 @@ def decode_frames(frames: bytes, *, extended: bool = False) -> Messages:
     starts = _frame_starts(frames)
     count = len(starts)
     # Heads and bodies alternate, with *extended* also headers and their prefix; Arrow gathers each kind
-    # without looking at the bytes.
+    # without reading the bytes.
     kinds = 4 if extended else 2
     cuts = np.empty(kinds * count + 1, np.int32)
     cuts[0:-1:kinds] = starts

@@ -72,7 +72,7 @@ NO_SECRET: Final = SourceSecret()
 
 
 class NodeConnections:
-    """Kept connections to the nodes, one for each address; a copy in another process begins with none."""
+    """Keep-alive connections to the nodes, one for each address; a copy in another process has none."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -114,7 +114,7 @@ def open_node(address: str, options: SourceOptions, retry_s: float) -> "NodeConn
 
 
 class NodeConnection:
-    """One kept connection to the HTTP port of an nsqlookupd or nsqd. Not thread-safe.
+    """One keep-alive connection to the HTTP port of an nsqlookupd or nsqd. Not thread-safe.
 
     Every request may be repeated without harm, so a request without an answer is repeated for ``retry_s``
     seconds, in which an nsqd can restart. A node that insists on HTTPS is asked again at the port that it

@@ -1,7 +1,8 @@
 """Infers the columns of JSON bodies from some of them. Pure.
 
 The type of a member is the one that most bodies have; ``_corrupt_record`` receives the other bodies. Whole
-and fractional numbers in one member make it a double. Texts stay texts, whatever they look like.
+and fractional numbers in one member make it a double. Texts stay texts, also if they contain numbers or
+dates.
 """
 
 import json

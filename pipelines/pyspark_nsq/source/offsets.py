@@ -13,7 +13,7 @@ positions where the partitions begin of the batch that ends at this offset, and 
 messages that each of them had when the batch was planned.
 
 A query that begins with the earliest message may find a channel that has finished some messages already.
-Until the query has read that far, ``ahead`` has the position where that channel stood. Without ``ahead``, a
+Until the query has read that far, ``ahead`` has the position of that channel. Without ``ahead``, a
 restarted query could not know whether the channel was emptied since.
 """
 

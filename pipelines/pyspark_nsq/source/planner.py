@@ -106,9 +106,9 @@ def check_available(name: str, position: int, log: Bounds) -> None:
 
 
 def loss_reason(position: int, log: Bounds) -> str | None:
-    """Say what became of a log if messages from *position* on no longer exist; None if they do.
+    """Explain why messages of a log from *position* on no longer exist; None if they exist.
 
-    nsqd counts no unused numbers as let go of: below ``first`` there was a message.
+    nsqd never reports unused numbers as removed: below ``first`` there was a message.
     """
     if position > log.end:
         return f"ends at {log.end}: its topic or its data was replaced"
@@ -141,7 +141,7 @@ def share(available: Mapping[str, int], limit: int | None) -> dict[str, int]:
     if limit is None or sum(available.values()) <= limit:
         return dict(available)
     shares: dict[str, int] = {}
-    # Begin with the log that has the fewest messages: the others share what it leaves over.
+    # Begin with the log that has the fewest messages: the others share the remainder.
     waiting = sorted(available, key=lambda name: (available[name], name))
     for index, name in enumerate(waiting):
         shares[name] = min(available[name], limit // (len(waiting) - index))
@@ -171,7 +171,7 @@ def within_size(
     shares = share(unread, max(0, int(left)))
     for name in waiting:
         allowed[name] = min(messages[name], allowed[name] + int(shares[name] / weights[name]))
-    # What is left of a share is less than a message; together it may be enough for some.
+    # The remainder of a share is less than a message; together the remainders may be enough for some.
     left = size - sum(allowed[name] * weights[name] for name in waiting)
     for name in waiting:
         more = min(messages[name] - allowed[name], int(max(0.0, left) / weights[name]))
@@ -231,10 +231,10 @@ def _pieces(messages: Mapping[str, int], weights: Mapping[str, float], limits: B
 
 
 def _distribute(messages: Mapping[str, int], weights: Mapping[str, float], wanted: int) -> dict[str, int]:
-    """Distribute the *wanted* pieces over the logs by weight."""
+    """Distribute the *wanted* parts over the logs by weight."""
     total = sum(weights.values())
     return {
-        # Rounded up, so that all logs together have at least as many pieces as asked for.
+        # Rounded up, so that all logs together have at least the requested number of parts.
         name: min(count, max(1, -int(-wanted * weights[name] // total))) if count else 1
         for name, count in messages.items()
     }

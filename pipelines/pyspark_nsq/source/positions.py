@@ -67,7 +67,7 @@ def option_position(positions: Mapping[str, int], topic: str, nsqd: str) -> int 
 def position_at(address: str, options: SourceOptions, log: Bounds, time_ns: int) -> int:
     """Return the sequence of the first message that was published at *time_ns* or later.
 
-    Messages lie in the order of publishing, so it is found by bisection; each step reads one message. Raises
+    Messages are in the order of publishing, so bisection finds it; each step reads one message. Raises
     SourceError.
     """
     with open_node(address, options, options.retry_s) as node:

@@ -1,7 +1,7 @@
-"""The schema of ``bodyFormat=json`` if the user gives none: inferred once, and kept in a file.
+"""The schema of ``bodyFormat=json`` if the user gives none: inferred once, and stored in a file.
 
-A query that is started again must have the same columns as before, whatever was published since. So the
-inferred schema is kept in a file next to the checkpoint, which only a person changes or removes.
+A restarted query must have the same columns as before, even after new kinds of messages. So the inferred
+schema is stored in a file next to the checkpoint. Only the user changes or removes that file.
 """
 
 import json
@@ -31,7 +31,7 @@ _BYTES: Final = 8 << 20
 
 
 def schema_of(options: SourceOptions) -> StructType:
-    """Return the kept schema, or infer one from the messages and keep it. Raises SourceError."""
+    """Return the stored schema, or infer one from the messages and store it. Raises SourceError."""
     file = _SchemaFile(options) if options.schema_location else None
     kept = file.read() if file else None
     if kept is not None:
@@ -60,7 +60,7 @@ class _SchemaFile:
             raise OptionError(f"option schemaLocation is {self._location!r}: {error}") from None
 
     def read(self) -> StructType | None:
-        """Return the kept schema; None if there is none. Raises SourceError or OptionError."""
+        """Return the stored schema; None if there is none. Raises SourceError or OptionError."""
         try:
             if self._files.get_file_info(self._path).type is fs.FileType.NotFound:
                 return None

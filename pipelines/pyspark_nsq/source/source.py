@@ -60,7 +60,7 @@ class NsqDataSource(DataSource):
 
     # The number of cores of the cluster, if known; see :func:`pyspark_nsq.register`.
     cores: ClassVar[int | None] = None
-    # Whether the schema was inferred and is kept nowhere.
+    # Whether the schema was inferred and is stored nowhere.
     _is_passing = False
 
     @in_one_sentence

@@ -1,4 +1,4 @@
-"""Runs next to the driver: plans the next batch of a stream, and acknowledges what Spark has stored."""
+"""Runs next to the driver: plans the next batch of a stream, and acknowledges stored messages."""
 
 import logging
 import os
@@ -67,10 +67,10 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         self._latest: dict[str, Any] | None = None
         self._acknowledged: Offsets = {}
-        # The address of each log at the last look.
+        # The address of each log at the last lookup.
         self._addresses: dict[str, str] = {}
-        # The pause before the next look, when that look was, and since when too few messages have been
-        # waiting.
+        # The pause before the next lookup, the time of the last one, and since when too few messages are
+        # pending.
         self._pause_s = 0.0
         self._discovered_at = 0.0
         self._waiting_since: float | None = None
@@ -203,7 +203,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- one batch
 
     def _pause(self) -> None:
-        """Wait if the last look found nothing and was only a moment ago."""
+        """Wait if the last lookup found nothing and is recent."""
         left = self._discovered_at + self._pause_s - time.monotonic()
         if self._target is None and left > 0:
             time.sleep(left)
@@ -312,7 +312,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _without_removed(self, begin: Offset) -> Offset:
         """Return the offset without forgotten nsqds and topics, and without topics that are no longer read.
 
-        Raises DataLossError if one that is to be forgotten is there and has messages to read.
+        Raises DataLossError if a log to be forgotten still exists and has messages to read.
         """
         options = self._options
         if options.forget_nsqds and not self._addresses:
@@ -356,10 +356,10 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return bool(places & set(self._options.forget_nsqds))
 
     def _check_read(self, begin: Offset, forgotten: set[str], option: str) -> None:
-        """Check that what is to be forgotten is gone, or has no more messages to read."""
+        """Check that a log to be forgotten no longer exists, or has no more messages to read."""
         for name, log in self._cluster.still_there(begin, forgotten).items() if forgotten else ():
             position = begin.positions[name]
-            # A topic that was deleted and created again has lost what the query has not read.
+            # A topic that was deleted and created again has lost the messages that the query has not read.
             is_another = option == "forgetTopics" and loss_reason(position, log)
             unread = 0 if is_another else log.count(position)
             if unread:
@@ -397,9 +397,9 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _retain(self, begin: Offsets, found: Mapping[str, FoundLog]) -> None:
         """Make all messages pending from where the channel stands: the query will read them.
 
-        A consumer may have finished some of it out of order, and nsqd may have removed that. What is gone
-        when the channel is set is no loss, and from then on nsqd removes nothing that the query has yet to
-        read.
+        A consumer may have finished some messages out of order, and nsqd may have removed those. Messages
+        removed before the channel is set are no loss. From then on nsqd removes no message that the query has
+        yet to read.
         """
         unread = {
             name: first
@@ -428,7 +428,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {name: log.until(target[keys[name]]) for name, log in logs.items() if keys[name] in target}
 
     def _key(self, name: str, log: Bounds) -> str:
-        """Return the identity of a log within a run; its name may belong to another log at the next look."""
+        """Return the identity of a log within a run; at the next lookup another log may have its name."""
         return f"{topic_and_address(name)[0]}@{log.data_path}" if log.data_path else name
 
 

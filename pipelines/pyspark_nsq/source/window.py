@@ -1,4 +1,4 @@
-"""What the filters of a batch read leave: logs by their names, and intervals of sequences and of time. Pure.
+"""The result of the filters of a batch read: logs by name, and intervals of sequences and of time. Pure.
 
 Sequences are in order in a log, so an interval of them limits what is read. Timestamps are not if a clock was
 set back, so each row is compared.
@@ -53,7 +53,7 @@ class Interval:
                 self.limit(None, value)
 
     def limit(self, first: int | None, last: int | None) -> None:
-        """Keep what also lies in another interval."""
+        """Return the intersection with another interval."""
         if first is not None:
             self.first = first if self.first is None else max(self.first, first)
         if last is not None:
@@ -66,7 +66,7 @@ class Interval:
 
 @dataclass(slots=True)
 class FilterWindow:
-    """What all filters together leave."""
+    """The intersection of all filters."""
 
     sequences: Interval = field(default_factory=Interval)
     times_us: Interval = field(default_factory=Interval)

@@ -147,7 +147,7 @@ class NsqSubscriber(SubscriberUsecase[Message[bytes]]):
             message.requeue(0)
             return
         await self.consume(message)
-        # Nobody has acknowledged a message that could not be parsed, for example.
+        # For example, a message that could not be parsed has no acknowledgement.
         if not message.answered and not message.is_lost and self.ack_policy is not AckPolicy.MANUAL:
             message._source.handling_failed(cast("Message[object]", message), None)
 
@@ -161,7 +161,7 @@ class NsqSubscriber(SubscriberUsecase[Message[bytes]]):
         try:
             await consumer.start()
         except ClosedError:
-            pass  # stop() was called meanwhile, and reading from it ends
+            pass  # stop() was called during the start, and reading from it ends
         except BaseException:
             if self._consumer is consumer:
                 self._consumer = None

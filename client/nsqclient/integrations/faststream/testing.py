@@ -1,4 +1,4 @@
-"""FastStream's test kit for this broker: published messages go to the handlers at once, without an nsqd."""
+"""FastStream's test kit for this broker: published messages go straight to the handlers, without an nsqd."""
 
 import time
 from collections.abc import Generator, Iterable, Sequence
@@ -16,7 +16,7 @@ from nsqclient.integrations.faststream.subscribing import NsqSubscriber
 
 
 class TestNsqBroker(TestBroker[NsqBroker, EnterType], broker=NsqBroker):
-    """Delivers each published message once to every channel of its topic, immediately whatever its delay.
+    """Delivers each published message once to every channel of its topic, immediately and without its delay.
 
     async with TestNsqBroker(broker) as tested:
         await tested.publish({"number": 17}, "orders")
