@@ -187,9 +187,7 @@ def small_disk(tmp_path):
 
 
 @MODES
-def test_nothing_is_lost_on_a_full_disk_and_what_is_consumed_makes_room(
-    cluster, ledger, small_disk, sync_every, capsys
-):
+def test_full_disk_loses_nothing_and_consumption_frees_space(cluster, ledger, small_disk, sync_every, capsys):
     nsqd = cluster.daemon(
         "nsqd",
         [

@@ -297,7 +297,7 @@ CLAIM = {
 
 
 @pytest.mark.parametrize("changes", [{}, {"size": "10240Mi"}, {"storageClass": "standard"}])
-def test_an_upgrade_that_changes_no_claim_goes_on(claim_change, changes):
+def test_upgrade_without_claim_changes_succeeds(claim_change, changes):
     assert claim_change(CLAIM, **changes) == ""
 
 

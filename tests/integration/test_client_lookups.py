@@ -83,7 +83,7 @@ async def test_a_body_is_read_however_it_is_framed(answer):
         (b"HTTP/1.1 20x OK\r\n\r\n", "no answer in HTTP"),
     ],
 )
-async def test_what_is_no_answer_is_an_error_that_says_why(answer, said):
+async def test_non_answer_raises_an_error_with_the_reason(answer, said):
     async with answering(answer) as address:
         with pytest.raises(HttpError, match=said):
             await get(f"http://{address}/", headers={}, seconds=5)

@@ -202,7 +202,7 @@ async def test_submitting_waits_while_too_much_is_unconfirmed():
         await producer.close(drain_seconds=0)
 
 
-async def test_closing_in_a_hurry_fails_what_is_not_confirmed():
+async def test_urgent_close_fails_unconfirmed_publishes():
     async def never_answer(reader, writer):
         await answer_identify(reader, writer)
         await reader.read()

@@ -142,7 +142,7 @@ def test_a_mistake_is_named(flags, sentence, capsys):
     assert sentence in capsys.readouterr().err
 
 
-def test_figures_that_an_nsqd_does_not_know_are_null():
+def test_statistics_unknown_to_an_nsqd_are_null():
     """Go's nsqd has fewer figures."""
     topic = {
         "topic_name": "t",

@@ -21,7 +21,7 @@ def said(capsys, *arguments):
     return end.value.code, capsys.readouterr().err.strip()
 
 
-def test_where_nobody_answers_there_is_no_cluster(capsys, nobody):
+def test_unreachable_address_is_no_cluster(capsys, nobody):
     code, sentence = said(capsys, "smoke", f"--attach={nobody}")
 
     assert code == 1

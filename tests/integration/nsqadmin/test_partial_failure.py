@@ -44,7 +44,7 @@ def test_a_frozen_nsqd_is_named_and_the_others_figures_are_shown(cluster):
     assert node["message"].startswith('UPSTREAM_ERROR: failed to query any nsqd: Get "')
 
 
-def test_who_does_not_answer_is_warned_of_beside_the_rest(cluster):
+def test_silent_node_is_listed_in_a_warning(cluster):
     site = build_site(cluster, QUICK)
     site.fill("orders", "a", messages=3)
     victim = site.nsqds[1]

@@ -195,7 +195,7 @@ async def test_a_session_that_was_there_before_is_not_gone_on_with(tmp_path):
         ({"claims": {"preferred_username": "", "sub": ""}}, "does not say who"),
     ],
 )
-async def test_a_provider_that_lies_signs_nobody_in(tmp_path, lie, said):
+async def test_lying_provider_cannot_sign_users_in(tmp_path, lie, said):
     async with signing_in(tmp_path) as (one, site):
         for name, value in lie.items():
             setattr(one, name, value)
@@ -220,7 +220,7 @@ async def test_nobody_has_the_name_of_an_address_that_is_not_verified(tmp_path, 
     assert ("has not verified the e-mail address" in answer.text) == (status == 403)
 
 
-async def test_an_answer_for_another_browser_signs_nobody_in(tmp_path):
+async def test_answer_for_another_browser_signs_no_user_in(tmp_path):
     async with signing_in(tmp_path) as (_, site):
         begun = await site.get("/sign-in")
         attempt = cookie_of(begun, "nsqadmin_sign_in").partition(";")[0]

@@ -18,7 +18,7 @@ def concerns(site):
     }
 
 
-def test_a_node_that_died_is_named_with_what_it_held_until_it_is_back(cluster):
+def test_dead_node_is_named_with_its_backlog_until_it_returns(cluster):
     site = build_site(cluster)
     site.fill("orders", "billing", messages=3)
     victim = site.nsqds[1]

@@ -125,7 +125,7 @@ def test_a_long_batch_with_headers_is_published_in_slices(plain, extended, wire,
         plain.send(fin(bare))
 
 
-def test_what_lies_on_disk_has_its_headers_after_a_restart(nsqd, connect, topic, restart):
+def test_headers_on_disk_survive_a_restart(nsqd, connect, topic, restart):
     with connect() as wire:
         wire.send(pub_ext(topic, TRACE, b"1"), pub(topic, b"2"), pub_ext(topic, b'{"a":"b"}', b"3"))
         wire.ok(3)

@@ -146,7 +146,7 @@ def test_messages_are_put_off_sent_and_cancelled(nsqd):
     assert sorted(read_all(nsqd, "t", "c")) == [b"three", b"two"]
 
 
-def test_dead_letters_are_sent_back(nsqd):
+def test_dead_letters_return_to_their_channel(nsqd):
     nsqd.create("from", "c")
     nsqd.post("/topic/create?topic=t")
     for number in range(3):

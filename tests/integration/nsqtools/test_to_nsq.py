@@ -130,7 +130,7 @@ def test_what_a_failing_nsqd_had_confirmed_is_there_when_it_is_back(nsqd, tmp_pa
     assert read_all(nsqd, "t", "c") == [b"%07d" % n for n in range(2000)]
 
 
-def test_nobody_there_ends_it_with_a_sentence(nsqd):
+def test_unreachable_nsqd_ends_it_with_a_sentence(nsqd):
     nsqd.stop()
 
     ended = run_tool("to_nsq", *flags(nsqd), stdin=b"x\n")

@@ -412,7 +412,7 @@ def test_entries_show_every_key_with_producers(registry, directory):
     }
 
 
-def test_counts_are_of_what_there_is(registry, directory):
+def test_counts_equal_the_registrations(registry, directory):
     peer = directory.peer("a")
     registry.register(peer, "t", "c")
     registry.register(peer, "u")

@@ -17,7 +17,7 @@ def test_an_empty_network_excludes_nobody():
 
 
 @pytest.mark.parametrize("text", ["foo", "127.0.0.1", "127.0.0.1/99"])
-def test_what_is_no_network_is_refused(text):
+def test_invalid_network_is_refused(text):
     with pytest.raises(ValueError, match="invalid CIDR address: "):
         parse_cidr(text)
 

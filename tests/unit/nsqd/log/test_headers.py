@@ -39,7 +39,7 @@ def test_the_extension_is_laid_out_as_youzans():
     assert extension({}) == b"\x00"
 
 
-def test_what_was_published_is_stored_as_it_came():
+def test_published_headers_are_stored_unchanged():
     assert checked_extension(b'{ "a" : "b" }') == b'\x04\x00\x0d{ "a" : "b" }'
 
 

@@ -85,7 +85,7 @@ def test_a_step_is_about_so_many_bytes(log):
     assert parts[0].first == FIRST
 
 
-def test_what_was_appended_since_is_not_looked_at(shop):
+def test_later_appends_are_not_read(shop):
     shop.publish(b"needle")
     parts = parts_of(shop)
     shop.publish(b"needle")

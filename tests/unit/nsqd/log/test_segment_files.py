@@ -151,7 +151,7 @@ def test_segment_torn_at_its_first_append_is_removed(shop, number):
     assert shop.log(5).exists()
 
 
-def test_what_was_durable_is_never_cut_off(shop):
+def test_durable_messages_are_never_cut_off(shop):
     mark = all_of_it(shop)
     zero(shop.log(2), 4000, 6000)
 

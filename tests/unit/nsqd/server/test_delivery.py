@@ -63,7 +63,7 @@ def test_who_is_further_away_gets_what_the_nearer_cannot_take(node):
     assert channel.zones == [3, 2, 4]
 
 
-def test_a_backlog_goes_to_whoever_comes_first(node):
+def test_backlog_goes_to_the_first_consumer(node):
     channel = node.channel()
     node.publish(b"1", b"2")
     _, far = join(node, channel, "far")
@@ -112,7 +112,7 @@ def test_a_busy_or_departed_neighbour_keeps_nothing_from_the_others(node):
     assert bodies(far) == [b"1", b"2"]
 
 
-def test_a_paused_channel_serves_nobody(node):
+def test_paused_channel_delivers_to_no_consumer(node):
     channel = node.channel()
     _, zone = join(node, channel, "zone")
     channel.paused = True

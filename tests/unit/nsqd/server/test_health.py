@@ -57,7 +57,7 @@ def test_checkpoint_of_a_replica_log_fails_apart_from_that_of_its_topic(health):
     assert health.ok
 
 
-def test_a_topic_that_is_gone_is_no_trouble_any_more(health):
+def test_deleted_topic_is_no_problem(health):
     health.publish_failed("t", "no space left on device", 100)
     health.failed(checkpoint_of("t"), "no space left on device")
     health.forget("t")
