@@ -1,4 +1,4 @@
-"""The pages in a real browser: they show traffic, refresh their figures, and act."""
+"""The pages in a real browser: they show traffic, refresh their statistics, and run actions."""
 
 import json
 import re

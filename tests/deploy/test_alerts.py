@@ -68,7 +68,7 @@ def held(moment, minutes):
 
 
 def changed(moment, minutes, **figures):
-    """Snapshots of a healthy daemon, with figures changed to values that no daemon reaches within a test."""
+    """Snapshots of a healthy daemon, with metrics changed to values that no daemon reaches within a test."""
     found = {name: figures.get(name.partition("{")[0], value) for name, value in moment.items()}
     for name in figures:
         assert any(series.startswith(f"{name}{{") for series in found), f"nothing says {name}"

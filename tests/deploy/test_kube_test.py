@@ -1,4 +1,4 @@
-"""scripts/kube-test without a cluster: its plan, its commands against fakes, its verdict on the figures."""
+"""scripts/kube-test without a cluster: its plan, its commands against fakes, its verdict on the results."""
 
 import importlib.util
 import json

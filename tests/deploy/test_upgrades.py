@@ -1,4 +1,4 @@
-"""After an upgrade or rollback from any value set to any other, the cluster has what the values say."""
+"""After an upgrade or rollback from any value set to any other, the cluster equals the values."""
 
 import pytest
 

@@ -76,7 +76,7 @@ async def test_a_producer_that_spreads_passes_over_an_nsqd_that_is_frozen(nsqd):
             frozen.freeze()
             waits = [await producer.submit("t", b"first %d" % n) for n in range(2)]
             await eventually(lambda: any(wait.done() for wait in waits), "the healthy one has answered")
-            for turn in range(20):  # until the producer notices that the frozen nsqd owes an answer
+            for turn in range(20):  # until the producer notices that an answer of the frozen nsqd is overdue
                 waits.append(await producer.submit("t", b"%d" % turn))
                 await asyncio.sleep(0.04)
             for _ in range(30):
@@ -273,7 +273,7 @@ async def test_a_peer_that_reads_slowly_is_not_taken_for_one_that_reads_nothing(
 
     config = Config(write_timeout=0.8)
     async with scripted_peer(slow) as address, Producer(address, config=config) as producer:
-        # More than the kernel takes at once. At some 3 MB/s this takes about two seconds.
+        # More than the kernel takes in one call. At some 3 MB/s this takes about two seconds.
         await producer.publish("t", bytes(6_000_000), timeout=30)
 
     assert connections == 1

@@ -140,7 +140,7 @@ async def test_slow_message_is_touched_automatically(cluster):
     async with consumer:
         await eventually(lambda: len(attempts) == 2 and is_empty(nsqd), "both are finished", seconds=20)
 
-    # The second message waited for the first, and was also touched meanwhile.
+    # The second message was also touched while it waited for the first.
     assert attempts == [1, 1]
     assert channel(nsqd)["timeout_count"] == 0
 

@@ -1,4 +1,4 @@
-"""The client's headers against a real nsqd, beside a client that knows nothing of them."""
+"""The client's headers against a real nsqd, next to a client without headers."""
 
 from dataclasses import replace
 

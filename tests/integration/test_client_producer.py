@@ -171,7 +171,7 @@ async def test_messages_of_one_moment_travel_together_and_are_confirmed_each():
         confirmations.append(await producer.submit("u", b"x"))
         await producer.flush()
 
-    # The first message is sent at once, because none is under way; the others wait for the end of the moment.
+    # The first message is sent directly: none is under way; the others wait for the end of the moment.
     assert lines == [b"PUB t\n", b"MPUB t\n", b"PUB u\n"]
     assert all(confirmation.result() == b"OK" for confirmation in confirmations)
 

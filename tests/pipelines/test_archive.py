@@ -1,4 +1,4 @@
-"""The archive job on a small cluster: what is stored, what is acknowledged, and how it fails."""
+"""The archive job on a small cluster: its stored files, its acknowledgements and its failures."""
 
 import os
 import re

@@ -315,7 +315,7 @@ def test_planner_advances_every_log_and_exceeds_the_limit_only_for_a_large_messa
         assert not any(count and max(1.0, sizes[name]) <= rest for name, count in backlog.items())
 
 
-# --- a channel that somebody else uses
+# --- a channel with another user
 
 
 def test_a_channel_that_somebody_else_emptied_ends_the_query_with_the_count():

@@ -93,7 +93,7 @@ def test_a_frozen_nsqd_is_waited_for_once(fragile, topic):
 
 
 def test_a_message_may_be_there_twice_if_an_nsqd_dies_before_its_answer(topic):
-    """The connection was open, so the request is sent again, and then nobody is there."""
+    """The connection was open, so the request is sent again. Then the node is unreachable."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def take_two():

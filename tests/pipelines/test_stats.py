@@ -36,7 +36,7 @@ def options(nodes, folder, *flags):
 
 @pytest.fixture
 def filled(nodes, topic):
-    """Three messages on the first nsqd, all owed by a channel."""
+    """Three messages on the first nsqd, all pending in a channel."""
     nodes.nsqds[0].post(f"/topic/create?topic={topic}")
     nodes.nsqds[0].post(f"/channel/create?topic={topic}&channel=c")
     nodes.publish(nodes.nsqds[0], topic, b"a", b"b", b"c")
@@ -143,7 +143,7 @@ def test_a_mistake_is_named(flags, sentence, capsys):
 
 
 def test_statistics_unknown_to_an_nsqd_are_null():
-    """Go's nsqd has fewer figures."""
+    """Go's nsqd has fewer statistics."""
     topic = {
         "topic_name": "t",
         "depth": 1,

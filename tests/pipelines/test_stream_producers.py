@@ -135,7 +135,7 @@ def test_a_producer_that_has_something_to_read_is_not_forgotten(nodes, topic, re
 
 
 def test_available_now_ends_though_nobody_was_known_when_it_began(fragile, topic, doomed):
-    """The nsqlookupd was just restarted; the checkpoint knows the producers, and a publisher goes on."""
+    """The nsqlookupd was just restarted; the checkpoint knows the producers, and a publisher continues."""
     reader, start, _ = doomed
     end = reader.latestOffset(start, ALL)
     again = NsqStreamReader(fragile.parsed(topic))

@@ -9,7 +9,7 @@ from load.cli import main
 
 @pytest.fixture
 def nobody():
-    """An address at which nobody listens."""
+    """An address without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{probe.getsockname()[1]}"

@@ -119,7 +119,7 @@ PAGES = (
     "/action?action=drain&node={node}",
 )
 
-# What nsqd reports besides the figures that the stub has.
+# The fields that nsqd reports besides the statistics of the stub.
 CHANNEL = [
     "depth",
     "backend_depth",
@@ -236,7 +236,7 @@ async def test_node_with_impossible_values_gives_no_statistics(number):
         await site.until(named, "the node is named")
         missing = await failing(site)
 
-    # Programs that ask for this node, or for its consumers, are told why there are none.
+    # Programs that query this node, or its consumers, get the reason why there are none.
     assert {path for path, _ in missing} <= {f"/api/nodes/{site.address(0)}"}
 
 
@@ -276,7 +276,7 @@ async def test_a_port_that_no_nsqlookupd_can_list_is_an_unusable_answer():
 
 
 class Stumbling:
-    """Stands in for what remembers a node's earlier figures."""
+    """Stands in for the store of a node's earlier statistics."""
 
     empty_ns = {}  # noqa: RUF012 - as a pace has
     consumers = {}  # noqa: RUF012

@@ -1,4 +1,4 @@
-"""Search, the user menu, what a sum lacks, and messages as they come."""
+"""Search, the user menu, incomplete sums, and live messages."""
 
 from tests.support.stub_site import SOON_SILENT, stub_site
 

@@ -11,7 +11,7 @@ STILL = 3600 * SECOND
 
 
 def hold(topic=TOPIC, channel="billing", **figures):
-    """An edit that gives a channel these figures in a node's answers."""
+    """An edit that gives a channel these statistics in a node's answers."""
 
     def edit(answer):
         for one in answer["topics"]:
@@ -238,7 +238,7 @@ async def test_a_handler_that_takes_its_time_is_not_stuck():
         await site.round()
         for member in collector.membership.members.values():
             for mark in member.pace._history:
-                # Make these figures look 15 seconds old.
+                # Make these statistics appear 15 seconds old.
                 mark.at_ns -= 15 * SECOND
         seen = set()
         for _ in range(10):
@@ -247,7 +247,7 @@ async def test_a_handler_that_takes_its_time_is_not_stuck():
         site.nodes[0].edit = hold("topic.0000.events", **figures | {"message_count": 1002}, in_flight_count=0)
 
         async def told():
-            # A request that was already on its way is answered with the earlier figures.
+            # A request that was already sent is answered with the earlier statistics.
             looks = [member.snapshot for member in collector.membership.members.values()]
             return all(look.topics["topic.0000.events"].channels[0].in_flight_count == 0 for look in looks)
 

@@ -1,4 +1,4 @@
-"""Nodes die, freeze, leave and drain: pages stay quick, name missing nodes, and remember what they held."""
+"""Nodes die, freeze, leave and drain: pages stay quick, name missing nodes, and remember their backlogs."""
 
 import json
 import re
@@ -144,7 +144,7 @@ def test_a_node_is_drained_from_its_page_and_taken_back(cluster):
     assert node.get("/drain")["draining"]
     assert ask(node, "GET", "/ready").status == 503
     assert not site.nsqds[1].get("/drain")["draining"]
-    # The page must show it at once, because without JavaScript no page refreshes.
+    # The page must show it immediately, because without JavaScript no page refreshes.
     page = ask(site.admin, "GET", path).text
     assert "Remaining messages" in page
     assert "orders / billing : 4 messages; no consumers there" in page

@@ -14,7 +14,7 @@ LOST = 'nsqd_channel_lost_total{channel="ch",topic="t"}'
 
 @pytest.fixture
 def nsqd(cluster):
-    """A killed nsqd with a segment of APPENDS appends of two messages, and a channel that is owed them."""
+    """A killed nsqd with a segment of APPENDS appends of two messages, and a channel with that backlog."""
     nsqd = cluster.nsqd()
     with_channel(nsqd)
     return nsqd
@@ -45,7 +45,7 @@ def cut(path, drop):
 
 
 def delivered(nsqd, connect, channel="ch"):
-    """Start nsqd and consume everything that is owed."""
+    """Start nsqd and consume the whole backlog."""
     nsqd.start()
     wire = connect(nsqd)
     assert wire.ask(sub("t", channel)) == b"OK"

@@ -248,7 +248,7 @@ def test_all_go_back_to_the_channel_they_came_from_and_to_no_other(node, connect
 
 
 def frames_and_gaps(node, start, end, channel):
-    """The bodies of a range as a reader with this channel gets them, and the gaps that it is told."""
+    """The bodies of a range as a reader with this channel gets them, and the reported gaps."""
     url = f"http://{node.http_address}/log/range?topic=t&start={start}&end={end}&channel={channel}"
     with urllib.request.urlopen(url, timeout=10) as answer:
         frames = FrameParser().feed(answer.read())

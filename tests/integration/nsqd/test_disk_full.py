@@ -1,4 +1,4 @@
-"""A disk that takes no more: publishers are told, nothing acknowledged is lost, no restart is needed.
+"""A full disk: publishers get an error, no acknowledged message is lost, no restart is needed.
 
 A limit on the size of the files that the process may write stands for the full disk; unlike a full disk it
 can be set and lifted while nsqd runs.
@@ -44,7 +44,7 @@ def healthy(nsqd):
 
 
 def received(connect, nsqd, topic="t", channel="ch"):
-    """The bodies of all owed messages, as a new consumer gets them."""
+    """The bodies of all pending messages, as a new consumer gets them."""
     wire = connect(nsqd)
     wire.subscribe(topic, channel)
 

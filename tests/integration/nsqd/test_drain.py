@@ -145,7 +145,7 @@ def test_the_outcome_does_not_depend_on_whether_somebody_reads_the_progress(node
 
 
 def owed_by_metrics(node):
-    """The messages that a scrape of /metrics is told of."""
+    """The message count in a scrape of /metrics."""
     names = ("nsqd_topic_depth{", "nsqd_channel_depth{", "nsqd_channel_in_flight{", "nsqd_channel_deferred{")
     return sum(value for name, value in metrics(node).items() if name.startswith(names))
 

@@ -1,4 +1,4 @@
-"""Headers of messages, as youzan's NSQ has them, beside clients that know nothing of them."""
+"""Headers of messages, as youzan's NSQ has them, next to clients without headers."""
 
 import json
 import urllib.parse
@@ -147,7 +147,7 @@ def test_a_body_of_the_most_bytes_may_have_headers_of_the_most_bytes(plain, exte
         assert plain.message().body == body
 
 
-# --- what is refused
+# --- refused requests
 
 
 @pytest.mark.parametrize("line", [b"PUB_EXT\n", b"PUB_EXT bad/name\n", b"MPUB_EXT\n", b"MPUB_EXT bad/name\n"])

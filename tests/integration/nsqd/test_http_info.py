@@ -15,7 +15,7 @@ E2E_OFF = {"count": 0, "percentiles": None}
 
 
 def ours(*figures):
-    """The figures that only ours has; none when the original is tested."""
+    """The statistics that only ours has; none when the original is tested."""
     return figures if beside.OURS else ()
 
 

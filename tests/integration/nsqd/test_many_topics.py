@@ -1,4 +1,4 @@
-"""Statistics of thousands of topics are gathered in pieces; other clients are served in between."""
+"""Statistics of thousands of topics are gathered in chunks; other clients are served in between."""
 
 import asyncio
 

@@ -30,7 +30,7 @@ def authority(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def stranger(tmp_path_factory):
-    """An authority that nobody trusts."""
+    """An untrusted authority."""
     return Authority(tmp_path_factory.mktemp("stranger"))
 
 

@@ -160,7 +160,7 @@ async def test_a_disconnect_takes_all_registrations_back(lookupd):
         return await lookupd.get("/nodes") == {"producers": []}
 
     await eventually(is_gone, "the node is gone")
-    if not beside.OURS:  # the original lists the topic until somebody deletes it
+    if not beside.OURS:  # the original lists the topic until it is deleted
         await lookupd.post("/topic/delete?topic=e%23ephemeral")
     assert await lookupd.get("/topics") == {"topics": ["t"]}
     assert await lookupd.get("/channels?topic=t") == {"channels": ["c"]}

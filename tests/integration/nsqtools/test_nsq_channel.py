@@ -23,7 +23,7 @@ def run(action: str, nsqd, *more: str) -> subprocess.CompletedProcess[bytes]:
 
 
 def done(action: str, nsqd, *more: str) -> str:
-    """Run an action on one nsqd; return what the tool says was done."""
+    """Run an action on one nsqd; return the report of the tool."""
     ended = run(action, nsqd, *more)
     assert (ended.returncode, ended.stderr) == (0, b"")
     return ended.stdout.decode().removeprefix(f"{nsqd.http_address}: ").removesuffix("\n")

@@ -1,4 +1,4 @@
-"""Which policy is in force where and why, and what a change would alter."""
+"""Which policy is in force where and why, and the effects of a change."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Removal of segments and whole stores that nobody needs."""
+"""Removal of unneeded segments and whole stores."""
 
 import errno
 

@@ -389,7 +389,7 @@ def test_nothing_of_a_retired_store_is_compacted(ledger):
     assert not ledger.store.cleaner.needs_compaction(ledger.store.checkpoints.covered_notes)
 
 
-# --- a channel is made meanwhile and given what is stored
+# --- a channel is created during a compaction and gets stored messages
 
 
 def test_what_somebody_is_given_while_a_compaction_runs_stays(ledger):
@@ -456,7 +456,7 @@ def test_a_copy_that_got_no_name_does_not_count_at_the_next_start(tmp_path):
 
 @pytest.mark.parametrize("call", ["sync_folder", "replace"])
 def test_a_copy_that_has_its_name_counts_at_once_whatever_else_fails(tmp_path, call):
-    """The copy counts at the next start, so it must have the messages that a channel is given meanwhile."""
+    """The copy counts at the next start. It needs the messages that a channel gets during the compaction."""
     ledger = Ledger(tmp_path).fill(disk := FaultyDisk())
     disk.faults[call] = errno.EIO
     ledger.compact((FIRST + 5, FIRST + 6))
@@ -472,7 +472,7 @@ def test_a_copy_that_has_its_name_counts_at_once_whatever_else_fails(tmp_path, c
     ledger.store.appender.close()
 
 
-# --- what is owed
+# --- pending messages
 
 
 def test_what_is_owed_counts_waiting_flying_and_deferred_messages_of_all_channels():

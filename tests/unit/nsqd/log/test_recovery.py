@@ -159,7 +159,7 @@ def test_an_index_does_not_hide_notes_after_the_checkpoint(slip):
     assert happened(slip.recover()) == [(1, b"note")]
 
 
-# --- what was once durable
+# --- durable messages
 
 
 @pytest.mark.parametrize("place", range(5))
@@ -203,7 +203,7 @@ def test_messages_lost_between_checkpoint_and_mark_are_counted(slip):
     assert happened(found) == [(FIRST, FIRST + 5, 0)]
 
 
-# --- what a power cut may leave
+# --- the disk after a power cut
 
 
 def test_a_file_that_ends_in_the_middle_of_an_append_is_torn_there(slip):
@@ -227,7 +227,7 @@ def test_what_is_whole_behind_what_never_reached_the_disk_is_kept(slip, place, s
     assert [one for one in slip.found if isinstance(one, Gap)] == [
         Gap(FIRST + place, FIRST + place + 1, Why.DAMAGED)
     ]
-    # The message is owed like the others, so it counts as lost.
+    # The message is pending like the others, so it counts as lost.
     assert happened(found) == [(FIRST, FIRST + 5, 0)]
 
 
@@ -292,7 +292,7 @@ def test_a_torn_note_is_not_told(slip):
     assert (bool(found.torn), found.segment.size, found.segment.last_note) == (True, slip.ends[-2], 1)
 
 
-# --- what was refused
+# --- refused appends
 
 
 def test_what_was_refused_is_not_lost_either_when_it_lies_behind_damage(slip):

@@ -119,7 +119,7 @@ def test_what_never_reached_the_disk_is_a_gap_and_what_came_behind_it_is_kept(sh
     torn = FIRST + 2 * number - 1
     assert sequences(shop) == [seq for seq in range(FIRST, FIRST + 8) if seq != torn]
     assert lost(shop) == [Gap(torn, torn + 1, Why.REMOVED)]
-    # The message is owed, so it counts as lost.
+    # The message is pending, so it counts as lost.
     assert any(first <= torn < end for first, end, _ in stored(found))
 
 
@@ -282,7 +282,7 @@ def test_notes_that_failed_and_were_written_again_are_told_in_order(shop):
     assert [content for _, content in noted(found)] == [b"one", b"two", b"three"]
 
 
-# --- what was let go of
+# --- dropped messages
 
 
 def test_what_was_finished_before_it_was_durable_is_no_hole(tmp_path):
@@ -293,7 +293,7 @@ def test_what_was_finished_before_it_was_durable_is_no_hole(tmp_path):
     shop.new(segment=5000)
     for _ in range(8):
         shop.publish(BODY)
-    # Nothing was synced. Nobody owes anything in the first two segments, and both checkpoints say so.
+    # Nothing was synced. Nothing is pending in the first two segments, and both checkpoints say so.
     topic.backlog.extend(FIRST + 4, FIRST + 8)
     noted_before = checkpoint.decode(checkpoint.encoder(topic, 1, shop.mark())()).checkpoint_position
     assert shop.drop(topic.low_water(), shop.store.segments.notes) == 2
