@@ -40,7 +40,7 @@ def test_a_nsqlookupd_that_knows_no_nsqd_is_no_cluster(capsys, cluster):
     assert sentence.endswith(f"nsqlookupd at {lookupd.http_address} knows no nsqd.")
 
 
-def test_a_daemon_that_is_no_nsqlookupd_is_told_so(capsys, cluster):
+def test_non_nsqlookupd_daemon_is_reported(capsys, cluster):
     nsqd = cluster.nsqd(lookupds=[])
 
     code, sentence = said(capsys, "smoke", f"--attach={nsqd.http_address}")

@@ -150,7 +150,7 @@ def test_one_of_two_nsqd_missing_is_an_error(cluster, nsqd):
         assert b"of 1 records 0 were confirmed by each of 2 nsqd\n" in ended.stderr
 
 
-def test_a_record_that_is_too_big_is_an_error(cluster):
+def test_oversized_record_is_an_error(cluster):
     nsqd = cluster.nsqd("--max-msg-size=100")
 
     ended = run_tool("to_nsq", *flags(nsqd), stdin=b"ok\n" + b"x" * 101 + b"\nlater\n")

@@ -214,7 +214,7 @@ def test_a_peer_is_forgotten_in_pieces_of_any_size(registry, directory):
 # -- operators ----------------------------------------------------------------------------
 
 
-def test_creating_what_exists_keeps_its_producers(registry, directory):
+def test_creating_an_existing_topic_retains_its_producers(registry, directory):
     registry.register(directory.peer("a"), "t", "c")
     registry.create_channel("t", "c")
 

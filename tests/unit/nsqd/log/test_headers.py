@@ -63,7 +63,7 @@ def test_published_headers_are_stored_unchanged():
         (json.dumps({"a": "x" * (1 << 20)}).encode(), "1048585 bytes are above 65535"),
     ],
 )
-def test_what_are_no_headers_is_refused_with_a_sentence(encoded, why):
+def test_invalid_headers_are_refused_with_a_sentence(encoded, why):
     with pytest.raises(BadHeaders) as refused:
         checked_extension(encoded)
 

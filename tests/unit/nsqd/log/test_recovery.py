@@ -86,7 +86,7 @@ def test_an_undamaged_segment_has_the_extent_it_was_written_with(slip):
         assert getattr(found.segment, name) == getattr(slip.segment, name), name
 
 
-def test_what_the_checkpoint_does_not_cover_is_told_in_order(slip):
+def test_records_after_the_checkpoint_are_reported_in_order(slip):
     slip.append(deferred(slip.encoder, b"later"), notes=[(1, b"one"), (2, b"two")])
     slip.append(slip.encoder.batch(Batch([b"y"] * 2), 1), slip.encoder.batch(Batch([b"z"]), 1))
     slip.append(notes=[(3, b"three")])
@@ -185,7 +185,7 @@ def test_a_durable_append_that_reads_as_zeros_is_a_gap_and_no_torn_end(slip, pla
     assert found.segment.next == (FIRST + 5 if place < 4 else FIRST + 4)
 
 
-def test_a_durable_file_that_was_cut_short_keeps_what_it_has(slip):
+def test_truncated_durable_file_retains_its_readable_messages(slip):
     Disk().truncate(slip.path, slip.ends[3] + 100)
 
     found = slip.recover()

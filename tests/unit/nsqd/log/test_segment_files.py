@@ -69,7 +69,7 @@ def test_all_segments_are_found_and_what_happened_in_them_is_in_order(shop):
     assert shop.warnings == []
 
 
-def test_leftovers_of_what_was_not_finished_go(shop):
+def test_leftovers_of_unfinished_work_are_removed(shop):
     for name in ("00000002.1.log.new", "00000009.log.new", "00000001.index.tmp", "checkpoint.0.tmp"):
         (shop.folder / name).write_bytes(b"half")
 
@@ -99,7 +99,7 @@ def test_new_files_never_take_the_name_of_an_old_one(shop):
 # --- a torn end
 
 
-def test_a_torn_newest_segment_is_cut_and_the_log_goes_on_behind_it(shop):
+def test_torn_newest_segment_is_truncated_and_the_log_continues(shop):
     Disk().truncate(shop.log(4), 4000)
 
     shop.reopen()
@@ -246,7 +246,7 @@ def test_what_was_begun_behind_several_failed_files_is_kept(shop):
     assert {kept.first - 1, kept.first} <= shop.bodies().keys()
 
 
-def test_what_came_after_a_failed_append_is_kept(shop):
+def test_messages_after_a_failed_append_are_retained(shop):
     disk = FaultyDisk()
     shop.reopen(all_of_it(shop), disk)
     shop.publish(BODY)

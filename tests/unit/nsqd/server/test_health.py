@@ -41,7 +41,7 @@ def test_a_failure_is_news_once_and_again_when_its_reason_changes(health):
     assert health.publish_failed("t", "input/output error", 1)
 
 
-def test_what_was_refused_last_is_remembered_with_its_size(health):
+def test_last_refused_publish_is_remembered_with_its_size(health):
     health.publish_failed("t", "no space left on device", 100)
     health.publish_failed("t", "no space left on device", 5000)
     assert health.refused == {"t": 5000}
