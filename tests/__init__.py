@@ -1,1 +1,1 @@
-"""Tests; a package so that ``tests.support`` can never mean somebody else's folder."""
+"""Tests; a package so that ``tests.support`` can never mean a third-party folder."""

@@ -32,7 +32,7 @@ FLAGS = [
 ]
 PUBLISHED_PER_SECOND = 50
 
-# Expectations wait this long, because the machine may be busy. One that is fulfilled at once costs no time.
+# Expectations wait this long, because the machine may be busy. A fulfilled one costs no time.
 expect.set_options(timeout=20_000)
 
 
@@ -55,7 +55,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Topic ``orders`` flows through channel ``billing``; nobody reads its channel ``audit``."""
+    """Topic ``orders`` flows through channel ``billing``; its channel ``audit`` has no consumer."""
     cluster = Cluster(tmp_path_factory.mktemp("browser"))
     try:
         site = build_site(cluster)

@@ -18,7 +18,7 @@ from tests.support.wire import Wire, req
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 
 # Actions that are tested elsewhere -> by which test.
-ELSEWHERE = {"dismiss": "test_a_node_that_left_is_missed_until_somebody_dismisses_it"}
+ELSEWHERE = {"dismiss": "test_missing_node_is_listed_until_dismissed"}
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The pages in a real browser: they show traffic, refresh their figures, and act."""
+"""The pages in a real browser: they show traffic, refresh their statistics, and run actions."""
 
 import json
 import re
@@ -42,7 +42,7 @@ def test_the_five_pages_show_that_messages_flow(page, site):
     expect(page.locator("tr.leaf").filter(has_text="audit").first).to_be_visible()
 
 
-def test_figures_change_without_a_reload(page):
+def test_statistics_change_without_a_reload(page):
     page.goto("/topics/orders")
     page.evaluate("window.sameDocument = true")
     before = tile(page, "Messages").inner_text()
@@ -84,7 +84,7 @@ def test_a_refresh_keeps_focus_filter_and_scroll_position(page, site):
     assert "q=filler" in page.url
 
 
-def test_a_refresh_keeps_what_was_typed_into_a_form(page):
+def test_refresh_preserves_form_input(page):
     fields = {"Topic": "fresh", "Channel optional": "a"}
     page.goto("/topics")
     form = page.locator("form").filter(has=page.get_by_label(next(iter(fields)), exact=True))

@@ -119,7 +119,7 @@ def test_a_topic_is_tombstoned_on_one_node_after_its_name_was_typed(page, site):
     assert site.nsqds[1].get("/stats?format=json&topic=buried")["topics"]
 
 
-def test_a_node_that_left_is_missed_until_somebody_dismisses_it(page, site):
+def test_missing_node_is_listed_until_dismissed(page, site):
     fill(site, "missed")
     gone = site.nsqds[1]
     sign_in(page, "otto", f"/nodes/{gone.http_address}")

@@ -140,7 +140,7 @@ def test_a_double_click_opens_one_dialog(page):
     expect(page.get_by_role("dialog")).to_have_count(1)
 
 
-def test_the_pages_json_has_the_pages_figures(page):
+def test_page_json_equals_the_page_statistics(page):
     page.goto("/?sort=name&page=2")
     page.get_by_role("link", name="This page as JSON").click()
 

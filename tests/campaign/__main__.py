@@ -19,7 +19,7 @@ SHOWN = 5
 
 
 def main() -> int:
-    """Run what was asked for; the exit code says whether there were violations or too little work."""
+    """Run the requested campaigns; the exit code reports violations or too little work."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaign")
     parser.add_argument("campaign", nargs="?", choices=list(CAMPAIGNS))
     parser.add_argument("--minutes", type=float, default=20, help="processor time of all campaigns together")

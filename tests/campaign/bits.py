@@ -54,7 +54,7 @@ def flip_everywhere(played: Played, every: int) -> Iterator[tuple[str, int, str]
 
 
 def read_back_and_warnings(disk: SimulatedDisk) -> tuple[Found, list[str]]:
-    """Return what a restored node has, and its warnings."""
+    """Return the state of a restored node, and its warnings."""
     warnings: list[str] = []
     return read_back(disk, warnings), warnings
 

@@ -1,4 +1,4 @@
-"""Compares what a restored node has with what clients were promised."""
+"""Compares the state of a restored node with the promises to clients."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ FORGIVEN_NS: Final = 2 * SECOND
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """The place and kind of a crash, which decide what is promised after it."""
+    """The place and kind of a crash; they decide the promises after it."""
 
     # Number of disk steps that were done.
     k: int

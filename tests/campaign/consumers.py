@@ -35,14 +35,14 @@ class Reader:
 
 
 class Consumers:
-    """The connected consumers, and what they have finished."""
+    """The connected consumers, and the messages they have finished."""
 
     def __init__(self, work: "Workload") -> None:
         self._work = work
         self.readers: list[Reader] = []
         # What was finished in this life of the node and so must not come again.
         self.finished: set[Debt] = set()
-        # If set, every message is finished at once.
+        # If set, every message is finished immediately.
         self.draining = False
         # Commands without an answer up to this position may be lost: the node stopped with a failing disk.
         self.unsure_until = -1

@@ -27,7 +27,7 @@ class Restorer:
         self.ledger: Ledger = Counter()
 
     def restore(self, volume: Volume) -> Found | str:
-        """Return what the node found, or why it did not start."""
+        """Return the recovered state, or the reason why the node did not start."""
         tree = volume.tree()
         found = self._seen.get(tree)
         if found is None:

@@ -87,7 +87,7 @@ Ledger = Counter[Deed]
 
 
 def of_calls(calls: Iterable[Call]) -> Ledger:
-    """Return what a running node did, by its disk calls."""
+    """Return the actions of a running node, by its disk calls."""
     ledger: Ledger = Counter()
     finished = begun = 0
     for call in calls:
@@ -123,7 +123,7 @@ def of_calls(calls: Iterable[Call]) -> Ledger:
 
 
 def of_start(calls: Iterable[Call], warnings: list[str]) -> Ledger:
-    """Return what a start found, by its disk calls and warnings."""
+    """Return the findings of a start, by its disk calls and warnings."""
     ledger: Ledger = Counter({Deed.WARNINGS: len(warnings)})
     for call in calls:
         if call.operation == "truncate":
@@ -134,7 +134,7 @@ def of_start(calls: Iterable[Call], warnings: list[str]) -> Ledger:
 
 
 def shortfalls(campaign: str, ledger: Ledger) -> list[str]:
-    """Return what a run of *campaign* has done too rarely; a short run is not judged."""
+    """Return the actions that a run of *campaign* did too rarely; a short run is not judged."""
     workloads = ledger[Deed.WORKLOADS]
     if workloads < MIN_WORKLOADS:
         return []

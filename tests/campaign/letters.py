@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Letters:
-    """Sends letters back, and checks the results."""
+    """Sends dead letters back, and checks the results."""
 
     def __init__(self, work: "Workload") -> None:
         self._work = work
@@ -122,7 +122,7 @@ class Letters:
         work.ask("dead_letters/send_back", arguments, answered, told)
 
     def _see(self, topic: Topic, channel: Channel, bodies: set[bytes], end: int) -> None:
-        """Note the letters that came back, which are in the log from *end* on."""
+        """Note the returned dead letters; they are in the log from *end* on."""
         for seq, body in self._work.node.bodies_from(topic.name, end).items():
             if body in bodies:
                 topic.exclusive[seq] = channel.name

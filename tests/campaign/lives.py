@@ -61,7 +61,7 @@ class Outcome:
 
 
 class Lives:
-    """The nodes, a publisher and a consumer for each, and what they saw."""
+    """The nodes, with a publisher, a consumer and their observations for each."""
 
     def __init__(self, cluster: Cluster, seed: int, *flags: str) -> None:
         self.rng = random.Random(seed)

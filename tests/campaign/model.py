@@ -61,7 +61,7 @@ class Message:
 
 @dataclass(slots=True, eq=False)
 class Debt:
-    """A message that a channel owes until it is finished or dropped."""
+    """A pending message of a channel, until it is finished or dropped."""
 
     message: Message
     since: int
@@ -83,7 +83,7 @@ class Debt:
         return self.dropped is not None and self.dropped.answered < NEVER
 
     def is_owed(self, k: int) -> bool:
-        """Say whether it is certainly owed, because no request to remove it had begun."""
+        """Say whether it is certainly pending: no request to remove it had begun."""
         return self.since < k and self.finished >= k and (self.dropped is None or self.dropped.asked >= k)
 
 
@@ -124,7 +124,7 @@ class Named:
 
 @dataclass(slots=True, eq=False)
 class Channel(Named):
-    """A channel and what it owes, by body."""
+    """A channel and its pending messages, by body."""
 
     debts: dict[bytes, Debt] = field(default_factory=dict)
     # Messages that were delivered as often as a policy allows, and since when; they may be dead letters.

@@ -259,7 +259,7 @@ class Node:
         return bodies
 
     def owed_by(self, topic_name: str, channel_name: str, *, stored: bool = False) -> dict[bytes, int]:
-        """Return the readable bodies that a channel owes, and sequences; with *stored*, those on the disk."""
+        """Return the readable pending bodies, and sequences; with *stored*, those on the disk."""
         topic = self.broker.topics[topic_name]
         source = topic.store.segments if stored and topic.store else topic.log
         found = {}
@@ -293,7 +293,7 @@ class Node:
         return found
 
     def waiting_letters(self, topic_name: str) -> dict[int, bytes]:
-        """Return the readable dead letters that nobody has sent back, by sequence."""
+        """Return the readable dead letters that were not sent back, by sequence."""
         topic = self.broker.topics.get(topic_name)
         letters = self.bodies_from(topic_name, 0)
         return {seq: body for seq, body in letters.items() if topic is not None and is_there(topic, seq)}
@@ -303,7 +303,7 @@ class Node:
         return seq < channel.backlog.end and seq not in channel.backlog.finished
 
     def is_alive(self, topic_name: str, channel_name: str, seq: int) -> bool:
-        """Say whether the channel owes the message and it is not about to become a dead letter."""
+        """Say whether the message is pending in the channel and not about to become a dead letter."""
         dead_letter_queue = (
             self.broker.topics[topic_name].channels[channel_name].backlog.dead_letter_queue.ranges()
         )

@@ -109,7 +109,7 @@ class Repeats:
             elif not work.faulty:
                 work.break_off(f"publishing again was answered with {data!r}")
         elif topic.name not in work.node.broker.topics or not topic.exists:
-            # The topic was deleted meanwhile, so its log can no longer be checked.
+            # The topic has been deleted, so its log can no longer be checked.
             return
         elif stored and sure:
             work.break_off(f"{body[:21]!r} was stored once more")

@@ -71,7 +71,7 @@ class Requests:
         self.request(work.rng.choice(_REQUESTS), work.rng.choice(TOPICS), work.rng.choice(CHANNELS))
 
     def request(self, what: str, name: str, channel_name: str) -> None:
-        """Send a request; its part before the first wait runs at once."""
+        """Send a request; its part before the first wait runs immediately."""
         work = self._work
         what, _, query = what.partition("?")
         self.notice_deleted()

@@ -24,7 +24,7 @@ _PROBE = "probe"
 
 
 class NotRestored(Exception):
-    """The node could not start, or could not deliver what it has; the text says why."""
+    """The node could not start, or could not deliver its messages; the text says why."""
 
 
 def key(body: bytes) -> int:

@@ -95,7 +95,7 @@ class Seeks:
                 self._work.model.give(channel, message.body, position, stays=False)
 
     async def seek(self) -> None:
-        """Set a channel to the earliest, the latest, or one of its owed messages."""
+        """Set a channel to the earliest, the latest, or one of its pending messages."""
         work = self._work
         found = self._some_channel()
         if found is None:
@@ -152,7 +152,7 @@ class Seeks:
                     del reader.has[id_]
 
     def _look_what_is_kept(self, topic: Topic, channel: Channel, pending: set[bytes]) -> None:
-        """Check that a channel set to the earliest owes everything that a policy keeps."""
+        """Check that everything a policy retains is pending in a channel set to the earliest."""
         work = self._work
         young_ns = work.loop.clock.wall_ns - RETAIN_NS
         waiting = {debt.message.body for debt in topic.backlog if debt.finished == NEVER}
@@ -166,7 +166,7 @@ class Seeks:
                     work.done[Deed.KEPT] += 1
 
     async def handle(self) -> None:
-        """Finish, requeue, send or cancel one message that a channel owes, by id."""
+        """Finish, requeue, send or cancel one pending message of a channel, by id."""
         work = self._work
         found = self._some_channel()
         if found is None:

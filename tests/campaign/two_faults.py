@@ -167,7 +167,7 @@ def _behind_renames(played: Played, rng: random.Random) -> set[int]:
 
 
 class _SecondLife:
-    """A node without clients that starts from what a crash has left."""
+    """A node without clients that starts from the disk after a crash."""
 
     def __init__(self, played: Played, image: Volume, k: int) -> None:
         """The first life crashed after *k* steps. Raises the error that would end the daemon."""

@@ -1,4 +1,4 @@
-"""Random work for a simulated node, with a model of what it promises meanwhile."""
+"""Random work for a simulated node, with a model of its promises."""
 
 import asyncio
 import random
@@ -62,7 +62,7 @@ class Workload:
         self.model = model or Model()
         self.node: Node
         self.trace: list[str] = []
-        # Counts of what was done so far.
+        # Counts of the actions so far.
         self.done: Ledger = Counter()
         # Times at which positions were reached: (position, engine's time, wall clock time).
         self.times: list[tuple[int, int, int]] = []
@@ -352,7 +352,7 @@ class Workload:
     # --- the end ---
 
     async def recover(self) -> None:
-        """End all faults; the node must become healthy, accept publishes and deliver all it owes."""
+        """End all faults; the node must become healthy, accept publishes and deliver its backlog."""
         self.disk.heal()
         self.rules.refusals.clear()
         self.was_faulty = self.faulty

@@ -69,7 +69,7 @@ def test_replication_without_a_part_is_found_out(part):
     pytest.fail(f"no history fails without {PARTS[part].text!r}")
 
 
-def test_workloads_do_what_the_campaigns_are_about():
+def test_workloads_cover_the_campaign_subjects():
     ledger: Ledger = Counter()
     for seed in range(1, 61):
         ledger += play(seed, strict=bool(seed // len(PROFILES) % 2)).ledger
@@ -113,7 +113,7 @@ class MuteDisk(SimulatedDisk):
 @pytest.mark.parametrize(
     ("disk", "campaign"), [(LyingDisk, "power-cut"), (ForgetfulDisk, "power-cut"), (MuteDisk, "kill")]
 )
-def test_a_disk_that_does_not_do_what_it_says_is_found_out(disk, campaign):
+def test_disk_with_false_promises_is_detected(disk, campaign):
     result = crash_everywhere(play(37, strict=True, disk=disk(DATA)), campaign)
 
     assert any("lost" in text or "gone" in text for text in result.violations)

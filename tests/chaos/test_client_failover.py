@@ -88,7 +88,7 @@ async def test_every_confirmed_message_is_consumed_when_one_of_three_dies(cluste
         sys.stdout.write(f"\n{kind}: {MESSAGES} confirmed, {len(seen)} seen, {twice} twice, {shares}\n")
 
 
-async def test_an_nsqd_that_joins_gets_its_share_of_what_is_published(cluster):
+async def test_new_nsqd_gets_its_share_of_publishes(cluster):
     lookupd = cluster.nsqlookupd()
     prepare(cluster.nsqd())
     async with Producer(lookupd_addresses=[lookupd.http_address], config=OFTEN) as producer:

@@ -44,7 +44,7 @@ def start_nsqd(cluster: Cluster) -> Daemon:
 
 @asynccontextmanager
 async def readers(lookupd: Daemon) -> AsyncIterator[Seen]:
-    """A consumer on each channel that notes what it handles."""
+    """A consumer on each channel that records its handled messages."""
     seen: Seen = {channel: Counter() for channel in CHANNELS}
 
     def note(channel: str):
@@ -69,7 +69,7 @@ async def readers(lookupd: Daemon) -> AsyncIterator[Seen]:
 
 
 async def publish_all(halfway: asyncio.Event, *nsqds: Daemon) -> None:
-    """Publish every number once, ten batches under way at a time, whatever happens to nsqd meanwhile."""
+    """Publish every number once, ten batches at a time, during all faults of nsqd."""
     half = iter(range(MESSAGES // BATCH // 2))
     batches = iter(range(0, MESSAGES, BATCH))
     async with Producer([nsqd.tcp_address for nsqd in nsqds], retry_seconds=60) as producer:

@@ -34,7 +34,7 @@ users = 2
 """
 
 
-def test_a_nsqd_that_is_killed_under_load_loses_nothing(tmp_path):
+def test_nsqd_killed_under_load_loses_nothing(tmp_path):
     code, text, told = run_profile(tmp_path, STEADY, "--start", "--kill", "--workers=2")
 
     assert code == 0, text

@@ -59,7 +59,7 @@ def address_of(nsqd):
 
 
 def drain(nsqd, ledger, address=None):
-    """Consume everything that is owed; return how many seconds that took."""
+    """Consume the whole backlog; return the seconds that it took."""
     began = time.monotonic()
     nothing_new = Traffic(ledger, address or address_of(nsqd), 0)
     nothing_new._threads = nothing_new._threads[1:]
@@ -137,7 +137,7 @@ def test_repeated_kills_of_nsqd_lose_no_message_and_redeliver_no_finished_one(
         nsqd.start()
         longest = max(longest, time.monotonic() - began)
         if cycle % DRAINED_EVERY == DRAINED_EVERY - 1 or cycle == CYCLES - 1:
-            # Otherwise a long run would end with tens of thousands of segments that nobody reads.
+            # Otherwise a long run would end with tens of thousands of unread segments.
             for channel in CHANNELS:
                 nsqd.post(f"/channel/unpause?topic={TOPIC}&channel={channel}")
             drain(nsqd, ledger)
@@ -187,9 +187,7 @@ def small_disk(tmp_path):
 
 
 @MODES
-def test_nothing_is_lost_on_a_full_disk_and_what_is_consumed_makes_room(
-    cluster, ledger, small_disk, sync_every, capsys
-):
+def test_full_disk_loses_nothing_and_consumption_frees_space(cluster, ledger, small_disk, sync_every, capsys):
     nsqd = cluster.daemon(
         "nsqd",
         [

@@ -31,7 +31,7 @@ ONE_OF = (
 
 
 def apply(there: Object | None, wanted: Object, before: Object | None) -> Object:
-    """Return what is stored after *wanted* was applied over *there*, where *before* had been applied."""
+    """Return the stored object after *wanted* was applied over *there*, where *before* had been applied."""
     stored = _without(deepcopy(there), before, wanted) if there is not None and before is not None else {}
     result = _merge(stored or {}, wanted)
     _fill(result)

@@ -68,7 +68,7 @@ def held(moment, minutes):
 
 
 def changed(moment, minutes, **figures):
-    """Snapshots of a healthy daemon, with figures changed to values that no daemon reaches within a test."""
+    """Snapshots of a healthy daemon, with metrics changed to values that no daemon reaches within a test."""
     found = {name: figures.get(name.partition("{")[0], value) for name, value in moment.items()}
     for name in figures:
         assert any(series.startswith(f"{name}{{") for series in found), f"nothing says {name}"
@@ -128,7 +128,7 @@ def test_nothing_fires_while_nothing_is_wrong(cluster, fired):
     consumer.close()
 
 
-def test_messages_that_nobody_consumes_are_told(nsqd, fired):
+def test_channel_without_consumers_fires_an_alert(nsqd, fired):
     channel(nsqd)
     publish(nsqd, "orders", 5)
     timelines = [held(snapshot(nsqd, BROKER), 20), two_lookups(20)]
@@ -145,7 +145,7 @@ def test_a_paused_channel_is_not_told(nsqd, fired):
     fired([held(snapshot(nsqd, BROKER), 20), two_lookups(20)], 19)
 
 
-def test_a_broker_that_its_consumers_do_not_find_is_told(cluster, fired):
+def test_broker_unknown_to_its_consumers_fires_an_alert(cluster, fired):
     lonely, found = cluster.nsqd(), cluster.nsqd()
     for each in (lonely, found):
         channel(each)
@@ -192,7 +192,7 @@ def test_a_broker_that_was_drained_between_two_scrapes_is_not_told(nsqd, fired):
     fired([timeline, two_lookups(34)], 31)
 
 
-def test_what_a_drain_left_is_told(nsqd, fired):
+def test_messages_left_by_a_drain_fire_an_alert(nsqd, fired):
     channel(nsqd)
     publish(nsqd, "orders", 5)
     nsqd.post("/drain")
@@ -202,7 +202,7 @@ def test_what_a_drain_left_is_told(nsqd, fired):
     fired([timeline, two_lookups(33)], 20, **alerts)
 
 
-def test_a_channel_that_grows_is_told(nsqd, fired, chart):
+def test_growing_channel_fires_an_alert(nsqd, fired, chart):
     channel(nsqd)
     consumer = subscribed(nsqd)
     timeline = []
@@ -216,7 +216,7 @@ def test_a_channel_that_grows_is_told(nsqd, fired, chart):
     consumer.close()
 
 
-def test_a_channel_whose_messages_wait_for_long_is_told(nsqd, fired, chart):
+def test_old_message_in_a_channel_fires_an_alert(nsqd, fired, chart):
     channel(nsqd)
     publish(nsqd, "orders", 600)
     consumer = subscribed(nsqd)
@@ -258,7 +258,7 @@ def test_messages_that_are_not_answered_in_time_are_told(nsqd, fired):
     consumer.close()
 
 
-def test_dead_letters_are_told(nsqd, fired):
+def test_dead_letters_fire_an_alert(nsqd, fired):
     channel(nsqd, "orders.billing.dead", "look")
     before = snapshot(nsqd, BROKER)
     publish(nsqd, "orders.billing.dead", 3)
@@ -267,7 +267,7 @@ def test_dead_letters_are_told(nsqd, fired):
     fired([timeline, two_lookups(10)], 8, NsqDeadLetters=1)
 
 
-def test_the_first_dead_letter_which_makes_the_topic_is_told(nsqd, fired):
+def test_first_dead_letter_of_a_new_topic_fires_an_alert(nsqd, fired):
     before = snapshot(nsqd, BROKER)
     publish(nsqd, "orders.billing.dead")
     timeline = [*held(before, 5), *held(snapshot(nsqd, BROKER), 40)]
@@ -279,7 +279,7 @@ def test_the_first_dead_letter_which_makes_the_topic_is_told(nsqd, fired):
 
 
 @pytest.mark.parametrize("again", [BROKER, f'{BROKER}",instance="10.0.0.2:4151'])
-def test_old_dead_letters_are_not_told_after_a_crash(nsqd, fired, again):
+def test_old_dead_letters_fire_no_alert_after_a_crash(nsqd, fired, again):
     publish(nsqd, "orders.billing.dead", 3)
     name = "nsqd_topic_messages_total"
     before = changed(snapshot(nsqd, BROKER), 20, **{name: "5000"})
@@ -290,14 +290,14 @@ def test_old_dead_letters_are_not_told_after_a_crash(nsqd, fired, again):
         fired(timelines, minute)
 
 
-def test_a_broker_that_no_nsqlookupd_knows_is_told(cluster, fired):
+def test_broker_unknown_to_nsqlookupd_fires_an_alert(cluster, fired):
     nsqd = cluster.nsqd(f"--lookupd-tcp-address=127.0.0.1:{free_port()}")
 
     timelines = [held(snapshot(nsqd, BROKER), 10), two_lookups(10)]
     fired(timelines, 9, NsqdNotRegistered=1)
 
 
-def test_fsyncs_that_are_slower_than_allowed_are_told(nsqd, fired, chart):
+def test_slow_fsyncs_fire_an_alert(nsqd, fired, chart):
     timeline = []
     for _ in range(25):
         publish(nsqd, "orders")
@@ -365,21 +365,21 @@ def volume(available):
     }
 
 
-def test_a_volume_that_is_nearly_full_is_told(fired):
+def test_nearly_full_volume_fires_an_alert(fired):
     alerts = {"NsqdDiskLow": 1}
 
     fired([held(volume(99), 10), two_lookups(10)], 9, **alerts)
     fired([held(volume(101), 10), two_lookups(10)], 9)
 
 
-def test_a_volume_that_will_be_full_is_told_before(fired):
+def test_filling_volume_fires_an_alert_early(fired):
     filling = [volume(450 - 4 * minute) for minute in range(40)]
 
     fired([filling, two_lookups(40)], 39, NsqdDiskFullSoon=1)
     fired([held(volume(290), 40), two_lookups(40)], 39)
 
 
-def test_an_nsqlookupd_that_waits_for_brokers_is_told(cluster, fired):
+def test_nsqlookupd_waiting_for_brokers_fires_an_alert(cluster, fired):
     known = cluster.nsqlookupd("--reconnect-interval=0s")
     brokers = [cluster.nsqd(lookupds=[known]) for _ in range(3)]
     wait_until(lambda: len(known.get("/nodes")["producers"]) == len(brokers), "they are registered")
@@ -391,7 +391,7 @@ def test_an_nsqlookupd_that_waits_for_brokers_is_told(cluster, fired):
     fired([timeline], 9, NsqlookupdNotReady=1)
 
 
-def test_an_nsqlookupd_that_is_missing_is_told(fired):
+def test_missing_nsqlookupd_fires_an_alert(fired):
     one = [dict(list(moment.items())[:1]) for moment in two_lookups(10)]
 
     fired([one], 9, NsqlookupdMissing=1)

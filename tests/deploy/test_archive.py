@@ -31,7 +31,7 @@ def test_without_topics_there_is_no_job(chart):
     assert render(chart, {}).of_kind("CronJob") == []
 
 
-def test_each_topic_has_a_job_that_never_runs_twice_at_once(archived):
+def test_job_of_a_topic_never_runs_concurrently(archived):
     orders, clicks = job(archived, "orders"), job(archived, "clicks")
 
     assert [thing["spec"]["schedule"] for thing in (orders, clicks)] == ["5 * * * *", "*/15 * * * *"]

@@ -53,7 +53,7 @@ def told(cluster, tmp_path):
     return found
 
 
-def test_the_files_are_those_that_the_script_writes():
+def test_dashboard_files_equal_the_script_output():
     script = CHART.parents[2] / "scripts" / "dashboards.py"
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
 
@@ -85,7 +85,7 @@ def test_every_query_is_over_metrics_and_labels_that_exist(told, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_variable_that_is_used_is_there(name):
+def test_every_used_variable_is_defined(name):
     used = {word for query in queries(name) for word in re.findall(r"\$([a-z]+)\b", query)}
 
     assert used <= {each["name"] for each in variables(name)}

@@ -1,4 +1,4 @@
-"""Additions that a platform team makes to somebody else's chart without a post-renderer."""
+"""Additions of a platform team to a third-party chart without a post-renderer."""
 
 import shutil
 
@@ -133,7 +133,7 @@ def test_a_workload_has_labels_and_annotations_of_its_own(chart, component):
 
     assert thing["metadata"]["labels"]["shard"] == "a"
     annotations = thing["metadata"]["annotations"]
-    # By this one the chart notices another change beside fewer replicas.
+    # By this one the chart notices a change other than fewer replicas.
     annotations.pop("nsq/pod-template", None)
     assert annotations == {"reloader": "true"}
 
@@ -297,7 +297,7 @@ CLAIM = {
 
 
 @pytest.mark.parametrize("changes", [{}, {"size": "10240Mi"}, {"storageClass": "standard"}])
-def test_an_upgrade_that_changes_no_claim_goes_on(claim_change, changes):
+def test_upgrade_without_claim_changes_succeeds(claim_change, changes):
     assert claim_change(CLAIM, **changes) == ""
 
 

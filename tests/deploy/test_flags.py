@@ -56,7 +56,7 @@ def test_the_daemon_understands_its_command_line(release, daemon, tmp_path):
     assert isinstance(options, DaemonOptions)
 
 
-def test_what_the_values_say_is_what_the_daemon_gets(chart):
+def test_chart_values_equal_daemon_settings(chart):
     values = {"nsqd": {"config": {"msg-timeout": "2m", "max-msg-size": 10485760, "snappy": False}}}
     line = render(chart, values).command_line("nsqd", index=1)
 

@@ -156,7 +156,7 @@ def component_of(peer):
     return peer.get("podSelector", {}).get("matchLabels", {}).get("app.kubernetes.io/component")
 
 
-def test_no_policy_is_there_unless_it_is_asked_for(chart):
+def test_network_policy_exists_only_on_request(chart):
     assert render(chart, {}).of_kind("NetworkPolicy") == []
 
 

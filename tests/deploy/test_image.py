@@ -192,7 +192,7 @@ def test_dockerfile_steps_make_working_daemons_tools_and_load():
         assert re.search(rf"^  {tool} v\d\S* \(built w/\S+\)$", done.stdout, re.MULTILINE)
 
 
-def test_what_is_installed_is_locked_to_version_and_checksum(steps):
+def test_installed_packages_are_locked_to_version_and_checksum(steps):
     installs = [
         step.rest for step in steps if " install " in step.rest and "/opt/nsq/bin/python" in step.rest
     ]

@@ -1,4 +1,4 @@
-"""scripts/kube-test without a cluster: its plan, its commands against fakes, its verdict on the figures."""
+"""scripts/kube-test without a cluster: its plan, its commands against fakes, its verdict on the results."""
 
 import importlib.util
 import json
@@ -149,7 +149,7 @@ def test_every_step_runs_against_a_cluster_in_which_all_goes_well(fakes, tmp_pat
         ({"wrong_lookups": 2}, False, ""),
     ],
 )
-def test_step_fails_by_its_figures(kube_test, wrong, lookups_count, sentence):
+def test_step_fails_by_its_metrics(kube_test, wrong, lookups_count, sentence):
     figures = dict.fromkeys(("failed", "missing", "wrong_lookups"), 0)
     figures |= {"confirmed": 9, "lookups": 9, "last_failure": ""}
 
@@ -197,7 +197,7 @@ def test_the_values_of_every_step_are_taken_by_the_chart(chart, steps):
 
 @pytest.mark.parametrize("version", ["1.30", "1.37"])
 @pytest.mark.parametrize("tls", [False, True])
-def test_what_it_applies_is_valid_and_restricted(kube_test, version, tls):
+def test_applied_manifests_are_valid_and_restricted(kube_test, version, tls):
     settings = kube_test.Settings(image="nsq:1")
     job = json.loads(kube_test.load_job(settings, tls=tls))
     items = json.loads(kube_test.auth_server(settings))["items"]

@@ -120,7 +120,7 @@ def test_keda_asks_for_depth_and_for_how_long_messages_wait(keda, tmp_path):
     assert 'topic="orders",channel="billing"' in query
 
 
-def test_what_keda_reads_is_what_the_daemons_say(cluster, keda):
+def test_keda_queries_match_the_daemon_metrics(cluster, keda):
     """The scaler asks /lookup for the brokers, and /stats of each for the channel's depth and consumers."""
     lookup = cluster.nsqlookupd()
     nsqd = cluster.nsqd()

@@ -66,7 +66,7 @@ def test_addresses_of_ones_own_are_handed_on_in_their_order(chart):
     ("kind", "open_ports"),
     [("ClusterIP", ["tcp", "http"]), ("NodePort", ["http"]), ("LoadBalancer", ["http"])],
 )
-def test_nobody_outside_registers_a_broker(chart, kind, open_ports):
+def test_external_clients_cannot_register_a_broker(chart, kind, open_ports):
     release = render(chart, {"nsqlookupd": {"service": {"type": kind}}})
 
     ports = release.named("Service", "demo-nsq-nsqlookupd")["spec"]["ports"]

@@ -62,7 +62,7 @@ def test_nsqadmin_below_a_base_path_answers_probes_and_scrapes(cluster, chart, b
 
 @pytest.mark.parametrize("kind", ["ServiceMonitor", "PodMonitor"])
 @pytest.mark.parametrize("component", ["nsqd", "nsqlookupd", "nsqadmin"])
-def test_what_is_scraped_is_a_path_of_the_daemon(cluster, chart, kind, component):
+def test_scrape_path_exists_in_the_daemon(cluster, chart, kind, component):
     release = render(chart, {"monitoring": {"monitors": {"kind": kind}}})
     spec = release.named(kind, f"demo-nsq-{component}")["spec"]
     (endpoint,) = spec["endpoints" if kind == "ServiceMonitor" else "podMetricsEndpoints"]

@@ -1,4 +1,4 @@
-"""After an upgrade or rollback from any value set to any other, the cluster has what the values say."""
+"""After an upgrade or rollback from any value set to any other, the cluster equals the values."""
 
 import pytest
 
@@ -66,7 +66,7 @@ def test_an_upgrade_changes_nothing_that_kubernetes_does_not_let_change(releases
                 )
 
 
-def test_an_account_that_is_switched_off_is_not_asked_for_any_more(chart):
+def test_disabled_account_is_no_longer_referenced(chart):
     with_account = render(chart, {})
     without = render(chart, {name: {"serviceAccount": {"create": False}} for name in ("nsqd", "nsqadmin")})
 
@@ -76,7 +76,7 @@ def test_an_account_that_is_switched_off_is_not_asked_for_any_more(chart):
         assert spec["serviceAccountName"] == "default"
 
 
-def test_every_account_that_is_asked_for_is_made_by_the_chart_or_named_by_the_values(releases):
+def test_every_referenced_account_is_created_or_named_in_the_values(releases):
     for name, release in releases.items():
         made = {each["metadata"]["name"] for each in release.of_kind("ServiceAccount")}
         named = {

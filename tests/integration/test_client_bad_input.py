@@ -37,7 +37,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-async def test_a_publish_that_is_answered_by_a_lie_fails(lie):
+async def test_publish_with_a_false_answer_fails(lie):
     async def answer(reader, writer):
         await answer_identify(reader, writer)
         await read_published(reader)

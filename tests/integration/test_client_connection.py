@@ -101,7 +101,7 @@ async def test_what_was_piped_behind_a_refused_command_is_reported_as_lost(clust
     await connection.close()
 
 
-async def test_killing_nsqd_fails_what_waits(cluster):
+async def test_killed_nsqd_fails_pending_commands(cluster):
     nsqd = cluster.nsqd()
     connection = await open_connection(nsqd.tcp_address)
 
@@ -168,7 +168,7 @@ async def test_a_late_finish_is_no_reason_to_close():
         await connection.close()
 
 
-async def test_closing_sends_what_was_queued(cluster):
+async def test_close_sends_queued_commands(cluster):
     nsqd = cluster.nsqd()
     connection = await open_connection(nsqd.tcp_address)
     connection.send(commands.pub("t", b"last words"))

@@ -62,7 +62,7 @@ def producers(lookupd: Daemon) -> list[int]:
     return [producer["http_port"] for producer in json.loads(body)["producers"]] if status == 200 else []
 
 
-async def test_a_topic_nobody_knows_yet_is_found_once_it_appears(cluster):
+async def test_unknown_topic_is_found_once_it_appears(cluster):
     lookupd = cluster.nsqlookupd()
     nsqd = cluster.nsqd()
     handled = Bodies()

@@ -70,7 +70,7 @@ async def test_errors_are_raised_where_publish_was_called(face):
             await producer.multi_publish("t", b"one")
 
 
-async def test_closing_fails_what_cannot_be_sent(face):
+async def test_close_fails_unsendable_publishes(face):
     producer = face.producer(f"127.0.0.1:{free_port()}", retry_seconds=60)
     waiting = [await producer.submit("t", b"x") for _ in range(3)]
     await producer.close(drain_seconds=0.1)
@@ -80,7 +80,7 @@ async def test_closing_fails_what_cannot_be_sent(face):
             await outcome
 
 
-async def test_closing_confirms_what_is_under_way(cluster, face):
+async def test_close_confirms_pending_publishes(cluster, face):
     nsqd = cluster.nsqd()
     producer = face.producer(nsqd.tcp_address)
     outcomes = [await producer.submit("t", b"%d" % n) for n in range(200)]

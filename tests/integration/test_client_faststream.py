@@ -42,7 +42,7 @@ def broker_of(nsqd, **settings):
     return NsqBroker(nsqd.address, **{"channel": "billing", "config": CALM, "logger": None, **settings})
 
 
-async def test_a_handler_gets_its_model_and_what_it_returns_is_published(nsqd):
+async def test_handler_gets_its_model_and_its_result_is_published(nsqd):
     broker = broker_of(nsqd)
 
     @broker.subscriber("orders")
@@ -74,7 +74,7 @@ async def test_without_headers_a_body_is_json_or_text_or_bytes(nsqd):
     assert seen == [{"a": 1}, "text", b"\xff"]
 
 
-async def test_with_headers_all_that_faststream_sends_beside_a_body_arrives(extended):
+async def test_faststream_headers_arrive_with_the_body(extended):
     broker, seen = broker_of(extended, config=Config(headers=True)), []
 
     @broker.subscriber("t")
@@ -114,7 +114,7 @@ async def test_headers_to_an_nsqd_without_them_are_refused_by_the_broker_and_its
             await double.publish("x", "t", headers={"a": "b"})
 
 
-async def test_a_message_whose_handler_fails_comes_again_and_ends_in_the_dead_letters(extended):
+async def test_failing_message_is_redelivered_and_ends_in_the_dead_letters(extended):
     nsqd = extended
     broker, attempts = broker_of(nsqd), []
 
@@ -154,7 +154,7 @@ async def test_what_no_handler_can_use_is_a_dead_letter_after_its_last_attempt(n
     assert nsqd.requeued("t", "billing") == 0
 
 
-async def test_what_was_nacked_is_not_finished_before_it_is_a_dead_letter(nsqd):
+async def test_nacked_message_is_not_finished_before_it_is_a_dead_letter(nsqd):
     broker = broker_of(nsqd)
 
     @broker.subscriber("t", retry=Retry(1, Fixed(600)))
@@ -328,7 +328,7 @@ async def test_a_subscriber_without_handlers_is_read_from_once_its_nsqd_is_there
         await subscriber.stop()
 
 
-async def test_a_subscriber_without_a_channel_is_told_so(nsqd):
+async def test_subscriber_without_a_channel_raises_an_error(nsqd):
     broker = broker_of(nsqd, channel="")
 
     @broker.subscriber("t")
@@ -396,7 +396,7 @@ async def test_the_test_kit_gives_a_message_to_each_channel_once():
     assert sorted(seen) == ["audit", "billing"]
 
 
-async def test_the_test_kit_raises_what_a_handler_raises():
+async def test_kit_raises_handler_errors():
     broker = NsqBroker("127.0.0.1:1", channel="c", logger=None)
 
     @broker.subscriber("t")

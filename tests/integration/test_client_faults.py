@@ -48,7 +48,7 @@ def nsqd(memory_nsqd):
 
 
 @pytest.mark.parametrize("beside", ["another of its kind", "a handler of single messages"])
-async def test_each_message_of_a_trickle_is_handled_at_once_by_a_batch_handler(nsqd, beside):
+async def test_batch_handler_gets_trickled_messages_immediately(nsqd, beside):
     bodies = Bodies()
     consumer = consumer_of(nsqd)
     consumer.add_batch_handler(bodies, size=10, seconds=0.05, concurrency=1 if beside[0] == "a " else 2)
@@ -76,7 +76,7 @@ async def test_a_producer_that_spreads_passes_over_an_nsqd_that_is_frozen(nsqd):
             frozen.freeze()
             waits = [await producer.submit("t", b"first %d" % n) for n in range(2)]
             await eventually(lambda: any(wait.done() for wait in waits), "the healthy one has answered")
-            for turn in range(20):  # until the producer notices that the frozen nsqd owes an answer
+            for turn in range(20):  # until the producer notices that an answer of the frozen nsqd is overdue
                 waits.append(await producer.submit("t", b"%d" % turn))
                 await asyncio.sleep(0.04)
             for _ in range(30):
@@ -87,7 +87,7 @@ async def test_a_producer_that_spreads_passes_over_an_nsqd_that_is_frozen(nsqd):
     assert len(nsqd.published("t")) >= 30
 
 
-async def test_what_a_frozen_nsqd_does_not_confirm_in_time_goes_to_another(nsqd):
+async def test_unconfirmed_publish_to_a_frozen_nsqd_goes_to_another(nsqd):
     with MemoryNsqd() as frozen:
         async with Producer([frozen.address, nsqd.address], publish_timeout=0.3) as producer:
             await producer.publish("t", b"before")
@@ -273,7 +273,7 @@ async def test_a_peer_that_reads_slowly_is_not_taken_for_one_that_reads_nothing(
 
     config = Config(write_timeout=0.8)
     async with scripted_peer(slow) as address, Producer(address, config=config) as producer:
-        # More than the kernel takes at once. At some 3 MB/s this takes about two seconds.
+        # More than the kernel takes in one call. At some 3 MB/s this takes about two seconds.
         await producer.publish("t", bytes(6_000_000), timeout=30)
 
     assert connections == 1
@@ -332,7 +332,7 @@ def publish(producer):
 
 
 @FORKS
-def test_a_producer_goes_on_in_a_forked_process(nsqd):
+def test_producer_continues_in_a_forked_process(nsqd):
     with sync.Producer(nsqd.address) as producer:
         producer.publish("t", b"before")
         with forked(publish, producer) as answer:
@@ -446,7 +446,7 @@ async def test_close_lets_a_batch_handler_finish_what_waits_for_a_full_batch(nsq
     assert nsqd.requeued("t", "c") == 0
 
 
-async def test_close_ends_beside_a_handler_that_swallows_its_cancellation(nsqd, caplog):
+async def test_close_ends_despite_a_handler_that_swallows_its_cancellation(nsqd, caplog):
     working, end = asyncio.Event(), asyncio.Event()
 
     async def handle(message):
@@ -492,7 +492,7 @@ consumer.close(0.1)
 
 
 @pytest.mark.parametrize("program", [HANGS_BESIDE_ASYNCIO, HANGS_WITHOUT_ASYNCIO], ids=["asyncio", "threads"])
-def test_a_program_ends_beside_a_thread_whose_handler_hangs(nsqd, program):
+def test_program_ends_despite_a_hanging_handler_thread(nsqd, program):
     nsqd.publish("t", b"x")
     ended = subprocess.run([sys.executable, "-c", program, nsqd.address], timeout=30, check=False)
 
@@ -534,7 +534,7 @@ async def test_an_nsqd_that_refuses_at_first_is_tried_again_soon(nsqd, caplog):
             await eventually(lambda: late in consumer.nsqd_addresses, "it is connected", seconds=20)
 
 
-async def test_a_consumer_connects_to_its_nsqd_all_at_once(nsqd):
+async def test_consumer_connects_to_all_its_nsqds_concurrently(nsqd):
     with MemoryNsqd() as slow:
         slow.freeze()
         consumer = consumer_of(slow, nsqd, Bodies(), config=CALM)

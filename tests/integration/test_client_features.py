@@ -92,7 +92,7 @@ async def test_process_can_pass_its_exception_on(nsqd):
     await eventually(lambda: nsqd.requeued("t", "c") == 1, "it was given back")
 
 
-async def test_a_loop_that_is_cancelled_gives_its_message_back_at_once(nsqd):
+async def test_cancelled_loop_requeues_its_message_immediately(nsqd):
     nsqd.publish("t", b"x")
     working = asyncio.Event()
 

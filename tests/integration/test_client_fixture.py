@@ -18,7 +18,7 @@ def test_an_nsqd_in_memory_is_there_for_each_test(memory_nsqd):
     assert memory_nsqd.published("t") == [b"x"]
 
 
-def test_what_a_client_has_sent_is_seen_at_once(memory_nsqd):
+def test_sent_messages_are_visible_immediately(memory_nsqd):
     """Closing a client does not wait until nsqd has read its last answers."""
     host, _, port = memory_nsqd.address.rpartition(":")
     for number in range(200):

@@ -106,7 +106,7 @@ async def test_a_batch_larger_than_may_be_in_flight_does_not_wait_for_more(clust
     assert sum(len(batch) for batch in batches) == 9
 
 
-async def test_a_batch_that_fails_comes_again_but_for_what_was_answered(cluster):
+async def test_failed_batch_is_redelivered_without_answered_messages(cluster):
     nsqd = cluster.nsqd()
     batches = []
 
@@ -126,7 +126,7 @@ async def test_a_batch_that_fails_comes_again_but_for_what_was_answered(cluster)
     assert sorted(body for batch in batches[1:] for body in batch) == [b"2", b"3"]
 
 
-async def test_a_message_that_is_worked_on_for_long_is_touched_by_itself(cluster):
+async def test_slow_message_is_touched_automatically(cluster):
     nsqd = cluster.nsqd()
     attempts = []
 
@@ -140,7 +140,7 @@ async def test_a_message_that_is_worked_on_for_long_is_touched_by_itself(cluster
     async with consumer:
         await eventually(lambda: len(attempts) == 2 and is_empty(nsqd), "both are finished", seconds=20)
 
-    # The second message waited for the first, and was also touched meanwhile.
+    # The second message was also touched while it waited for the first.
     assert attempts == [1, 1]
     assert channel(nsqd)["timeout_count"] == 0
 
@@ -289,7 +289,7 @@ class OfALibraryError(BaseException):
         *product(["in a thread", "in batches in a thread", "on the loop"], [OfALibraryError]),
     ],
 )
-async def test_whatever_a_handler_raises_its_message_comes_again(memory_nsqd, error, way):
+async def test_message_of_a_raising_handler_is_redelivered(memory_nsqd, error, way):
     handled = []
 
     def fail_at_first(given):
@@ -402,7 +402,7 @@ async def test_choosing_that_fails_is_tried_again_in_the_next_round(caplog):
     assert "choose failed" in caplog.text
 
 
-async def test_an_nsqd_that_does_not_answer_keeps_nobody_from_the_others(cluster):
+async def test_silent_nsqd_does_not_block_the_others(cluster):
     async def say_nothing(reader, _):
         await reader.read()
 

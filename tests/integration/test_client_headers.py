@@ -1,4 +1,4 @@
-"""The client's headers against a real nsqd, beside a client that knows nothing of them."""
+"""The client's headers against a real nsqd, next to a client without headers."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def consumer(nsqd, seen, config, channel="c"):
     return Consumer("t", channel, seen, nsqd_addresses=[nsqd.tcp_address], config=config)
 
 
-async def test_what_is_published_with_headers_is_consumed_with_them(nsqd):
+async def test_published_headers_are_consumed(nsqd):
     headers = {"traceparent": "00-ab", "name": "käse", "empty": ""}
     seen = Seen()
     async with Producer(nsqd.tcp_address, config=EXTENDED) as producer:
@@ -71,7 +71,7 @@ async def test_a_plain_consumer_shares_the_channel(nsqd, upgrade):
         assert headers == ({"n": str(int(body))} if int(body) % 2 else {})
 
 
-async def test_a_message_that_is_requeued_keeps_its_headers(nsqd):
+async def test_requeued_message_retains_its_headers(nsqd):
     seen = []
 
     def handle(message):

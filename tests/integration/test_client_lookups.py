@@ -83,7 +83,7 @@ async def test_a_body_is_read_however_it_is_framed(answer):
         (b"HTTP/1.1 20x OK\r\n\r\n", "no answer in HTTP"),
     ],
 )
-async def test_what_is_no_answer_is_an_error_that_says_why(answer, said):
+async def test_non_answer_raises_an_error_with_the_reason(answer, said):
     async with answering(answer) as address:
         with pytest.raises(HttpError, match=said):
             await get(f"http://{address}/", headers={}, seconds=5)
@@ -144,7 +144,7 @@ async def test_a_producer_asks_an_nsqlookupd_of_the_original_for_its_nodes():
     ]
 
 
-async def test_what_one_nsqlookupd_knows_is_used_while_another_fails(caplog):
+async def test_answer_of_one_nsqlookupd_is_used_while_another_fails(caplog):
     async with answering(reply(LIST)) as good, answering(reply(b'{"message":"no"}', "500 Oops")) as bad:
         book = book_of(bad, good)
         await book.query_lookupds()
@@ -164,7 +164,7 @@ async def test_a_redirect_is_named():
     assert book.errors[0].endswith("status 301, it points to https://elsewhere/")
 
 
-async def test_a_publish_without_nsqlookupd_says_what_prevents_it():
+async def test_publish_without_nsqlookupd_names_the_obstacle():
     async with answering() as address:
         pass
     async with Producer(lookupd_addresses=[address]) as producer:
@@ -326,7 +326,7 @@ async def test_an_nsqlookupd_that_hangs_holds_up_no_publish_and_no_connection():
 
 
 @pytest.mark.parametrize("topic", ["", "t"], ids=["to publish", "to consume"])
-async def test_an_nsqlookupd_that_hangs_keeps_nobody_from_the_answers_of_others(topic):
+async def test_hanging_nsqlookupd_does_not_block_other_answers(topic):
     known = ["10.0.0.1:4150"]
     async with asyncio.timeout(30), scripted_peer(silent) as hanging, Registry(known).serve() as lookupd:
         book = book_of(hanging, lookupd, topic=topic)
@@ -441,7 +441,7 @@ async def test_a_lost_nsqd_is_connected_again_while_its_nsqlookupd_is_down():
                 )
 
 
-async def test_what_a_slow_nsqlookupd_answers_is_used_at_once():
+async def test_late_answer_of_an_nsqlookupd_is_used_immediately():
     with MemoryNsqd() as named, MemoryNsqd() as found:
         host, port = split_address(found.address)
         body = json.dumps({"producers": [{"broadcast_address": host, "tcp_port": port}]}).encode()

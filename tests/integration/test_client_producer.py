@@ -171,7 +171,7 @@ async def test_messages_of_one_moment_travel_together_and_are_confirmed_each():
         confirmations.append(await producer.submit("u", b"x"))
         await producer.flush()
 
-    # The first message is sent at once, because none is under way; the others wait for the end of the moment.
+    # The first message is sent directly: none is under way; the others wait for the end of the moment.
     assert lines == [b"PUB t\n", b"MPUB t\n", b"PUB u\n"]
     assert all(confirmation.result() == b"OK" for confirmation in confirmations)
 
@@ -202,7 +202,7 @@ async def test_submitting_waits_while_too_much_is_unconfirmed():
         await producer.close(drain_seconds=0)
 
 
-async def test_closing_in_a_hurry_fails_what_is_not_confirmed():
+async def test_urgent_close_fails_unconfirmed_publishes():
     async def never_answer(reader, writer):
         await answer_identify(reader, writer)
         await reader.read()

@@ -47,7 +47,7 @@ def test_a_missing_nsqd_is_told_in_one_sentence(cluster):
     )
 
 
-def test_a_lookup_daemon_that_is_down_is_named():
+def test_unreachable_lookup_daemon_is_named():
     nobody = f"127.0.0.1:{free_port()}"
 
     done = selftest(f"--lookupd-http-address={nobody}", "--timeout=1")

@@ -97,7 +97,7 @@ async def test_tls_takes_the_path_of_a_certificate_authority(nsqd, authority):
         await producer.publish("t", b"x")
 
 
-async def test_a_certificate_nobody_vouches_for_is_not_accepted(nsqd, authority):
+async def test_untrusted_certificate_is_not_accepted(nsqd, authority):
     running = nsqd(*authority.flags)
 
     async with Producer(running.tcp_address, config=Config(tls=True)) as producer:
@@ -171,7 +171,7 @@ async def test_a_wrong_secret_is_an_error_of_its_own(nsqd):
                 await producer.publish("t", b"x")
 
 
-async def test_what_a_secret_does_not_allow_is_refused(nsqd):
+async def test_unauthorized_command_is_refused(nsqd):
     with AuthServer(answer=granted(topic="mine", permissions=("publish",))) as server:
         running = nsqd(f"--auth-http-address={server.address}")
 

@@ -99,7 +99,7 @@ def runner(tmp_path: Path) -> Iterator[Runner]:
 
 
 def handled(runner: Runner) -> list[int]:
-    """The newest figures of the two applications."""
+    """The newest statistics of the two applications."""
     lines = re.findall(r"billing ([\d,]+)   analytics ([\d,]+)", runner.text())
     return [int(number.replace(",", "")) for number in lines[-1]] if lines else [0, 0]
 

@@ -53,7 +53,7 @@ def test_head_is_get_without_its_body_and_neither_names_what_runs_here(cluster, 
     got, _, body = ask_and_end(asked, f"GET {path}").partition(b"\r\n\r\n")
     head, _, nothing = ask_and_end(asked, f"HEAD {path}").partition(b"\r\n\r\n")
 
-    # Only these differ: figures change at any moment, and the client's end may have been seen already.
+    # Only these differ: statistics change at any moment, and the client's EOF may have been seen already.
     changing = (b"content-length:", b"date:", b"connection:")
     fields = [
         [line for line in one.split(b"\r\n") if not line.lower().startswith(changing)] for one in (got, head)

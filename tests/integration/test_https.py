@@ -82,7 +82,7 @@ def test_with_tls_required_plain_requests_learn_the_other_port(secure, authority
         ),
     ],
 )
-def test_what_cannot_work_is_one_sentence(cluster, authority, program, flags, sentence):
+def test_invalid_settings_print_one_sentence(cluster, authority, program, flags, sentence):
     files = {"cert": authority.certificate, "key": authority.key, "ca": authority.file}
     more = ["--nsqd-http-address=127.0.0.1:1"] if program == "nsqadmin" else []
     listeners = ("http",) if program == "nsqadmin" else ("tcp", "http")

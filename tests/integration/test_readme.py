@@ -11,7 +11,7 @@ PROJECT = Path(__file__).parents[2]
 README = (PROJECT / "README.md").read_text()
 
 
-def test_the_client_example_prints_what_it_published(cluster):
+def test_client_example_prints_its_published_messages(cluster):
     lookupd, nsqd = cluster.nsqlookupd(), cluster.nsqd()
     [example] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     example = example.replace("127.0.0.1:4150", nsqd.tcp_address).replace(

@@ -1,1 +1,1 @@
-"""A model of what users of one nsqd see, beside the real process: the same operations are applied to both."""
+"""A model of one nsqd as its users see it. The same operations are applied to the real process."""

@@ -17,7 +17,7 @@ Step = tuple[Any, ...]
 
 TOPIC: Final = "t"
 STATES: Final = ("waiting", "deferred", "in_flight", "finished", "dead_lettering")
-# How long the node may take until it shows what was done: dead letters are tried again each second.
+# Time limit until the node shows the result of an operation. Dead letters are tried again each second.
 _SETTLED_S: Final = 6.0
 # Messages with a short delay fall due after this time. No operation begins so short before one falls due, and
 # none that waits itself.
@@ -33,7 +33,7 @@ _DELAYS: Final = {"": 0.0, "soon": SOON_S, "later": LATER_S, "far": FAR_S}
 
 
 class Mismatch(AssertionError):
-    """The node does not show what the model says."""
+    """The state of the node differs from the model."""
 
 
 class Played:

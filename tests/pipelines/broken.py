@@ -73,7 +73,7 @@ class Case:
         return sorted((nsqd.folder / "t.topic").glob("*.log"))
 
     def finish(self, nsqd, channel):
-        """Empty a channel, so that it owes nothing."""
+        """Empty a channel, so that its backlog is empty."""
         nsqd.post(f"/channel/empty?topic=t&channel={channel}")
 
 

@@ -18,7 +18,7 @@ class Nodes:
 
     def __init__(self, cluster, nsqds=2, *flags):
         self.cluster = cluster
-        # It is ready at once; all are registered before a test begins.
+        # It is ready immediately; all are registered before a test begins.
         self.lookupd = cluster.nsqlookupd("--reconnect-interval=1ms")
         self.nsqds = [cluster.nsqd(*flags) for _ in range(nsqds)]
         # A daemon that listens has only begun to register.
@@ -58,7 +58,7 @@ def bounds(nsqd, topic):
 
 
 def depth(nsqd, topic, channel="archive"):
-    """How many messages the channel owes, by /stats; None while there is no such channel."""
+    """The depth of the channel, by /stats; None while there is no such channel."""
     (found,) = nsqd.get(f"/stats?{urlencode({'format': 'json', 'topic': topic})}")["topics"]
     return next((entry["depth"] for entry in found["channels"] if entry["channel_name"] == channel), None)
 

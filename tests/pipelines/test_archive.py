@@ -1,4 +1,4 @@
-"""The archive job on a small cluster: what is stored, what is acknowledged, and how it fails."""
+"""The archive job on a small cluster: its stored files, its acknowledgements and its failures."""
 
 import os
 import re
@@ -63,7 +63,7 @@ def test_messages_are_stored_by_date_and_hour_and_acknowledged_all(spark, nodes,
         assert int(row["hour"]) == row["timestamp"].hour
 
 
-def test_a_second_run_adds_only_what_came_since(spark, nodes, topic, archive):
+def test_second_run_adds_only_new_messages(spark, nodes, topic, archive):
     archive.run(spark)
     nodes.publish(nodes.nsqds[0], topic, b"later")
 

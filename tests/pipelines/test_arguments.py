@@ -15,6 +15,6 @@ def test_an_interval_is_one_that_spark_reads(text):
 
 
 @pytest.mark.parametrize("text", ["soon", "10", "10s", "seconds", "", "1 fortnight"])
-def test_what_is_no_interval_is_named(text):
+def test_invalid_interval_is_named(text):
     with pytest.raises(argparse.ArgumentTypeError, match="is no interval such as '10 seconds'"):
         interval(text)

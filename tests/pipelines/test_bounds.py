@@ -38,7 +38,7 @@ def test_the_answer_of_nsqd_is_read():
     assert bounds.readable_end == 130
 
 
-def test_what_is_missing_is_come_across():
+def test_missing_messages_are_passed_over():
     gaps = [{"start": 130, "end": 150, "why": "removed"}, {"start": 15, "end": 30, "why": "removed"}]
     bounds = Bounds.from_json({**ANSWER, "gaps": gaps, "data_path": "ab"})
 
@@ -47,7 +47,7 @@ def test_what_is_missing_is_come_across():
     assert bounds.until(140).readable_end == 140
 
 
-def test_a_log_of_which_all_is_missing_is_read_to_its_end():
+def test_log_with_all_messages_missing_is_read_to_its_end():
     bounds = Bounds.from_json(
         {**ANSWER, "extents": [], "gaps": [{"start": 10, "end": 130, "why": "removed"}]}
     )

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 
 class Topics:
-    """A cluster with topics that a query reads, and what was published on each."""
+    """A cluster with topics that a query reads, and the messages published on each."""
 
     def __init__(self, cluster):
         self.nodes = Nodes(cluster)

@@ -83,7 +83,7 @@ def test_orders_are_joined_with_their_payments(cook, nodes, orders):
     assert rows(folder / "paid") == [{"order": 2, "customer": 2, "paid": 100.0}]
 
 
-def test_a_database_has_every_order_once_though_all_come_again(cook, orders):
+def test_database_has_every_order_once_after_a_full_replay(cook, orders):
     folder = cook("into_a_database.py", orders)
     # As if Spark had not noted that the last batch was stored.
     for path in (folder / "checkpoint" / "commits").iterdir():
@@ -131,7 +131,7 @@ def test_bodies_that_are_no_such_json_are_kept_apart(cook, nodes, orders):
     assert (letter["_corrupt_record"], letter["nsqd"]) == ("not json", nodes.nsqds[0].http_address)
 
 
-def test_the_lag_of_each_batch_is_told(cook, orders, capsys):
+def test_lag_of_each_batch_is_reported(cook, orders, capsys):
     cook("lag.py", orders, more=["4"])
     said = capsys.readouterr().out
 

@@ -34,7 +34,7 @@ def log(tmp_path):
     return DeltaLog(str(tmp_path), ARROW_SCHEMA)
 
 
-def test_readers_find_what_was_committed_and_nothing_else(tmp_path, log):
+def test_readers_see_only_committed_rows(tmp_path, log):
     assert log.commit("q", 0, written(tmp_path, 0))
     written(tmp_path, 0, attempt="killed")
     assert log.commit("q", 1, written(tmp_path, 10))
@@ -45,7 +45,7 @@ def test_readers_find_what_was_committed_and_nothing_else(tmp_path, log):
     assert {str(day) for day in found["date"].to_pylist()} == {"2026-11-20"}
 
 
-def test_a_batch_that_is_repeated_is_in_the_table_once(tmp_path, log):
+def test_repeated_batch_is_stored_once(tmp_path, log):
     log.commit("q", 0, written(tmp_path, 0))
     assert not log.commit("q", 0, written(tmp_path, 0, attempt="again"))
     assert not DeltaLog(str(tmp_path), ARROW_SCHEMA).commit("q", 0, written(tmp_path, 0, attempt="third"))

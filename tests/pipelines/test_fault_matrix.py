@@ -9,7 +9,7 @@ NAMED = re.findall(r"`(test_\w+)`", TABLE)
 ROWS = re.findall(r"^\| (\d+) \|", TABLE, re.MULTILINE)
 
 
-def test_every_test_that_is_named_is_there():
+def test_every_named_test_exists():
     written = "\n".join(path.read_text(encoding="utf-8") for path in TESTS.glob("test_*.py"))
 
     assert [name for name in NAMED if f"def {name}(" not in written] == []

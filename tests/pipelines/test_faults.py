@@ -173,7 +173,7 @@ def test_nsqd_that_joins_without_nsqlookupd_is_read_from_its_log_start(case):
     for nsqd in case.nsqds:
         case.nodes.listed(nsqd, "t")
     assert case.query.run() == ""
-    # The query has made its channel, so nsqd keeps what it has yet to read.
+    # The query has created its channel, so nsqd retains its backlog.
     case.finish(joined, "other")
     assert case.query.run() == ""
     case.exact()
@@ -226,7 +226,7 @@ def test_query_continues_without_nsqlookupd(case, caplog):
     assert "no nsqlookupd answered the search for topic 't'" in caplog.text
 
 
-# --- somebody else's hands on topic and channel
+# --- other users of topic and channel
 
 
 def test_deleted_topic_is_named(case):
@@ -534,7 +534,7 @@ def remove_front(nsqd):
 
 
 def read_while_the_front_is_removed(case, after_pieces=0, **options):
-    """Plan a batch read and read it; after so many pieces, nsqd removes messages at the front.
+    """Plan a batch read and read it; after so many chunks, nsqd removes messages at the front.
 
     Returns the rows, and where each log starts then.
     """

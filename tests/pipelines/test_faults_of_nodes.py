@@ -342,7 +342,7 @@ def memory_mib(nsqd, name):
 @pytest.mark.executed
 def test_memory_follows_the_largest_body_and_not_their_number(cluster, monkeypatch):
     """A task has one body at a time in memory, and nsqd those that it sends."""
-    # A body that nsqd frees is the system's again at once, so only what it uses is counted.
+    # Memory of a freed body returns to the system immediately, so only used memory is counted.
     monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", "1000000")
     (nsqd,) = Nodes(cluster, 1, "--max-msg-size=70000000", "--max-body-size=70000000").nsqds
     body = os.urandom(30_000_000)

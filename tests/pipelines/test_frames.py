@@ -93,7 +93,7 @@ def test_frames_cut_anywhere_are_refused(sizes):
     ],
     ids=["response", "response later", "short", "short later", "id", "size", "zeros"],
 )
-def test_what_is_no_message_is_refused(frames, reason):
+def test_non_message_is_refused(frames, reason):
     with pytest.raises(FrameError, match=reason):
         decode_frames(frames)
 

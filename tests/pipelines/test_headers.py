@@ -67,7 +67,7 @@ def test_each_message_has_its_own_headers_and_body(found):
 
 @settings(deadline=None)
 @given(messages, st.integers(1, 300))
-def test_what_is_published_is_what_comes_back(found, most):
+def test_published_headers_round_trip(found, most):
     # nsqd refuses messages without a body.
     found = [one for one in found if one[1]]
     headers = pa.array([headers for headers, _ in found], pa.map_(pa.string(), pa.string()))
@@ -109,7 +109,7 @@ def test_a_row_has_headers_only_where_they_are_asked_for():
         (b"\4\0\2\xff\xff", "headers are no JSON object of strings"),
     ],
 )
-def test_what_is_no_extension_is_refused_with_a_sentence(extended, sentence):
+def test_invalid_extension_is_refused_with_a_sentence(extended, sentence):
     with pytest.raises(FrameError, match=sentence):
         decode_frames(frame_of(0, b"\0one") + frame_of(1, extended), extended=True)
 

@@ -17,7 +17,7 @@ def test_an_answer_that_says_no_is_reported_at_once_with_its_code(nodes):
     assert (caught.value.status, caught.value.code) == (404, TOPIC_NOT_FOUND)
 
 
-def test_nobody_there_is_reported_when_the_time_for_repeating_is_up():
+def test_unreachable_node_is_reported_after_the_retry_limit():
     address = f"127.0.0.1:{free_port()}"
     with NodeConnection(address, 5, 0.1) as node, pytest.raises(NodeError) as caught:
         node.get("/ping", [])
@@ -26,7 +26,7 @@ def test_nobody_there_is_reported_when_the_time_for_repeating_is_up():
     assert str(caught.value) == f'Get "http://{address}/ping?": connection refused'
 
 
-def test_an_answer_that_is_no_json_is_reported(nodes):
+def test_non_json_answer_is_reported(nodes):
     with (
         NodeConnection(nodes.nsqds[0].http_address, 5, 0) as node,
         pytest.raises(NodeError, match="unusable answer from http"),

@@ -41,7 +41,7 @@ def test_numbers_of_both_kinds_have_a_fraction_and_large_ones_too():
     assert columns({"a": 1, "b": 1 << 70}, {"a": 1.5}) == {"a": "double", "b": "double"}
 
 
-def test_what_most_bodies_have_decides():
+def test_majority_of_bodies_decides():
     assert columns({"a": 1}, {"a": "x"}, {"a": 2}) == {"a": "bigint"}
     assert columns({"a": "x"}, {"a": {}}, {"a": "y"}) == {"a": "string"}
 

@@ -40,7 +40,7 @@ def parse(schema, *bodies):
     return batch.to_pylist()
 
 
-def test_members_become_columns_beside_those_of_the_message():
+def test_json_members_become_columns_next_to_message_columns():
     schema = (
         StructType()
         .add("a", LongType())

@@ -16,7 +16,7 @@ def gauges(metrics, query):
 
 
 class Recorded(LagListener):
-    """Keeps what it was told, because Spark only logs what a listener raises."""
+    """Stores its events, because Spark only logs the errors of a listener."""
 
     def __init__(self, metrics):
         super().__init__(metrics)

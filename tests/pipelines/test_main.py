@@ -12,7 +12,7 @@ def test_the_jobs_are_listed(capsys):
     assert all(name in said for name in JOBS)
 
 
-def test_a_job_that_is_not_there_is_named(capsys):
+def test_unknown_job_is_named(capsys):
     assert main(["achive"]) == 2
     assert "there is no job 'achive'; there are: archive, stats, replay, package" in capsys.readouterr().err
 

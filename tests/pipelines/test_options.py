@@ -13,7 +13,7 @@ def parse(**changes):
     return SourceOptions.parse({**LEAST, **changes})
 
 
-def test_what_must_be_said_is_enough():
+def test_required_options_suffice():
     options = parse().for_stream()
 
     assert options.lookupd_http_addresses == ("127.0.0.1:4161",)

@@ -121,12 +121,12 @@ def test_messages_that_are_not_kept_any_more_are_a_loss():
         plan({"n:1": 10}, {"n:1": log(20, 30)})
 
 
-def test_a_log_that_ends_before_what_was_read_is_a_loss():
+def test_log_that_ends_before_the_read_position_is_a_loss():
     with pytest.raises(DataLossError, match="has read nsqd n:1 up to 100, but the log there ends at 30"):
         plan({"n:1": 100}, {"n:1": log(20, 30)})
 
 
-def test_who_accepts_loss_goes_on_with_what_there_is():
+def test_query_that_accepts_loss_continues():
     assert plan({"a": 10}, {"a": log(20, 30)}, 5, fail_on_data_loss=False) == {"a": 25}
     # A log that was replaced is read from its start, in the batch after this one.
     assert plan({"a": 100}, {"a": log(20, 30)}, fail_on_data_loss=False) == {"a": 20}
@@ -315,7 +315,7 @@ def test_planner_advances_every_log_and_exceeds_the_limit_only_for_a_large_messa
         assert not any(count and max(1.0, sizes[name]) <= rest for name, count in backlog.items())
 
 
-# --- a channel that somebody else uses
+# --- a channel with another user
 
 
 def test_a_channel_that_somebody_else_emptied_ends_the_query_with_the_count():
@@ -329,7 +329,7 @@ def test_a_channel_that_somebody_else_emptied_ends_the_query_with_the_count():
 
 
 @pytest.mark.parametrize("stands", [10, 50, 60, 79])
-def test_a_channel_that_owes_all_that_is_unread_is_no_loss(stands):
+def test_channel_with_all_unread_messages_pending_is_no_loss(stands):
     check_not_skipped("a", 50, Bounds(0, 100, ((0, 50), (80, 100)), {"archive": stands}), "archive")
 
 

@@ -62,7 +62,7 @@ def test_a_deferred_message_is_published_as_one(nodes, topic):
     wait_until(lambda: deferred() == 1, "it is deferred in its channel")
 
 
-def test_an_nsqd_that_is_away_is_passed_over(cluster, topic):
+def test_unavailable_nsqd_is_skipped(cluster, topic):
     nodes = Nodes(cluster)
     away, there = nodes.nsqds
     publishing = publisher(nsqdHttpAddresses=f"{away.http_address},{there.http_address}")
@@ -93,7 +93,7 @@ def test_a_frozen_nsqd_is_waited_for_once(fragile, topic):
 
 
 def test_a_message_may_be_there_twice_if_an_nsqd_dies_before_its_answer(topic):
-    """The connection was open, so the request is sent again, and then nobody is there."""
+    """The connection was open, so the request is sent again. Then the node is unreachable."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def take_two():
@@ -133,7 +133,7 @@ def test_when_no_nsqd_takes_it_the_last_reason_is_told(topic):
     assert "0 messages of this partition are published and will be published again" in str(caught.value)
 
 
-def test_what_is_published_again_with_its_id_is_there_once(nodes, topic):
+def test_republished_id_is_stored_once(nodes, topic):
     for nsqd in nodes.nsqds:
         set_policy(nsqd, f"^{topic}$", name=topic, dedup_window="1h")
         nsqd.post(f"/topic/create?topic={topic}")
@@ -274,7 +274,7 @@ def gone(nodes):
     back.join()
 
 
-def test_the_only_nsqd_is_waited_for_though_it_is_not_listed_meanwhile(alone, topic):
+def test_only_nsqd_is_awaited_while_unlisted(alone, topic):
     publishing = publisher(lookupdHttpAddresses=alone.lookupd.http_address, retryTimeout="30")
     publishing.publish(mpub(b"a", topic=topic))
     with gone(alone):
@@ -399,14 +399,14 @@ def test_a_topic_that_stays_full_is_named_after_a_while(nodes, topic):
     publishing.close()
 
 
-def test_a_message_that_is_too_large_is_named_at_once(nodes, topic):
+def test_oversized_message_is_named_immediately(nodes, topic):
     publishing = publisher(nsqdHttpAddresses=nodes.nsqds[0].http_address, retryTimeout="60")
     with pytest.raises(SourceError, match="413 Request Entity Too Large"):
         publishing.publish(mpub(b"x" * 2_000_000, topic=topic))
     publishing.close()
 
 
-def test_an_nsqlookupd_that_lists_nobody_is_named(cluster):
+def test_nsqlookupd_with_an_empty_list_is_named(cluster):
     empty = cluster.nsqlookupd()
     with pytest.raises(SourceError, match=f"no nsqd was found: {empty.http_address} lists no nsqd"):
         publisher(lookupdHttpAddresses=empty.http_address)

@@ -43,7 +43,7 @@ def test_compacted_messages_are_missed_unless_finished_or_older_than_the_channel
     assert found.missing(lost, ahead=19) == ["17 to 20 (compacted)"]
 
 
-def test_a_message_that_nobody_accounts_for_is_missing():
+def test_unaccounted_message_is_missing():
     """An nsqd that lost messages without naming a gap."""
     assert answer(10, 13, 13, frames(10, 12)).missing(LOST) == ["1 of 10 to 13 (no reason given)"]
     assert answer(10, 13, 13, b"").missing(LOST) == ["3 of 10 to 13 (no reason given)"]
@@ -63,7 +63,7 @@ def test_a_message_that_nobody_accounts_for_is_missing():
     ],
     ids=["stands", "beyond", "before", "behind", "order", "twice", "both", "gaps"],
 )
-def test_what_does_not_answer_the_question_is_refused(body, following, gaps):
+def test_unrelated_answer_is_refused(body, following, gaps):
     with pytest.raises(ValueError):
         answer(10, 20, following, body, gaps)
 

@@ -60,7 +60,7 @@ def test_rows_are_split_by_the_hour_of_publishing(tmp_path):
     assert [Path(file.path).stat().st_size for file in written] == [file.size for file in written]
 
 
-def test_what_is_read_is_what_was_written(tmp_path):
+def test_written_files_round_trip(tmp_path):
     rows = batch(range(1000, 1500), [0] * 500)
     write(tmp_path, rows)
 

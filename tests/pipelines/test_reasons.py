@@ -65,5 +65,5 @@ def test_one_that_answered_before_stopped_answering():
         (unreachable("connection refused"), f'Get "{URL}": connection refused'),
     ],
 )
-def test_what_is_no_nsqlookupd_is_told(error, sentence):
+def test_non_nsqlookupd_is_reported(error, sentence):
     assert explain_lookup("n:1", error).startswith(sentence)

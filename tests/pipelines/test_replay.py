@@ -92,7 +92,7 @@ def test_a_table_that_was_compacted_since_the_last_run_is_named(nodes, topic, fl
     assert len(published(nodes, topic)) == 50
 
 
-def test_a_run_goes_on_where_the_one_before_ended(nodes, topic, flags, tmp_path, archive, capsys):
+def test_run_resumes_after_the_previous_one(nodes, topic, flags, tmp_path, archive, capsys):
     progress = tmp_path / "progress.json"
     done = {"date=2026-11-20/hour=08/part.parquet": 2, "date=2026-11-20/hour=09/part.parquet": 1}
     progress.write_text(json.dumps({"input": str(archive), "row_groups": done}))

@@ -1,4 +1,4 @@
-"""The lines about batches, and what a job still does at its end."""
+"""The log lines about batches, and the last actions of a job."""
 
 import signal
 from pathlib import Path

@@ -8,7 +8,7 @@ from pyspark_nsq.source.errors import OptionError
 LEAST = {"nsqdHttpAddresses": "n:4151", "topic": "orders"}
 
 
-def test_what_must_be_said_is_enough():
+def test_required_options_suffice():
     options = SinkOptions.parse(LEAST)
 
     assert (options.topic, options.nsqd_http_addresses) == ("orders", ("n:4151",))

@@ -87,7 +87,7 @@ def test_sql_view_reads_a_topic_and_a_table_is_refused(spark, nodes, topic, publ
         spark.sql(f"CREATE TABLE of_catalog USING nsq {options}")
 
 
-def test_a_batch_read_can_have_what_a_channel_owes(spark, nodes, topic, query):
+def test_batch_read_returns_the_backlog_of_a_channel(spark, nodes, topic, query):
     taken = []
 
     def take_one_batch(batch, number):

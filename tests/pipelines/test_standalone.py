@@ -41,7 +41,7 @@ query = (
 query.awaitTermination()
 print(sorted(row.body for row in spark.read.parquet(folder + "/table").collect()))
 """
-# Everything that executors need beside the one file.
+# Everything that executors need in addition to the one file.
 NEEDED = (
     *("pyspark", "py4j", "numpy", "numpy.libs", "pyarrow", "pandas"),
     *("dateutil", "six.py", "pytz", "tzdata"),

@@ -36,7 +36,7 @@ def options(nodes, folder, *flags):
 
 @pytest.fixture
 def filled(nodes, topic):
-    """Three messages on the first nsqd, all owed by a channel."""
+    """Three messages on the first nsqd, all pending in a channel."""
     nodes.nsqds[0].post(f"/topic/create?topic={topic}")
     nodes.nsqds[0].post(f"/channel/create?topic={topic}&channel=c")
     nodes.publish(nodes.nsqds[0], topic, b"a", b"b", b"c")
@@ -142,8 +142,8 @@ def test_a_mistake_is_named(flags, sentence, capsys):
     assert sentence in capsys.readouterr().err
 
 
-def test_figures_that_an_nsqd_does_not_know_are_null():
-    """Go's nsqd has fewer figures."""
+def test_statistics_unknown_to_an_nsqd_are_null():
+    """Go's nsqd has fewer statistics."""
     topic = {
         "topic_name": "t",
         "depth": 1,

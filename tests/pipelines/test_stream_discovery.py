@@ -14,7 +14,7 @@ from tests.pipelines.streams import ALL, positions
 from tests.support.waiting import wait_until
 
 
-def test_a_topic_nobody_has_heard_of_is_named(nodes):
+def test_unknown_topic_is_named(nodes):
     with pytest.raises(SourceError, match="topic 'nowhere' does not exist: no nsqlookupd has heard of it"):
         NsqStreamReader(nodes.parsed("nowhere")).initialOffset()
 
@@ -83,7 +83,7 @@ def test_no_nsqlookupd_that_answers_is_named(nodes, topic):
         alone.initialOffset()
 
 
-def test_what_is_no_nsqd_is_named(nodes, topic):
+def test_non_nsqd_is_named(nodes, topic):
     address = nodes.lookupd.http_address
     options = nodes.parsed(topic, lookupdHttpAddresses="", nsqdHttpAddresses=address)
     with pytest.raises(SourceError, match=rf"nsqd {address} gave no usable answer: .* it does not say where"):
@@ -177,6 +177,6 @@ def test_a_batch_read_does_not_go_by_nsqlookupds_that_have_just_started(nodes, t
     started.stop()
 
 
-def test_a_batch_read_of_a_topic_that_nobody_has_heard_of_is_named_at_once(nodes):
+def test_batch_read_of_an_unknown_topic_fails_immediately(nodes):
     with pytest.raises(SourceError, match="topic 'nowhere' does not exist: no nsqlookupd has heard of it"):
         messages_of(nodes.parsed("nowhere", retryTimeout="3600"))

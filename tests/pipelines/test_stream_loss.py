@@ -185,7 +185,7 @@ def compacted(cluster, topic):
 
 def compact(nsqd, topic):
     """Restart nsqd and wait until it has compacted the sparse file."""
-    # An nsqd that has just started looks at its files soon.
+    # An nsqd checks its files soon after its start.
     nsqd.stop()
     nsqd.start()
     first, end = bounds(nsqd, topic)["first"], bounds(nsqd, topic)["end"]
@@ -224,7 +224,7 @@ def test_a_channel_that_a_consumer_has_used_is_taken_over_though_a_file_is_compa
 
 
 def test_a_channel_that_is_taken_over_keeps_what_the_query_will_read(nodes, topic, reader):
-    """A consumer has finished the second message and holds the first; others may finish all meanwhile."""
+    """A consumer has finished the second message and holds the first; others may finish all before it."""
     nsqd = nodes.nsqds[0]
     start = reader.initialOffset()
     with Wire(("127.0.0.1", nsqd.tcp_port)) as wire:

@@ -95,7 +95,7 @@ def test_query_that_accepts_loss_reads_the_other_producers_and_resumes_the_lost_
     assert depth(nsqd, topic) == 0
 
 
-def test_a_producer_that_is_restarted_is_waited_for(fragile, topic, doomed):
+def test_restarted_producer_is_awaited(fragile, topic, doomed):
     _, start, nsqd = doomed
     reader = NsqStreamReader(fragile.parsed(topic, retryTimeout="15"))
     nsqd.kill()
@@ -105,7 +105,7 @@ def test_a_producer_that_is_restarted_is_waited_for(fragile, topic, doomed):
     assert len(rows_of(reader, start, end)) == 4
 
 
-def test_a_producer_that_is_gone_for_good_is_forgotten_once(fragile, topic, doomed):
+def test_removed_producer_is_forgotten_once(fragile, topic, doomed):
     reader, start, nsqd = doomed
     # The batch was planned with this nsqd, so it can never be finished.
     end = reader.latestOffset(start, ALL)
@@ -135,7 +135,7 @@ def test_a_producer_that_has_something_to_read_is_not_forgotten(nodes, topic, re
 
 
 def test_available_now_ends_though_nobody_was_known_when_it_began(fragile, topic, doomed):
-    """The nsqlookupd was just restarted; the checkpoint knows the producers, and a publisher goes on."""
+    """The nsqlookupd was just restarted; the checkpoint knows the producers, and a publisher continues."""
     reader, start, _ = doomed
     end = reader.latestOffset(start, ALL)
     again = NsqStreamReader(fragile.parsed(topic))

@@ -9,7 +9,7 @@ from tests.pipelines.streams import ALL, bodies_of, log_name, positions, rows_of
 # --- one batch after another
 
 
-def test_what_was_published_before_the_query_is_read(nodes, topic, reader):
+def test_messages_published_before_the_query_are_read(nodes, topic, reader):
     start = reader.initialOffset()
     end = reader.latestOffset(start, ALL)
 
@@ -53,7 +53,7 @@ def test_the_limit_of_the_options_is_what_spark_is_told(nodes, topic):
     assert NsqStreamReader(nodes.parsed(topic)).getDefaultReadLimit() == ALL
 
 
-def test_reading_a_batch_again_gives_the_same_rows_though_more_was_published(nodes, topic, reader):
+def test_batch_reread_gives_the_same_rows_after_new_publishes(nodes, topic, reader):
     start = reader.initialOffset()
     end = reader.latestOffset(start, ALL)
     before = rows_of(reader, start, end)
@@ -107,7 +107,7 @@ def test_asking_for_the_next_batch_acknowledges_the_one_before(nodes, topic, rea
     assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [1, 1]
 
 
-def test_a_new_query_goes_on_where_the_channel_is(nodes, topic, reader):
+def test_new_query_starts_at_the_channel_position(nodes, topic, reader):
     start = reader.initialOffset()
     reader.commit(reader.latestOffset(start, ReadMaxRows(4)))
     again = NsqStreamReader(nodes.parsed(topic))
@@ -129,7 +129,7 @@ def test_committing_again_changes_nothing(nodes, topic, reader):
     ]
 
 
-def test_the_log_keeps_what_the_channel_owes_while_another_channel_is_done(nodes, topic, reader):
+def test_log_retains_the_backlog_of_the_slowest_channel(nodes, topic, reader):
     start = reader.initialOffset()
     for nsqd in nodes.nsqds:
         nsqd.post(f"/channel/create?topic={topic}&channel=other")
@@ -141,7 +141,7 @@ def test_the_log_keeps_what_the_channel_owes_while_another_channel_is_done(nodes
 # --- where a query starts
 
 
-def test_latest_skips_what_is_there(nodes, topic, reader):
+def test_latest_skips_stored_messages(nodes, topic, reader):
     latest = NsqStreamReader(nodes.parsed(topic, startingOffsets="latest"))
     start = latest.initialOffset()
     nodes.publish(nodes.nsqds[1], topic, b"later")
@@ -149,7 +149,7 @@ def test_latest_skips_what_is_there(nodes, topic, reader):
     assert bodies_of(latest, start, latest.latestOffset(start, ALL)) == [b"later"]
 
 
-def test_earliest_reads_what_a_later_channel_would_not_be_owed(nodes, topic, reader):
+def test_earliest_reads_messages_older_than_the_channel(nodes, topic, reader):
     reader.initialOffset()
     earliest = NsqStreamReader(nodes.parsed(topic, channel="second", startingOffsets="earliest"))
     start = earliest.initialOffset()

@@ -1,4 +1,4 @@
-"""A node of replication that counts what it decides: the ledger of the campaign."""
+"""A replication node that counts its decisions: the ledger of the campaign."""
 
 from collections import Counter
 from typing import Final

@@ -1,4 +1,4 @@
-"""Faults of disks, clocks and the network, beside those that end a node."""
+"""Faults of disks, clocks and the network that do not end a node."""
 
 import errno
 from typing import Final

@@ -167,7 +167,7 @@ class SimulatedNode:
 
     @contextmanager
     def in_loop(self) -> Iterator[None]:
-        """Nothing is synced meanwhile, because publishers wait."""
+        """Publishers wait, so nothing is synced during this time."""
         self._in_loop = True
         try:
             yield
@@ -366,7 +366,7 @@ class SimulatedNode:
             node.copies.remove_deleted()
 
     def checkpoint(self) -> None:
-        """Do what the checkpointer does once a second."""
+        """Run one round of the checkpointer, which runs once a second."""
         for topic in list(self.broker.topics.values()):
             self.broker.sequences.note_used(topic.sequence_end)
             for copy in topic.promoted:

@@ -122,7 +122,7 @@ class Site:
             self.stages[self.rng.choice(behind)] += 1
 
     def end(self, number: int, disk: SimulatedDisk) -> None:
-        """End a process; *disk* is what it leaves."""
+        """End a process; *disk* is its disk afterwards."""
         for line in [one for one in self.lines if number in (one.connector, one.acceptor)]:
             self.cut(line, dead=number)
         self.suspended.discard(number)

@@ -9,7 +9,7 @@ from load.cli import main
 
 @pytest.fixture
 def nobody():
-    """An address at which nobody listens."""
+    """An address without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{probe.getsockname()[1]}"
@@ -21,7 +21,7 @@ def said(capsys, *arguments):
     return end.value.code, capsys.readouterr().err.strip()
 
 
-def test_where_nobody_answers_there_is_no_cluster(capsys, nobody):
+def test_unreachable_address_is_no_cluster(capsys, nobody):
     code, sentence = said(capsys, "smoke", f"--attach={nobody}")
 
     assert code == 1
@@ -40,7 +40,7 @@ def test_a_nsqlookupd_that_knows_no_nsqd_is_no_cluster(capsys, cluster):
     assert sentence.endswith(f"nsqlookupd at {lookupd.http_address} knows no nsqd.")
 
 
-def test_a_daemon_that_is_no_nsqlookupd_is_told_so(capsys, cluster):
+def test_non_nsqlookupd_daemon_is_reported(capsys, cluster):
     nsqd = cluster.nsqd(lookupds=[])
 
     code, sentence = said(capsys, "smoke", f"--attach={nsqd.http_address}")

@@ -210,7 +210,7 @@ def test_a_disk_that_is_really_full_is_told_judged_and_everything_ended(nsq_load
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report", "small", "tried.toml"]
 
 
-def test_what_is_started_is_ended_when_somebody_ends_it(tmp_path):
+def test_started_processes_end_with_the_run(tmp_path):
     profile = tmp_path / "tried.toml"
     profile.write_text(LITTLE.replace("seconds = 2", "seconds = 200"))
     with (tmp_path / "said").open("wb") as said:

@@ -119,7 +119,7 @@ PAGES = (
     "/action?action=drain&node={node}",
 )
 
-# What nsqd reports besides the figures that the stub has.
+# The fields that nsqd reports besides the statistics of the stub.
 CHANNEL = [
     "depth",
     "backend_depth",
@@ -206,7 +206,7 @@ async def failing(site):
     ("number", "real"),
     [(MOST, 1e308), (LEAST, -1e308), (MOST, 253_402_300_799.0), (-1, -62_135_596_800.0)],
 )
-async def test_every_page_shows_the_largest_figures_that_an_nsqd_can_report(number, real):
+async def test_every_page_shows_the_largest_reportable_statistics(number, real):
     async with stub_site(nodes=3, topics=1, channels=2) as site:
         await site.get("/")
         await site.round()
@@ -225,7 +225,7 @@ async def test_every_page_shows_the_largest_figures_that_an_nsqd_can_report(numb
 
 
 @pytest.mark.parametrize("number", [TOO_MANY, 2**64, 10**30, LEAST - 1])
-async def test_a_node_that_reports_more_than_any_nsqd_can_gives_no_figures(number):
+async def test_node_with_impossible_values_gives_no_statistics(number):
     async with stub_site(nodes=2, topics=1) as site:
         edited(site.nodes[0], number, 1.0)
         await site.get("/")
@@ -236,7 +236,7 @@ async def test_a_node_that_reports_more_than_any_nsqd_can_gives_no_figures(numbe
         await site.until(named, "the node is named")
         missing = await failing(site)
 
-    # Programs that ask for this node, or for its consumers, are told why there are none.
+    # Programs that query this node, or its consumers, get the reason why there are none.
     assert {path for path, _ in missing} <= {f"/api/nodes/{site.address(0)}"}
 
 
@@ -276,7 +276,7 @@ async def test_a_port_that_no_nsqlookupd_can_list_is_an_unusable_answer():
 
 
 class Stumbling:
-    """Stands in for what remembers a node's earlier figures."""
+    """Stands in for the store of a node's earlier statistics."""
 
     empty_ns = {}  # noqa: RUF012 - as a pace has
     consumers = {}  # noqa: RUF012

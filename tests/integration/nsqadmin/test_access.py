@@ -135,7 +135,7 @@ def test_config_shows_any_option_and_changes_two(cluster):
         ("nsqlookupd_http_addresses", "x" * (1 << 20) + "x", 413, "INVALID_VALUE"),
     ],
 )
-def test_config_refuses_what_it_cannot_use(small_admin, name, value, status, code):
+def test_config_refuses_unusable_values(small_admin, name, value, status, code):
     assert put(small_admin, name, value) == (status, f'{{"message":"{code}"}}')
 
 

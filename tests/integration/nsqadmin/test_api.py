@@ -58,7 +58,7 @@ def test_ephemeral_names_travel_encoded(site):
     assert (channel["channel_name"], channel["depth"]) == ("c#ephemeral", 2)
 
 
-def test_what_does_not_exist_is_404_with_its_code(site):
+def test_missing_resource_is_404_with_its_code(site):
     site.fill("api.known", "a")
 
     assert call(site, "GET", "/api/topics/api.unknown") == (404, {"message": "TOPIC_NOT_FOUND"})
@@ -105,7 +105,7 @@ def test_the_counter_has_an_entry_for_each_channel_on_each_node(site):
         }
 
 
-def test_a_created_topic_is_inactive_until_somebody_publishes(site):
+def test_created_topic_is_inactive_until_the_first_publish(site):
     assert call(site, "POST", "/api/topics", '{"topic":"api.made","channel":"c"}') == (200, {"message": ""})
 
     assert site.admin.get("/api/topics?inactive=true")["topics"]["api.made"] == ["c"]

@@ -41,7 +41,7 @@ async def test_deleting_needs_the_number_and_says_by_node_where_it_was_not_done(
     assert f"{site.address(1)} was not reached: 1 topic did not change there" in result.text
 
 
-async def test_what_every_node_refuses_is_not_counted_as_done():
+async def test_action_refused_by_every_node_is_not_counted_as_done():
     async with stub_site(nodes=2, topics=4) as site:
         await site.get("/")
         for node in site.nodes:

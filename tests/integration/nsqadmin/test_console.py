@@ -1,4 +1,4 @@
-"""Search, the user menu, what a sum lacks, and messages as they come."""
+"""Search, the user menu, incomplete sums, and live messages."""
 
 from tests.support.stub_site import SOON_SILENT, stub_site
 
@@ -70,7 +70,7 @@ async def test_live_tail_is_a_page_that_does_not_hold_still():
     assert "Stop live tail" in tail.text
 
 
-async def test_audit_links_to_what_was_changed():
+async def test_audit_links_to_the_changed_resource():
     async with stub_site(nodes=1, topics=2) as site:
         await site.round()
         await site.submit(action="pause", topic=TOPIC, channel="billing")

@@ -153,7 +153,7 @@ def test_every_page_and_route_shows_it(full, path):
 
 
 @pytest.mark.parametrize("path", PATHS[:8])
-def test_every_page_has_its_figures_as_json(full, path):
+def test_every_page_has_its_statistics_as_json(full, path):
     path = path.replace("NODE", full.nsqds[0].http_address)
     answer = ask(full.admin, "GET", f"{path}{'&' if '?' in path else '?'}format=json")
 

@@ -1,4 +1,4 @@
-"""The history of the cluster's figures: kept whether or not anybody looks, and kept over a restart."""
+"""The history of the cluster's statistics: recorded without viewers, and retained over a restart."""
 
 import time
 

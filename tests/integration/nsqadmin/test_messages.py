@@ -117,7 +117,7 @@ def test_a_list_begins_at_a_time_an_id_or_what_contains_a_text(site):
     assert len(bodies(only)) == 10
 
 
-def test_what_means_nothing_is_said(site):
+def test_meaningless_input_is_reported(site):
     site.fill("asked", "a")
 
     wrong = look(site, topic="asked", start="soon")
@@ -429,7 +429,7 @@ def test_dead_letters_are_inspected_counted_and_sent_back(site):
     assert sum(stats(nsqd, "sick", "a")["depth"] for nsqd in site.nsqds) == 6
 
 
-def test_a_seek_says_what_it_means_before_it_is_done(site):
+def test_seek_shows_its_effect_before_confirmation(site):
     for nsqd in site.nsqds:
         set_policy(nsqd, "^again$", name="again", retain_time="1h")
     site.fill("again", "a", messages=4)

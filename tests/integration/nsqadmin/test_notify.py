@@ -130,7 +130,7 @@ def test_changes_that_are_no_work_on_topics_are_told_too(cluster, sink):
     ]
 
 
-def test_a_dead_endpoint_is_logged_and_hinders_nobody(cluster):
+def test_dead_endpoint_is_logged_and_blocks_no_request(cluster):
     dead = f"http://127.0.0.1:{free_port()}/"
     site = build_site(cluster, f"--notification-http-endpoint={dead}")
 

@@ -34,7 +34,7 @@ def test_the_index_names_the_channel_in_problem_at_its_top(site):
     assert start < text.index("Filter")
 
 
-def test_the_index_shows_figures_of_each_topic(site):
+def test_index_shows_statistics_of_each_topic(site):
     site.fill("pages.row", "a", messages=600)
 
     text = page(site, "/topics?q=pages.row")
@@ -71,7 +71,7 @@ async def test_list_that_is_sorted_or_filtered_shows_its_first_page_alone():
     assert re.findall(r'data-page="([^"]*)"', page) == list(LISTS)
 
 
-def test_a_channel_page_says_that_nobody_is_connected(site):
+def test_channel_page_reports_no_consumers(site):
     site.fill("pages.lonely", "a")
 
     text = page(site, "/topics/pages.lonely/a")
@@ -80,7 +80,7 @@ def test_a_channel_page_says_that_nobody_is_connected(site):
     assert "No consumers connected." in text
 
 
-def test_the_node_pages_show_every_node_and_what_it_holds(site):
+def test_node_pages_show_every_node_and_its_contents(site):
     site.fill("pages.node", "a", messages=1)
     address = site.nsqds[0].http_address
 
@@ -109,7 +109,7 @@ def test_names_with_ephemeral_are_escaped_in_links(site):
         ("/action?action=fly&topic=x", "There is nothing here."),
     ],
 )
-def test_what_does_not_exist_gets_a_page_that_leads_on(site, path, sentence):
+def test_missing_resource_gets_a_page_with_links(site, path, sentence):
     site.fill("pages.known")
 
     answer = ask(site.admin, "GET", path)

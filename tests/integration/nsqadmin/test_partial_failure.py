@@ -1,4 +1,4 @@
-"""Some nodes do not answer: the known figures are shown, and the missing nodes are named."""
+"""Some nodes do not answer: the known statistics are shown, and the missing nodes are named."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ def test_a_frozen_nsqd_is_named_and_the_others_figures_are_shown(cluster):
     with frozen(victim):
         wait_until(lambda: site.admin.get("/api/topics/orders")["message"], "the silence is noticed")
         topic = site.admin.get("/api/topics/orders")
-        # The figures of each page are asked for at other times.
+        # The statistics of each page are requested at other times.
         wait_until(
             lambda: on_the_index in ask(site.admin, "GET", "/topics/orders").text,
             "the page of the topic says so",
@@ -44,7 +44,7 @@ def test_a_frozen_nsqd_is_named_and_the_others_figures_are_shown(cluster):
     assert node["message"].startswith('UPSTREAM_ERROR: failed to query any nsqd: Get "')
 
 
-def test_who_does_not_answer_is_warned_of_beside_the_rest(cluster):
+def test_silent_node_is_listed_in_a_warning(cluster):
     site = build_site(cluster, QUICK)
     site.fill("orders", "a", messages=3)
     victim = site.nsqds[1]
@@ -151,7 +151,7 @@ def test_one_dead_nsqlookupd_of_two_is_a_warning_and_two_are_a_failure(cluster):
     assert status == 502
     assert both_down["message"].startswith("UPSTREAM_ERROR: failed to query any nsqlookupd: Get ")
     assert written[0] == 502
-    # The known nsqds are still asked, so their figures stay.
+    # The known nsqds are still queried, so their statistics stay.
     assert lasting.status == 200
     assert "no nsqlookupd does" in lasting.text
     assert "card-warning" not in lasting.body.decode()

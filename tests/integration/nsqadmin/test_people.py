@@ -195,7 +195,7 @@ async def test_a_session_that_was_there_before_is_not_gone_on_with(tmp_path):
         ({"claims": {"preferred_username": "", "sub": ""}}, "does not say who"),
     ],
 )
-async def test_a_provider_that_lies_signs_nobody_in(tmp_path, lie, said):
+async def test_lying_provider_cannot_sign_users_in(tmp_path, lie, said):
     async with signing_in(tmp_path) as (one, site):
         for name, value in lie.items():
             setattr(one, name, value)
@@ -220,7 +220,7 @@ async def test_nobody_has_the_name_of_an_address_that_is_not_verified(tmp_path, 
     assert ("has not verified the e-mail address" in answer.text) == (status == 403)
 
 
-async def test_an_answer_for_another_browser_signs_nobody_in(tmp_path):
+async def test_answer_for_another_browser_signs_no_user_in(tmp_path):
     async with signing_in(tmp_path) as (_, site):
         begun = await site.get("/sign-in")
         attempt = cookie_of(begun, "nsqadmin_sign_in").partition(";")[0]
@@ -250,7 +250,7 @@ async def test_a_token_has_its_role_and_a_wrong_one_is_refused(tmp_path):
         statuses = [await write(site, *one, **token) for one in WRITES]
         wrong = await site.get("/api/topics", Authorization="Bearer nonsense")
         entries = (await site.get("/audit?format=json", X_Forwarded_User="alice")).json()["changes"]
-        # A header with a user's name is ignored beside a token.
+        # A header with a user's name is ignored if there is a token.
         both = await write(site, *WRITES[4], **token, X_Forwarded_User="alice")
 
     assert statuses == [200, 200, 200, 403, 403, 403, 403]
@@ -307,7 +307,7 @@ async def test_a_role_for_some_topics_is_none_for_nodes_and_for_problems_elsewhe
             "other": "stuck topic.0002.events billing -",
             "node": f"no-answer - - {node}",
         }
-        # Dead letters name the topic that they go to, and whoever publishes may write that name.
+        # Dead letters name the topic that they go to, and any publisher may write that name.
         letters = await site.submit("/action", bob, action="send_back", topic=TOPIC)
         mutes = {
             whose: (await site.submit(headers=bob, action="mute", key=key, topic=TOPIC)).status

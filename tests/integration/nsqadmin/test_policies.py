@@ -101,7 +101,7 @@ def test_policies_are_shown_and_set_while_no_nsqlookupd_answers(cluster):
     assert names(nsqd) == ["a"]
 
 
-def test_what_is_in_force_for_a_topic_is_shown(admin, nsqds):
+def test_policy_in_force_is_shown(admin, nsqds):
     set_policy(nsqds[0], ".*", name="a", max_depth=5)
 
     text = ask(admin, "GET", "/policies?topic=t&channel=c").text

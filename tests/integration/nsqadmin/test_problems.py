@@ -13,7 +13,7 @@ CHANNEL = f"{TOPIC}/billing"
 
 
 def figures(topic=TOPIC, channel="billing", **given):
-    """An edit that changes figures of a channel in a node's answers."""
+    """An edit that changes statistics of a channel in a node's answers."""
 
     def edit(answer):
         for one in answer["topics"]:
@@ -183,7 +183,7 @@ async def test_a_problem_is_named_soon_and_gone_soon_after(site, name):
     page = (await site.get(path)).text
 
     async def told():
-        # nsqadmin may look at the cluster between the two answers.
+        # nsqadmin may query the cluster between the two answers.
         serious = any(one[0] == "problem" and one[1:] == (mark, place) for one in await site.concerns())
         return (f'state="{mark}"' in (await site.get("/metrics")).html) == serious
 

@@ -215,7 +215,7 @@ def test_pages_follow_a_failover(cluster, secret):
     primary.kill()
     wait_until(lambda: f"{primary.http_address} promoted" in page(replica), "it is promoted", seconds=30)
     sentence = f"its messages are delivered by {replica.http_address} (3 messages pending there)"
-    # The overview's figures are asked for at other times than those of the node's page.
+    # The overview's statistics are requested at other times than those of the node's page.
     wait_until(lambda: sentence in ask(admin, "GET", "/").text, "the overview says so", seconds=30)
 
     def down():

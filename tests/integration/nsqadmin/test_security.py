@@ -134,7 +134,7 @@ def test_config_shows_addresses_without_their_passwords(cluster):
         ("target=x&format=csv", "text/plain; charset=utf-8"),
     ],
 )
-def test_what_graphite_answers_is_never_a_page_of_ours(cluster, sink, query, content_type):
+def test_graphite_answer_is_never_served_as_our_page(cluster, sink, query, content_type):
     admin = cluster.nsqadmin(NSQD, f"--graphite-url={sink.url}", "--proxy-graphite")
 
     answer = ask(admin, "GET", f"/render?{query}")

@@ -10,7 +10,7 @@ from devcluster.provider import LocalPerson, provider
 from tests.support.stub_site import stub_site
 
 TOPIC = "topic.0001.events"
-# Probes, and routes without figures that users need before they have signed in.
+# Probes, and routes without statistics that users need before they have signed in.
 FOR_ANYBODY = {"/ping", "/static/:asset", "/fonts/:asset", "/sign-in", "/signed-in", "/sign-out"}
 FORM = {"Content_Type": "application/x-www-form-urlencoded"}
 # For each writing route a body with which it would do something.

@@ -53,7 +53,7 @@ def refusal(cluster, *flags):
         ),
     ],
 )
-def test_what_cannot_work_ends_the_start_with_one_sentence(cluster, flags, sentence):
+def test_invalid_settings_end_the_start_with_one_sentence(cluster, flags, sentence):
     code, said = refusal(cluster, *flags)
     if not beside.OURS:  # the original adds no guess of what was meant
         said += sentence[len(said.removeprefix("failed to instantiate nsqadmin - ")) :]

@@ -11,7 +11,7 @@ STILL = 3600 * SECOND
 
 
 def hold(topic=TOPIC, channel="billing", **figures):
-    """An edit that gives a channel these figures in a node's answers."""
+    """An edit that gives a channel these statistics in a node's answers."""
 
     def edit(answer):
         for one in answer["topics"]:
@@ -23,7 +23,7 @@ def hold(topic=TOPIC, channel="billing", **figures):
     return edit
 
 
-async def test_reads_of_a_topic_that_nobody_knows_do_not_keep_figures_from_coming():
+async def test_reads_of_an_unknown_topic_do_not_delay_statistics():
     async with stub_site(nodes=3) as site:
         for node in site.nodes:
             node.delay_s = 0.15
@@ -43,7 +43,7 @@ async def test_reads_of_a_topic_that_nobody_knows_do_not_keep_figures_from_comin
         await site.until(read_and_look, "figures of a second later are shown")
 
 
-async def test_a_topic_that_nobody_knows_is_looked_for_once_in_some_seconds_whoever_asks():
+async def test_unknown_topic_is_queried_once_per_interval():
     async with stub_site(nodes=2, collect_interval=STILL) as site:
         await site.get("/")
         for node in site.nodes:
@@ -55,7 +55,7 @@ async def test_a_topic_that_nobody_knows_is_looked_for_once_in_some_seconds_whoe
         assert [asked for node in site.nodes for asked in node.asked] == []
 
 
-async def test_what_was_asked_before_a_change_does_not_undo_it():
+async def test_answer_older_than_a_change_does_not_undo_it():
     async with stub_site(nodes=1, collect_interval=50 * MILLISECOND) as site:
         await site.until(lambda: known(site), "the topic is known")
         node = site.nodes[0]
@@ -109,7 +109,7 @@ async def test_a_topic_that_came_up_elsewhere_is_in_the_next_answer_of_the_api()
     assert "new.topic" in names
 
 
-async def test_a_node_that_nobody_consumes_from_is_named_although_the_channel_is_consumed():
+async def test_node_without_consumers_is_named_on_a_consumed_channel():
     async with stub_site(nodes=40, topics=1) as site:
         site.nodes[7].edit = hold("topic.0000.events", depth=21506, client_count=0)
 
@@ -238,7 +238,7 @@ async def test_a_handler_that_takes_its_time_is_not_stuck():
         await site.round()
         for member in collector.membership.members.values():
             for mark in member.pace._history:
-                # Make these figures look 15 seconds old.
+                # Make these statistics appear 15 seconds old.
                 mark.at_ns -= 15 * SECOND
         seen = set()
         for _ in range(10):
@@ -247,7 +247,7 @@ async def test_a_handler_that_takes_its_time_is_not_stuck():
         site.nodes[0].edit = hold("topic.0000.events", **figures | {"message_count": 1002}, in_flight_count=0)
 
         async def told():
-            # A request that was already on its way is answered with the earlier figures.
+            # A request that was already sent is answered with the earlier statistics.
             looks = [member.snapshot for member in collector.membership.members.values()]
             return all(look.topics["topic.0000.events"].channels[0].in_flight_count == 0 for look in looks)
 
@@ -316,7 +316,7 @@ async def test_node_that_left_does_not_count_as_a_failed_request():
         assert await unreachable() == before
 
 
-async def test_nsqds_are_asked_rarely_when_nobody_looks():
+async def test_nsqds_are_polled_rarely_without_viewers():
     async with stub_site(nodes=1, collect_interval=20 * MILLISECOND) as site:
         await site.get("/")
         collector = site.daemon.collector

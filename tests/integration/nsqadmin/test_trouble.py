@@ -1,4 +1,4 @@
-"""Nodes die, freeze, leave and drain: pages stay quick, name missing nodes, and remember what they held."""
+"""Nodes die, freeze, leave and drain: pages stay quick, name missing nodes, and remember their backlogs."""
 
 import json
 import re
@@ -18,7 +18,7 @@ def concerns(site):
     }
 
 
-def test_a_node_that_died_is_named_with_what_it_held_until_it_is_back(cluster):
+def test_dead_node_is_named_with_its_backlog_until_it_returns(cluster):
     site = build_site(cluster)
     site.fill("orders", "billing", messages=3)
     victim = site.nsqds[1]
@@ -144,7 +144,7 @@ def test_a_node_is_drained_from_its_page_and_taken_back(cluster):
     assert node.get("/drain")["draining"]
     assert ask(node, "GET", "/ready").status == 503
     assert not site.nsqds[1].get("/drain")["draining"]
-    # The page must show it at once, because without JavaScript no page refreshes.
+    # The page must show it immediately, because without JavaScript no page refreshes.
     page = ask(site.admin, "GET", path).text
     assert "Remaining messages" in page
     assert "orders / billing : 4 messages; no consumers there" in page

@@ -1,4 +1,4 @@
-"""Two ways to restart an nsqd, and what it has afterwards."""
+"""Two ways to restart an nsqd, and its state afterwards."""
 
 from tests.support.processes import Daemon
 

@@ -72,7 +72,7 @@ def test_the_server_is_asked_with_post_when_that_is_wanted(cluster, servers, con
     "answer",
     ["no json", granted(ttl=0), granted(topic="("), granted(permissions=("admin",)), {"ttl": "60"}],
 )
-def test_an_answer_that_is_not_understood_is_a_failure(wire, servers, guarded, answer):
+def test_malformed_answer_is_a_failure(wire, servers, guarded, answer):
     servers.answer = answer
     assert wire.refusal(auth()) == AUTH_FAILED
     assert "WARNING: PROTOCOL(V2): " in guarded.logs()
@@ -85,7 +85,7 @@ def test_a_server_that_does_not_say_200_grants_nothing(wire, servers, status):
     assert wire.refusal(auth()) == AUTH_FAILED
 
 
-def test_a_server_that_is_not_there_grants_nothing(cluster, connect):
+def test_unreachable_server_grants_nothing(cluster, connect):
     nsqd = cluster.nsqd(f"--auth-http-address=127.0.0.1:{free_port()}")
     assert connect(nsqd).refusal(auth()) == AUTH_FAILED
 
@@ -151,7 +151,7 @@ def test_one_server_of_several_is_enough(cluster, servers, connect):
         assert json.loads(connect(nsqd).ask(auth())) == ANNA
 
 
-def test_one_client_that_waits_for_the_auth_server_holds_up_nobody(connect, guarded, servers):
+def test_client_waiting_for_the_auth_server_blocks_no_other(connect, guarded, servers):
     servers.held.add("slow")
     slow, quick = connect(guarded), connect(guarded)
     slow.send(auth(b"slow"), pub("t", b"slow"))
@@ -258,6 +258,6 @@ def test_the_statistics_name_who_a_client_is(connect, guarded):
     assert client["auth_identity_url"] == "http://people/anna"
 
 
-def test_the_http_api_asks_nobody(guarded, servers):
+def test_http_api_queries_no_auth_server(guarded, servers):
     assert guarded.post("/pub?topic=t", b"x") == b"OK"
     assert servers.asked == []

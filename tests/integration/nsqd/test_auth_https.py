@@ -61,7 +61,7 @@ async def test_a_server_that_wants_tls_is_asked_again_over_https(plain, https, a
     assert asked.target == "/auth?common_name=anna+b&remote_ip=127.0.0.1&secret=secret&tls=true"
 
 
-async def test_an_https_address_is_asked_at_once(https, authority):
+async def test_https_address_is_queried_directly(https, authority):
     found = await ask(f"https://{https.address}/who", trust(authority.file))
 
     assert found.identity == "anna"

@@ -1,4 +1,4 @@
-"""The original and ours use one data path in turn, twice each. Owed messages stay owed.
+"""The original and ours use one data path in turn, twice each. Pending messages stay pending.
 
 The original is not part of this project: `tests.support.processes.go_program` says where it is looked for.
 """
@@ -18,7 +18,7 @@ def nodes(cluster, tmp_path):
     data = tmp_path / "data"
     data.mkdir()
     flags = ["--broadcast-address=127.0.0.1", f"--data-path={data}"]
-    # Without a memory queue the original writes everything to its disk queues at once.
+    # Without a memory queue the original writes everything to its disk queues immediately.
     go = cluster.daemon("nsqd", [*flags, "--mem-queue-size=0"], kind=GoDaemon)
     return go, cluster.daemon("nsqd", flags), data
 
@@ -142,6 +142,6 @@ def test_everything_is_there_after_every_change_of_hands(nodes, connect):
     assert Counter(message.attempts for message in back) == {1: 10, 2: 5}
     new = take(ours, connect, "b", "made.later", 57)
     assert [message.body for message in new] == bodies(b"first", 50) + bodies(b"second", 7)
-    # Files that were taken over are kept under another name until somebody removes them.
+    # Imported files are retained under another name until an operator removes them.
     assert list(data.glob("*.diskqueue.*.adopted"))
     assert [path for path in data.glob("*.diskqueue.*") if path.suffix != ".adopted"] == []

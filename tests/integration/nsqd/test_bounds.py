@@ -22,7 +22,7 @@ def make(node, topic="t", channel="ch"):
         (dpub("t", 1000, b"3"), b"E_DPUB_FAILED DPUB failed topic is full"),
     ],
 )
-def test_a_publisher_is_told_that_the_topic_is_full(node, connect, command, expected):
+def test_publisher_gets_an_error_for_a_full_topic(node, connect, command, expected):
     make(node)
     set_policy(node, ".*", apply=True, max_depth=2)
     wire = connect(node)
@@ -52,7 +52,7 @@ def test_there_is_room_again_when_a_message_is_finished(node, connect):
 
 
 @pytest.mark.parametrize("path", ["/pub?topic=t", "/mpub?topic=t"])
-def test_over_http_a_publisher_is_told_when_to_come_again(node, path):
+def test_http_publisher_gets_retry_after(node, path):
     make(node)
     set_policy(node, ".*", apply=True, max_depth=1)
     node.post("/pub?topic=t", b"1")

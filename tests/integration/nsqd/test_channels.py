@@ -237,7 +237,7 @@ def test_an_ephemeral_channel_drops_what_is_beyond_the_memory_limit(cluster, con
 # --- depth
 
 
-def test_depth_counts_what_waits_only(wire, connect, topic, stats):
+def test_depth_counts_only_the_backlog(wire, connect, topic, stats):
     wire.subscribe(topic, ready=3)
     connect().send(mpub(topic, *[b"%d" % n for n in range(10)]), dpub(topic, 60000, b"later"))
     wire.messages(3)

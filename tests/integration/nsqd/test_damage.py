@@ -14,7 +14,7 @@ LOST = 'nsqd_channel_lost_total{channel="ch",topic="t"}'
 
 @pytest.fixture
 def nsqd(cluster):
-    """A killed nsqd with a segment of APPENDS appends of two messages, and a channel that is owed them."""
+    """A killed nsqd with a segment of APPENDS appends of two messages, and a channel with that backlog."""
     nsqd = cluster.nsqd()
     with_channel(nsqd)
     return nsqd
@@ -45,7 +45,7 @@ def cut(path, drop):
 
 
 def delivered(nsqd, connect, channel="ch"):
-    """Start nsqd and consume everything that is owed."""
+    """Start nsqd and consume the whole backlog."""
     nsqd.start()
     wire = connect(nsqd)
     assert wire.ask(sub("t", channel)) == b"OK"
@@ -93,7 +93,7 @@ def test_a_wrong_byte_in_the_header_of_an_append_costs_nothing(nsqd, connect, ap
 
 
 @pytest.mark.parametrize("drop", [1, 75, 122, 123])
-def test_a_torn_tail_costs_what_was_torn(nsqd, connect, drop):
+def test_torn_tail_costs_only_the_torn_append(nsqd, connect, drop):
     log = log_of(nsqd)
     size = APPEND_HEADER_BYTES + 74
     cut(log, drop)
@@ -138,7 +138,7 @@ def test_an_unfinished_checkpoint_is_not_looked_at(nsqd, connect):
     assert delivered(nsqd, connect) == ALL
 
 
-def test_a_missing_data_file_is_told_and_costs_its_messages(nsqd, connect):
+def test_missing_data_file_is_reported_and_costs_its_messages(nsqd, connect):
     nsqd.start()
     nsqd.post("/mpub?topic=t", b"in another\nsegment")
     nsqd.kill()

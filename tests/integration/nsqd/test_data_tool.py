@@ -136,7 +136,7 @@ def test_it_is_a_command_of_its_own(nsqd):
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-def test_the_summary_says_what_each_channel_is_owed(nsqd):
+def test_summary_shows_the_backlog_of_each_channel(nsqd):
     empty, t = (json.loads(line) for line in lines(nsqd, "summary", "--json"))
     assert (empty["topic"], empty["channels"], empty["pending"]["waiting"]) == ("empty", [], 1)
     ch, other = sorted(t["channels"], key=lambda channel: channel["channel"])

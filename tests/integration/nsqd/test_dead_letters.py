@@ -77,7 +77,7 @@ def test_a_plain_subscriber_sees_the_body_alone(node, connect):
     assert plain.message().body == b"poison"
 
 
-def test_what_expires_is_a_dead_letter_where_that_is_said(node, connect):
+def test_expired_message_becomes_a_dead_letter_by_policy(node, connect):
     set_policy(node, "^t$", apply=True, ttl="100ms", dead_letter_topic="late")
     node.create("t", "ch")
     connect(node).publish("t", *[b"%d" % n for n in range(200)])
@@ -91,7 +91,7 @@ def test_what_expires_is_a_dead_letter_where_that_is_said(node, connect):
     assert (figures["depth"], figures["expired_count"]) == (0, 200)
 
 
-def test_a_dead_letter_topic_that_is_full_keeps_the_originals(node, connect):
+def test_full_dead_letter_topic_retains_the_originals(node, connect):
     set_policy(node, "^t$", apply=True, max_attempts=1, dead_letter_topic="dead")
     set_policy(node, "^dead$", name="full", max_depth=1)
     wire = connect(node)
@@ -248,7 +248,7 @@ def test_all_go_back_to_the_channel_they_came_from_and_to_no_other(node, connect
 
 
 def frames_and_gaps(node, start, end, channel):
-    """The bodies of a range as a reader with this channel gets them, and the gaps that it is told."""
+    """The bodies of a range as a reader with this channel gets them, and the reported gaps."""
     url = f"http://{node.http_address}/log/range?topic=t&start={start}&end={end}&channel={channel}"
     with urllib.request.urlopen(url, timeout=10) as answer:
         frames = FrameParser().feed(answer.read())
@@ -322,7 +322,7 @@ def test_what_a_consumer_of_the_dead_letters_has_in_hand_stays_with_it(node, con
     assert send_back(node)["sent"] == 2
 
 
-def test_what_cannot_go_back_stays_and_it_is_said_why(node, connect, buried):
+def test_dead_letter_that_cannot_return_stays_with_a_reason(node, connect, buried):
     connect(node).publish("t.ch.dead", b"no dead letter")
     node.post("/topic/pause?topic=t")
 
@@ -432,7 +432,7 @@ def test_ephemeral_channel_alone_takes_its_messages_along_at_a_kill(node, connec
         ("?topic=t.ch.dead&json==", 400, "INVALID_ARG_JSON"),
     ],
 )
-def test_what_is_not_understood_changes_nothing(node, buried, query, status, message):
+def test_invalid_request_changes_nothing(node, buried, query, status, message):
     found = node.request("POST", f"/dead_letters/send_back{query}")
 
     assert found[0] == status

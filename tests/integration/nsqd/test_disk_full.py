@@ -1,4 +1,4 @@
-"""A disk that takes no more: publishers are told, nothing acknowledged is lost, no restart is needed.
+"""A full disk: publishers get an error, no acknowledged message is lost, no restart is needed.
 
 A limit on the size of the files that the process may write stands for the full disk; unlike a full disk it
 can be set and lifted while nsqd runs.
@@ -44,7 +44,7 @@ def healthy(nsqd):
 
 
 def received(connect, nsqd, topic="t", channel="ch"):
-    """The bodies of all owed messages, as a new consumer gets them."""
+    """The bodies of all pending messages, as a new consumer gets them."""
     wire = connect(nsqd)
     wire.subscribe(topic, channel)
 
@@ -68,7 +68,7 @@ def received(connect, nsqd, topic="t", channel="ch"):
     ("word", "command"),
     [("PUB", pub("t", b"lost")), ("MPUB", mpub("t", b"lost", b"lost")), ("DPUB", dpub("t", 100, b"lost"))],
 )
-def test_a_publisher_is_told_and_its_connection_closed(nsqd, disk, connect, word, command):
+def test_publisher_gets_an_error_and_its_connection_is_closed(nsqd, disk, connect, word, command):
     connect(nsqd).publish("t", b"before")
     disk.fills_up()
     refused = connect(nsqd).refusal(command)
@@ -110,7 +110,7 @@ def test_ping_readiness_and_statistics_say_so_until_a_publish_succeeds(nsqd, dis
     assert nsqd.request("GET", "/ready") == (200, b"OK") or not beside.OURS
 
 
-def test_it_is_healthy_again_though_nobody_publishes_once_the_disk_is_freed(nsqd, disk, connect):
+def test_node_is_healthy_after_the_disk_is_freed_without_publishes(nsqd, disk, connect):
     disk.fills_up()
     connect(nsqd).refusal(pub("t", b"lost"))
     assert not healthy(nsqd)
@@ -118,7 +118,7 @@ def test_it_is_healthy_again_though_nobody_publishes_once_the_disk_is_freed(nsqd
     wait_until(lambda: healthy(nsqd), "it is healthy again")
 
 
-def test_a_topic_that_is_deleted_takes_its_troubles_with_it(nsqd, disk, connect):
+def test_deleted_topic_clears_its_problems(nsqd, disk, connect):
     connect(nsqd).publish("t", b"m")
     log_size = max(path.stat().st_size for path in nsqd.folder.glob("t.topic/*.log"))
     disk.allows(2000 + log_size)
@@ -157,7 +157,7 @@ def test_of_a_pipeline_what_was_stored_is_acknowledged_before_the_error(nsqd, di
     assert wire.is_closed()
 
 
-def test_what_is_stored_is_delivered_and_finished_meanwhile(nsqd, disk, connect):
+def test_stored_messages_are_delivered_and_finished_on_a_full_disk(nsqd, disk, connect):
     connect(nsqd).publish("t", *[b"%d" % n for n in range(50)])  # more than is kept in memory
     disk.fills_up()
     assert received(connect, nsqd) == [b"%d" % n for n in range(50)]

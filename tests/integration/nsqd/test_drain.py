@@ -120,7 +120,7 @@ async def test_producers_fail_over_while_one_node_drains_and_nothing_is_stranded
     assert sorted(map(int, bodies)) == list(range(100))
 
 
-def test_the_command_ends_at_once_when_nothing_is_there(node):
+def test_command_ends_immediately_without_messages(node):
     assert ended(drain(node.http_address)) == (0, f"{node.http_address} is drained\n", "")
 
 
@@ -145,7 +145,7 @@ def test_the_outcome_does_not_depend_on_whether_somebody_reads_the_progress(node
 
 
 def owed_by_metrics(node):
-    """The messages that a scrape of /metrics is told of."""
+    """The message count in a scrape of /metrics."""
     names = ("nsqd_topic_depth{", "nsqd_channel_depth{", "nsqd_channel_in_flight{", "nsqd_channel_deferred{")
     return sum(value for name, value in metrics(node).items() if name.startswith(names))
 
@@ -207,7 +207,7 @@ def test_node_that_ends_during_the_wait_for_a_scrape_is_drained(node, connect):
     assert (code, out.splitlines()[-1], err) == (0, f"{node.http_address} is drained", "")
 
 
-def test_the_command_ends_when_somebody_takes_the_drain_back(node, connect):
+def test_command_ends_when_the_drain_is_cancelled(node, connect):
     connect(node).publish("t", b"1")
     node.post("/channel/create?topic=t&channel=c")
     process = drain(node.http_address, "--timeout=1h", "--poll-interval=1h")
@@ -293,7 +293,7 @@ def test_the_command_waits_for_the_grace_though_nothing_remains(node):
     assert node.request("POST", "/pub?topic=t", b"x")[0] == 503
 
 
-def test_the_command_says_what_remains_when_the_time_is_up(node, connect):
+def test_command_reports_the_backlog_at_the_timeout(node, connect):
     connect(node).publish("t", b"1")
     node.post("/channel/create?topic=t&channel=c")
     code, out, err = ended(drain(node.http_address, "--timeout=300ms"))

@@ -1,4 +1,4 @@
-"""Headers of messages, as youzan's NSQ has them, beside clients that know nothing of them."""
+"""Headers of messages, as youzan's NSQ has them, next to clients without headers."""
 
 import json
 import urllib.parse
@@ -125,7 +125,7 @@ def test_a_long_batch_with_headers_is_published_in_slices(plain, extended, wire,
         plain.send(fin(bare))
 
 
-def test_what_lies_on_disk_has_its_headers_after_a_restart(nsqd, connect, topic, restart):
+def test_headers_on_disk_survive_a_restart(nsqd, connect, topic, restart):
     with connect() as wire:
         wire.send(pub_ext(topic, TRACE, b"1"), pub(topic, b"2"), pub_ext(topic, b'{"a":"b"}', b"3"))
         wire.ok(3)
@@ -147,7 +147,7 @@ def test_a_body_of_the_most_bytes_may_have_headers_of_the_most_bytes(plain, exte
         assert plain.message().body == body
 
 
-# --- what is refused
+# --- refused requests
 
 
 @pytest.mark.parametrize("line", [b"PUB_EXT\n", b"PUB_EXT bad/name\n", b"MPUB_EXT\n", b"MPUB_EXT bad/name\n"])

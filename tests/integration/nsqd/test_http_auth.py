@@ -54,7 +54,7 @@ def secret_file(folder, secret="everything"):
     "path",
     ["/ping", "/info", "/stats?format=json", "/metrics", "/live", "/ready", "/started", "/drain"],
 )
-def test_what_probes_and_monitors_read_needs_no_secret(guarded, path):
+def test_probe_and_monitor_routes_need_no_secret(guarded, path):
     assert request(guarded, "GET", path)[0] == 200
 
 
@@ -151,7 +151,7 @@ def test_an_answer_counts_until_its_time_is_over(guarded, servers):
     )
 
 
-def test_a_route_that_nobody_thought_of_needs_the_most():
+def test_unclassified_route_needs_every_right():
     async def handler(_):
         raise AssertionError("not reached")
 

@@ -111,7 +111,7 @@ def test_a_deferred_message_is_sent_and_another_cancelled(node, connect):
     assert [(one.body, one.attempts) for one in delivered] == [(b"now", 1)]
 
 
-def test_what_a_filter_finds_is_counted_first_and_then_finished(node):
+def test_filter_counts_matches_before_finishing_them(node):
     publish(node, b'{"bad": 1}', b'{"bad": 0}', b'{"bad": 1}')
 
     dry = do(node, "finish", json="bad=1", dry_run="true")
@@ -122,7 +122,7 @@ def test_what_a_filter_finds_is_counted_first_and_then_finished(node):
     assert do(node, "finish", json="bad=1")["count"] == 0
 
 
-def test_a_filter_goes_on_where_it_stopped(node):
+def test_filter_resumes_at_its_position(node):
     publish(node, *[b"x%d" % n for n in range(5)])
 
     first = do(node, "finish", contains="x", limit=3)

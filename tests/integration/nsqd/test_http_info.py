@@ -15,7 +15,7 @@ E2E_OFF = {"count": 0, "percentiles": None}
 
 
 def ours(*figures):
-    """The figures that only ours has; none when the original is tested."""
+    """The statistics that only ours has; none when the original is tested."""
     return figures if beside.OURS else ()
 
 
@@ -342,7 +342,7 @@ def test_topics_are_separated_by_an_empty_line(nsqd, connect, topic):
     assert [block.split()[0].strip("[]") for block in topics.split("\n\n")] == [f"{topic}-a", f"{topic}-b"]
 
 
-def test_what_is_not_there_is_none(nsqd):
+def test_missing_value_is_none(nsqd):
     lines = text_of(nsqd, "topic=not.there&include_mem=false&include_clients=false").splitlines()
     assert lines[4:] == ["Health: OK", "", "Topics: None", "", "Producers: None"]
 
@@ -402,7 +402,7 @@ def test_broadcast_ports_are_shown_as_they_are_bound(nsqd):
         "LOG_LEVEL",
     ],
 )
-def test_what_is_no_option_is_refused(nsqd, name):
+def test_unknown_option_is_refused(nsqd, name):
     assert nsqd.request("GET", f"/config/{name}") == refused(400, "INVALID_OPTION")
 
 
@@ -427,11 +427,11 @@ def test_what_is_no_option_is_refused(nsqd, name):
         ("nope", b"x", refused(400, "INVALID_OPTION")),
     ],
 )
-def test_what_cannot_be_set_is_refused(nsqd, name, value, expected):
+def test_read_only_option_is_refused(nsqd, name, value, expected):
     assert nsqd.request("PUT", f"/config/{name}", value) == expected
 
 
-def test_the_log_level_takes_effect_at_once(cluster):
+def test_log_level_takes_effect_immediately(cluster):
     nsqd = cluster.nsqd()
     assert nsqd.request("PUT", "/config/log_level", b"ERROR") == (200, b"4")
     assert nsqd.request("GET", "/config/log_level") == (200, b"4")

@@ -52,7 +52,7 @@ def three(nsqd, topic):
     return bounds(nsqd, topic)
 
 
-def test_the_bounds_of_a_topic_nobody_published_to_are_empty(nsqd, topic):
+def test_bounds_of_an_unpublished_topic_are_empty(nsqd, topic):
     nsqd.post(f"/topic/create?topic={topic}")
     found = bounds(nsqd, topic)
 
@@ -84,7 +84,7 @@ def test_a_range_is_read_as_often_as_one_likes_and_changes_nothing(nsqd, topic, 
     ("start", "end", "status", "message"),
     [(0, 4, 416, "INVALID_RANGE"), (2, 1, 416, "INVALID_RANGE"), (-1, 1, 410, "SEQUENCE_GONE")],
 )
-def test_a_range_that_is_not_there_is_refused(nsqd, topic, three, start, end, status, message):
+def test_missing_range_is_refused(nsqd, topic, three, start, end, status, message):
     assert fetch(nsqd, topic, three["first"] + start, three["first"] + end) == (status, message)
 
 

@@ -38,7 +38,7 @@ def channel(nsqd, topic):
     return "ch"
 
 
-def test_a_page_goes_on_where_the_one_before_ended(nsqd, topic, publish):
+def test_page_resumes_after_the_previous_one(nsqd, topic, publish):
     publish(b"a", b"b", b"c")
 
     first = messages(nsqd, topic, limit=2)
@@ -59,7 +59,7 @@ def test_back_from_the_latest_comes_the_newest_first(nsqd, topic, publish):
     assert (second["more"], second["next"]) == (False, None)
 
 
-def test_who_waits_at_the_end_gets_what_is_published_then(nsqd, topic, publish):
+def test_reader_at_the_end_gets_new_messages(nsqd, topic, publish):
     publish(b"a")
     end = messages(nsqd, topic, from_="latest")
     publish(b"b")
@@ -224,7 +224,7 @@ def test_bad_input_is_refused_with_a_sentence(nsqd, topic, publish, query, statu
     assert found[1].startswith(message)
 
 
-def test_what_was_let_go_of_is_a_gap(nsqd, topic, publish, channel):
+def test_removed_range_is_a_gap(nsqd, topic, publish, channel):
     publish(b"a")
 
     answer = messages(nsqd, topic, from_="0")

@@ -38,7 +38,7 @@ def test_a_bad_topic_name_is_refused_or_not_found(post, action, name):
 
 
 @pytest.mark.parametrize("action", [action for action in TOPIC_ACTIONS if action != "create"])
-def test_a_topic_that_is_not_there_is_not_found(post, topic, action):
+def test_missing_topic_is_not_found(post, topic, action):
     assert post(f"/topic/{action}?topic={topic}") == refused(404, "TOPIC_NOT_FOUND")
 
 
@@ -64,7 +64,7 @@ def test_a_channel_action_needs_a_topic_that_exists_and_a_channel(post, action, 
 
 
 @pytest.mark.parametrize("action", [action for action in CHANNEL_ACTIONS if action != "create"])
-def test_a_channel_that_is_not_there_is_not_found(post, topic, action):
+def test_missing_channel_is_not_found(post, topic, action):
     post(f"/topic/create?topic={topic}")
     assert post(f"/channel/{action}?topic={topic}&channel=ch") == refused(404, "CHANNEL_NOT_FOUND")
 
@@ -93,7 +93,7 @@ def test_second_pause_of_a_topic_or_channel_changes_nothing(post, topic, stats, 
         assert stats(topic, "ch" if kind == "channel" else None)["paused"] is paused
 
 
-def test_a_channel_made_first_gets_what_waits_at_the_topic(post, topic, stats):
+def test_channel_created_first_gets_the_topic_backlog(post, topic, stats):
     post(f"/pub?topic={topic}", b"m")
     assert stats(topic)["depth"] == 1
     post(f"/channel/create?topic={topic}&channel=ch")

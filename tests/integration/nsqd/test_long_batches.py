@@ -1,4 +1,4 @@
-"""A million messages in one request: all are stored, and other clients are served meanwhile."""
+"""A million messages in one request: all are stored, and other clients are served during the request."""
 
 import http.client
 import threading

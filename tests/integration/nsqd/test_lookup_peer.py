@@ -128,7 +128,7 @@ async def answering(status, body):
 # -- a healthy peer ----------------------------------------------------------------------
 
 
-async def test_everything_is_registered_at_once(nsqd, lookupd):
+async def test_all_topics_are_registered_immediately(nsqd, lookupd):
     daemon = await lookupd()
     nsqd.topics = {"t": ["b", "a", "e#ephemeral"], "empty": []}
     nsqd.announce(daemon.tcp.address)
@@ -147,7 +147,7 @@ async def test_a_thousand_topics_are_registered_in_a_moment(nsqd, lookupd):
     await knows(daemon, {f"t{number}": ["c"] for number in range(1000)})
 
 
-async def test_changes_follow_at_once(nsqd, lookupd):
+async def test_changes_are_registered_immediately(nsqd, lookupd):
     daemon = await lookupd()
     peers = nsqd.announce(daemon.tcp.address)
     await connected(peers)
@@ -188,7 +188,7 @@ async def test_pings_go_out_also_while_one_change_follows_the_other(nsqd, lookup
             await asyncio.sleep(0)
 
 
-async def test_the_session_is_told_in_the_log(nsqd, lookupd):
+async def test_session_is_logged(nsqd, lookupd):
     daemon = await lookupd()
     label = daemon.tcp.address
     peers = nsqd.announce(label)
@@ -235,7 +235,7 @@ async def test_after_a_restart_everything_is_registered_again_within_seconds(nsq
     assert not peers.peers()[0].last_error
 
 
-async def test_a_peer_that_never_answers_delays_nobody(nsqd, lookupd):
+async def test_silent_peer_delays_no_other(nsqd, lookupd):
     async def silent(reader, _):
         await reader.read()
 
@@ -418,7 +418,7 @@ async def test_each_address_behind_a_name_is_a_peer_and_they_may_change(nsqd, lo
     assert all(peer.connected for peer in peers.peers())
 
 
-async def test_a_peer_that_comes_back_under_another_address_is_found_at_once(nsqd, lookupd):
+async def test_peer_with_a_new_address_is_found_immediately(nsqd, lookupd):
     old = await lookupd()
     found = ["127.0.0.1"]
 

@@ -52,7 +52,7 @@ def test_a_node_without_policies_says_so(node):
     assert answer["in_force"] == {"topic": "t", "channel": "", "policy": None, "definition": {}}
 
 
-def test_what_is_set_over_http_holds_and_is_there_after_a_restart(node, restart):
+def test_policy_set_over_http_applies_and_survives_a_restart(node, restart):
     assert put(node, "a", "^orders$", max_depth=5)[0] == 200
     digest = node.get("/policies")["digest"]
 
@@ -102,7 +102,7 @@ def test_all_are_set_as_another_node_has_them(cluster, node):
         ("?name=a&apply=perhaps", b"{}", "INVALID_APPLY"),
     ],
 )
-def test_what_is_not_understood_is_refused_and_changes_nothing(node, query, body, sentence):
+def test_invalid_policy_is_refused_and_changes_nothing(node, query, body, sentence):
     put(node, "before", max_depth=5)
 
     assert sentence in refused(node.request("PUT", f"/policies{query}", body))

@@ -63,7 +63,7 @@ class Publisher:
 
 
 def consumer(node, channel, taken):
-    """A consumer that finishes every message at once."""
+    """A consumer that finishes every message immediately."""
     client = node.connect()
 
     def take(message_id, _attempts, body):
@@ -199,7 +199,7 @@ def test_an_hour_is_replayed_into_a_second_channel_while_the_first_goes_on():
 
         def take(message_id, _attempts, body):
             second.append(int(body[:8]))
-            # Ten messages a second, so that the replay goes on while others are published.
+            # Ten messages a second, so that the replay continues while others are published.
             node.loop.call_later(0.1, replaying.say, b"FIN %b\n" % message_id)
 
         replaying.on_message = take

@@ -108,7 +108,7 @@ def test_a_percentile_that_is_none_is_named_as_it_was_written(tmp_path, value):
     assert result.stderr.endswith(f" - invalid E2E processing latency percentile: {value}\n")
 
 
-def test_what_only_a_feature_reads_that_is_off_is_not_judged(cluster):
+def test_options_of_a_disabled_feature_are_not_validated(cluster):
     nsqd = cluster.nsqd("--statsd-interval=1s", "--e2e-processing-latency-window-time=0s")
 
     assert nsqd.get("/config/statsd_interval") == 1_000_000_000
@@ -124,7 +124,7 @@ def test_a_config_file_gives_options_and_the_command_line_wins(cluster, tmp_path
     assert " INFO: ID: 5\n" in nsqd.logs()
 
 
-def test_a_config_file_that_is_not_there_exits_with_1(tmp_path):
+def test_missing_config_file_exits_with_1(tmp_path):
     result = run(f"--config={tmp_path}/none.cfg")
     assert result.returncode == 1
     assert f"failed to load config file {tmp_path}/none.cfg - " in result.stderr
@@ -317,7 +317,7 @@ def test_a_unix_socket_left_by_a_crash_does_not_keep_it_from_starting(cluster, t
         wire.publish("t", b"m")
 
 
-def test_a_unix_socket_somebody_listens_on_is_in_use(cluster, tmp_path):
+def test_unix_socket_with_a_listener_is_in_use(cluster, tmp_path):
     path = tmp_path / "tcp.sock"
     with socket.socket(socket.AF_UNIX) as taken:
         taken.bind(str(path))

@@ -1,4 +1,4 @@
-"""The public interface beside its model: histories that once found a fault, and a few random ones."""
+"""The public interface compared with its model: histories that once found a fault, and a few random ones."""
 
 from pathlib import Path
 

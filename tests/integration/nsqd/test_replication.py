@@ -332,7 +332,7 @@ def test_garbage_behind_the_magic_is_refused(three, sent):
     assert one.is_running()
 
 
-def test_silent_strangers_are_disconnected_and_block_nobody(three):
+def test_silent_strangers_are_disconnected_and_block_no_peer(three):
     one = three[0]
     before = resident(one)
     strangers = [socket.create_connection(("127.0.0.1", one.tcp_port), timeout=15) for _ in range(100)]

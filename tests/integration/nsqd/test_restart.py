@@ -19,7 +19,7 @@ def nsqd(cluster):
 # --- messages
 
 
-def test_what_was_acknowledged_is_there_after_the_restart(nsqd, connect, restart):
+def test_acknowledged_messages_survive_the_restart(nsqd, connect, restart):
     wire = connect(nsqd)
     wire.subscribe("t")
     wire.publish("t", b"pub")
@@ -189,7 +189,7 @@ def test_a_long_backlog_is_read_back_in_order(cluster, connect, restart):
     wire.quiet()
 
 
-def test_segments_nobody_owes_are_removed(cluster, connect):
+def test_segments_without_pending_messages_are_removed(cluster, connect):
     nsqd = cluster.nsqd("--max-bytes-per-file=10000")
     wire = connect(nsqd)
     wire.subscribe("t", ready=2500)

@@ -84,7 +84,7 @@ def test_a_topic_made_anew_after_its_deletion_has_only_new_messages(nsqd, connec
     assert bodies(messages) == [b"new"]
 
 
-def test_what_was_emptied_stays_empty_after_a_clean_stop(nsqd, connect):
+def test_emptied_channel_stays_empty_after_a_clean_stop(nsqd, connect):
     connect(nsqd).subscribe("t", "ch")
     connect(nsqd).publish("t", b"m", b"m")
     nsqd.post("/channel/empty?topic=t&channel=ch")
@@ -106,7 +106,7 @@ def test_counters_go_on_after_a_clean_stop(nsqd, connect):
     assert (channel["message_count"], channel["requeue_count"]) == (2, 1)
 
 
-def test_what_a_start_recovers_does_not_count_as_published(nsqd, connect):
+def test_recovered_messages_do_not_count_as_published(nsqd, connect):
     connect(nsqd).subscribe("t", "ch")
     connect(nsqd).publish("t", b"a", b"b", b"c")
     crash(nsqd)

@@ -12,7 +12,7 @@ from tests.support.wire import Wire, dpub, fin, mpub, rdy
 SEGMENT = 1 << 20
 BODY = b"x" * 10_000
 BATCH = 50
-# Four segments; the wanted messages are small beside them.
+# Four segments; the wanted messages are small compared with them.
 ALLOWED = 4 * SEGMENT
 
 

@@ -1,4 +1,4 @@
-"""statsd: the figures that a collector receives from a real nsqd."""
+"""statsd: the metrics that a collector receives from a real nsqd."""
 
 import socket
 

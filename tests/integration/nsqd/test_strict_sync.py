@@ -83,7 +83,7 @@ def test_many_publishers_share_their_syncs(strict, connect, topic):
     assert syncs(strict) - before < publishers * each
 
 
-def test_what_was_acknowledged_survives_a_crash(cluster, connect):
+def test_acknowledged_messages_survive_a_crash(cluster, connect):
     nsqd = cluster.nsqd("--sync-every=1")
     wire = connect(nsqd)
     wire.send(*[pub(f"t{n}", b"m") for n in range(20)])

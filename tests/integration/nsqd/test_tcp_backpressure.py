@@ -11,7 +11,7 @@ from tests.support.wire import MAGIC_V2, NO_ID, Wire, identify, mpub, pub, sub
 PATIENCE_S = 1.0
 OK = b"\0\0\0\x06\0\0\0\0OK"
 # How many bytes of commands a test tries to send. Fewer are taken, because the kernel and nsqd hold only a
-# limited amount of replies that nobody reads.
+# limited amount of unread replies.
 ENOUGH = 40 << 20
 
 

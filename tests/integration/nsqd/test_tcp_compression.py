@@ -48,7 +48,7 @@ def test_an_error_is_heard_through_the_compression(wire, compression):
 
 
 @compressions
-def test_what_is_sent_ahead_of_the_upgrade_is_lost(wire, topic, compression):
+def test_bytes_sent_before_the_upgrade_are_lost(wire, topic, compression):
     wire.send(identify(feature_negotiation=True, **{compression: True}), pub(topic, b"too soon"))
     wire.response()
     compress(wire, compression)
@@ -102,7 +102,7 @@ def test_bytes_that_are_not_what_was_agreed_on_end_the_connection(nsqd, wire, co
     )
 
 
-def test_both_compressions_at_once_are_refused(wire):
+def test_both_compressions_are_refused(wire):
     refused = wire.refusal(identify(feature_negotiation=True, snappy=True, deflate=True))
     assert refused == b"E_IDENTIFY_FAILED cannot enable both deflate and snappy compression"
 

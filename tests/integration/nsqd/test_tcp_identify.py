@@ -113,7 +113,7 @@ def test_the_first_setting_out_of_range_is_named(wire):
         b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     ],
 )
-def test_a_body_that_is_no_object_of_the_right_types_cannot_be_decoded(wire, body):
+def test_non_object_body_cannot_be_decoded(wire, body):
     assert wire.refusal(raw(body)) == b"E_BAD_BODY IDENTIFY failed to decode JSON body"
 
 
@@ -160,7 +160,7 @@ def test_sub_needs_heartbeats(wire, topic):
     assert wire.refusal(sub(topic, "ch")) == b"E_INVALID cannot SUB with heartbeats disabled"
 
 
-def test_what_a_client_says_of_itself_is_in_the_statistics(wire, topic, stats):
+def test_client_identity_is_in_the_statistics(wire, topic, stats):
     wire.identify(
         client_id="me",
         hostname="my-host",

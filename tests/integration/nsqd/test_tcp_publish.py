@@ -165,7 +165,7 @@ def test_deferred_messages_come_in_the_order_of_their_time(wire, consumer, topic
     assert [message.body for message in consumer.messages(2)] == [b"first", b"second"]
 
 
-# --- what a publish does
+# --- effects of a publish
 
 
 def test_the_message_carries_its_publish_time_and_an_id_of_16_hex_digits(wire, consumer, topic):

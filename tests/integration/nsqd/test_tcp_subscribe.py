@@ -146,7 +146,7 @@ def test_first_channel_gets_earlier_messages_and_later_channels_start_empty(wire
     assert wire.message().body == b"late"
 
 
-def test_a_channel_with_nobody_listening_keeps_its_messages(connect, topic, stats):
+def test_channel_without_consumers_retains_its_messages(connect, topic, stats):
     wire = connect()
     wire.subscribe(topic)
     wire.close()
@@ -157,7 +157,7 @@ def test_a_channel_with_nobody_listening_keeps_its_messages(connect, topic, stat
     assert [message.body for message in later.messages(2)] == [b"a", b"b"]
 
 
-def test_the_messages_of_a_consumer_that_left_go_to_the_others_at_once(connect, topic, stats):
+def test_messages_of_a_disconnected_consumer_are_redelivered_immediately(connect, topic, stats):
     # With the original they first wait for their time-out.
     leaver, other = connect(), connect()
     leaver.subscribe(topic, ready=2)

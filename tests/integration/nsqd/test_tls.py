@@ -30,7 +30,7 @@ def authority(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def stranger(tmp_path_factory):
-    """An authority that nobody trusts."""
+    """An untrusted authority."""
     return Authority(tmp_path_factory.mktemp("stranger"))
 
 
@@ -122,7 +122,7 @@ def test_a_second_identify_never_leaves_tls(connect, authority, topic):
     wire.publish(topic, b"still within tls")
 
 
-def test_statistics_and_log_name_what_was_negotiated(nsqd, connect, authority, topic, stats):
+def test_statistics_and_log_name_the_negotiated_features(nsqd, connect, authority, topic, stats):
     wire = connect()
     upgrade(wire, tls=authority.client())
     wire.subscribe(topic)
@@ -161,7 +161,7 @@ def test_cipher_suites_have_their_official_names(connect, authority, topic, stat
 # --- handshakes that fail
 
 
-def test_what_is_no_handshake_is_told_so_in_the_clear(wire):
+def test_non_handshake_gets_a_cleartext_error(wire):
     wire.ask(WISH)
     wire.send(b"NOP\nNOP\n")
     assert (
@@ -404,7 +404,7 @@ def test_tcp_https_leaves_http_open(tls_required):
         ),
     ],
 )
-def test_what_cannot_work_is_one_sentence_and_exits_with_1(cluster, authority, flags, sentence):
+def test_invalid_settings_exit_with_1_and_one_sentence(cluster, authority, flags, sentence):
     files = {"cert": authority.certificate, "key": authority.key, "ca": authority.file}
     nsqd = cluster.daemon("nsqd", [flag.format(**files) for flag in flags], LISTENERS)
     nsqd.flags.append(f"--data-path={nsqd.folder}")

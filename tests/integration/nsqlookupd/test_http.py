@@ -260,11 +260,11 @@ async def test_arguments_in_a_form_do_not_count(lookupd):
 
 
 @pytest.mark.parametrize("path", ["/topic/delete?topic=t", "/topic/tombstone?topic=t&node=a:1"])
-async def test_what_is_not_there_can_be_deleted_and_tombstoned(lookupd, path):
+async def test_missing_entries_can_be_deleted_and_tombstoned(lookupd, path):
     assert await lookupd.post(path) == (200, b"")
 
 
-async def test_allowed_methods_are_told(lookupd):
+async def test_allowed_methods_are_listed(lookupd):
     status, headers, body = await lookupd.http("OPTIONS", "/topic/create")
     assert (status, headers["Allow"], body) == (200, "OPTIONS, POST", b"")
 
@@ -284,7 +284,7 @@ async def test_another_spelling_of_a_path_is_redirected(lookupd):
     assert (status, headers["Location"]) == (307, "/topic/create?topic=q")
 
 
-async def test_metrics_count_what_is_known(lookupd):
+async def test_metrics_count_registrations(lookupd):
     announcer = await lookupd.nsqd()
     await announcer.ask(b"REGISTER t c\n")
     status, _, body = await lookupd.http("GET", "/metrics")
@@ -410,7 +410,7 @@ async def test_lookup_nodes_shows_the_addresses_of_identities(lookupd):
 @pytest.mark.parametrize(
     "identity", ["", "0f", "0F" * 16, "0f" * 17, f"{'0f' * 16},", f"{'0f' * 16},x", "%0a"]
 )
-async def test_lookup_nodes_refuses_what_is_no_identity(lookupd, identity):
+async def test_lookup_nodes_refuses_invalid_identities(lookupd, identity):
     status, _, body = await lookupd.http("GET", f"/lookup/nodes?identity={identity}")
 
     assert (status, json.loads(body)) == (400, {"message": "INVALID_ARG_IDENTITY"})

@@ -110,7 +110,7 @@ async def test_an_error_of_a_known_nsqd_ends_its_registrations(lookupd, command,
     assert await lookupd.get("/nodes") == {"producers": []}
 
 
-async def test_what_came_before_an_error_is_answered_first(lookupd):
+async def test_commands_before_an_error_are_answered_first(lookupd):
     announcer = await lookupd.connect()
     announcer.send(PING + b"FOO\n" + PING)
 
@@ -160,7 +160,7 @@ async def test_a_disconnect_takes_all_registrations_back(lookupd):
         return await lookupd.get("/nodes") == {"producers": []}
 
     await eventually(is_gone, "the node is gone")
-    if not beside.OURS:  # the original lists the topic until somebody deletes it
+    if not beside.OURS:  # the original lists the topic until it is deleted
         await lookupd.post("/topic/delete?topic=e%23ephemeral")
     assert await lookupd.get("/topics") == {"topics": ["t"]}
     assert await lookupd.get("/channels?topic=t") == {"channels": ["c"]}
@@ -253,7 +253,7 @@ async def test_lookups_are_answered_while_a_large_nsqd_registers_and_is_forgotte
     assert lookupd.logged().count(" UNREGISTER category:channel ") == 2000
 
 
-async def test_what_was_said_before_the_end_is_answered(lookupd):
+async def test_commands_before_eof_are_answered(lookupd):
     announcer = await lookupd.nsqd()
     announcer.send(registrations(300))
     announcer.writer.write_eof()

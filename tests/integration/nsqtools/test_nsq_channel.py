@@ -23,7 +23,7 @@ def run(action: str, nsqd, *more: str) -> subprocess.CompletedProcess[bytes]:
 
 
 def done(action: str, nsqd, *more: str) -> str:
-    """Run an action on one nsqd; return what the tool says was done."""
+    """Run an action on one nsqd; return the report of the tool."""
     ended = run(action, nsqd, *more)
     assert (ended.returncode, ended.stderr) == (0, b"")
     return ended.stdout.decode().removeprefix(f"{nsqd.http_address}: ").removesuffix("\n")
@@ -146,7 +146,7 @@ def test_messages_are_put_off_sent_and_cancelled(nsqd):
     assert sorted(read_all(nsqd, "t", "c")) == [b"three", b"two"]
 
 
-def test_dead_letters_are_sent_back(nsqd):
+def test_dead_letters_return_to_their_channel(nsqd):
     nsqd.create("from", "c")
     nsqd.post("/topic/create?topic=t")
     for number in range(3):

@@ -41,7 +41,7 @@ def test_all_messages_are_shown_and_none_is_consumed(nsqd):
         (["-from=2999-01-01"], []),
     ],
 )
-def test_what_is_asked_for_is_shown(nsqd, asked, shown):
+def test_requested_messages_are_shown(nsqd, asked, shown):
     publish(nsqd, "t", [b'{"a":1}', b'{"a":2}', b'{"a":3}', b"other"])
 
     assert bodies(nsqd, *asked) == shown

@@ -66,14 +66,14 @@ def test_nsqd_are_found_by_way_of_nsqlookupd_and_summed(cluster):
     assert LINE.findall(ended.stdout)[0][0] == b"2"
 
 
-def test_a_channel_that_is_not_there_ends_it_with_a_sentence(nsqd):
+def test_missing_channel_ends_it_with_a_sentence(nsqd):
     ended = run_tool("nsq_stat", *flags(nsqd, "-channel=nope"))
 
     assert ended.returncode == 1
     assert b"ERROR: failed to find channel(nope) in stats metadata for topic(t)\n" in ended.stderr
 
 
-def test_nobody_there_at_the_start_ends_it_with_a_sentence(nsqd):
+def test_unreachable_nsqds_at_the_start_end_it_with_a_sentence(nsqd):
     nsqd.stop()
 
     ended = run_tool("nsq_stat", *flags(nsqd))

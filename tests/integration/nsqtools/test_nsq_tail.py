@@ -235,7 +235,7 @@ def test_nsq_tail_requeues_unprinted_messages_when_its_reader_ends_after_a_signa
     assert len(read_all(nsqd, "t", "c")) == 3
 
 
-def test_an_nsqd_that_is_not_there_ends_it_with_a_sentence(nsqd):
+def test_unreachable_nsqd_ends_it_with_a_sentence(nsqd):
     nsqd.stop()
 
     ended = run_tool("nsq_tail", "-topic=t", "-channel=c", address(nsqd))

@@ -172,7 +172,7 @@ def test_kills_lose_nothing_that_was_finished(nsqd, folders, tmp_path, flags):
     assert {line for line in folders.lines() if len(line) == 7} <= set(bodies)
 
 
-def test_what_a_killed_run_left_in_the_work_folder_is_finished_by_the_next(nsqd, folders, tmp_path):
+def test_leftovers_of_a_killed_run_are_finished_by_the_next(nsqd, folders, tmp_path):
     publish(nsqd, "t", [b"a"], CHANNEL)
     flags = folders.flags(nsqd, "-gzip", f"-work-dir={folders.work}")
     with Tool(tmp_path, "nsq_to_file", *flags) as tool:

@@ -27,7 +27,7 @@ from tests.support.waiting import wait_until
 
 CHANNEL = "nsq_to_http"
 
-# Failed messages come again at once, without a limit.
+# Failed messages are redelivered immediately, without a limit.
 IMPATIENT = [
     "-consumer-opt=default_requeue_delay,10ms",
     "-consumer-opt=backoff_multiplier,10ms",
@@ -296,7 +296,7 @@ def test_two_addresses_share_the_messages(nsqd, tmp_path, mode, shares):
 
 
 @pytest.mark.parametrize("mode", ["hostpool", "epsilon-greedy"])
-def test_an_address_that_is_down_is_left_out(nsqd, sink, tmp_path, mode):
+def test_unreachable_address_is_left_out(nsqd, sink, tmp_path, mode):
     bodies = [b"%d" % n for n in range(200)]
     publish(nsqd, "t", bodies, CHANNEL)
     more = [f"-post=http://127.0.0.1:{free_port()}", f"-post={sink.url}", f"-mode={mode}", "-n=5", *IMPATIENT]

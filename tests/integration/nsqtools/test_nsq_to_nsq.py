@@ -20,7 +20,7 @@ from tests.support.waiting import wait_until
 
 CHANNEL = "nsq_to_nsq"
 
-# Failed messages come again at once, without a limit.
+# Failed messages are redelivered immediately, without a limit.
 IMPATIENT = [
     "-consumer-opt=default_requeue_delay,10ms",
     "-consumer-opt=backoff_multiplier,10ms",

@@ -247,7 +247,7 @@ def test_a_folder_that_cannot_be_looked_into_is_refused_with_a_sentence(error, c
 
 @pytest.mark.parametrize("tool", ["nsq_tail", "nsq_to_file", "nsq_to_http", "nsq_to_nsq"])
 @pytest.mark.parametrize("option", ["bogus", "max_attempts,x", "dial_timeout,5"])
-def test_a_client_option_that_is_none_is_refused(tool, option, capsys):
+def test_invalid_client_option_is_refused(tool, option, capsys):
     code, said = refused(tool, ["-consumer-opt=" + option], capsys)
 
     assert code == 2

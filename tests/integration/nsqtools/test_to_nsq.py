@@ -130,7 +130,7 @@ def test_what_a_failing_nsqd_had_confirmed_is_there_when_it_is_back(nsqd, tmp_pa
     assert read_all(nsqd, "t", "c") == [b"%07d" % n for n in range(2000)]
 
 
-def test_nobody_there_ends_it_with_a_sentence(nsqd):
+def test_unreachable_nsqd_ends_it_with_a_sentence(nsqd):
     nsqd.stop()
 
     ended = run_tool("to_nsq", *flags(nsqd), stdin=b"x\n")
@@ -150,7 +150,7 @@ def test_one_of_two_nsqd_missing_is_an_error(cluster, nsqd):
         assert b"of 1 records 0 were confirmed by each of 2 nsqd\n" in ended.stderr
 
 
-def test_a_record_that_is_too_big_is_an_error(cluster):
+def test_oversized_record_is_an_error(cluster):
     nsqd = cluster.nsqd("--max-msg-size=100")
 
     ended = run_tool("to_nsq", *flags(nsqd), stdin=b"ok\n" + b"x" * 101 + b"\nlater\n")

@@ -13,6 +13,6 @@ def test_without_one_of_the_values_there_is_no_address():
 
 
 @pytest.mark.parametrize("pattern", ["https://t/{a", "https://t/{}"])
-def test_a_brace_that_is_left_open_is_told(pattern):
+def test_unclosed_brace_is_reported(pattern):
     with pytest.raises(ValueError, match="brace"):
         placeholders(pattern)

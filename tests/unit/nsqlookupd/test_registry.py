@@ -214,7 +214,7 @@ def test_a_peer_is_forgotten_in_pieces_of_any_size(registry, directory):
 # -- operators ----------------------------------------------------------------------------
 
 
-def test_creating_what_exists_keeps_its_producers(registry, directory):
+def test_creating_an_existing_topic_retains_its_producers(registry, directory):
     registry.register(directory.peer("a"), "t", "c")
     registry.create_channel("t", "c")
 
@@ -412,7 +412,7 @@ def test_entries_show_every_key_with_producers(registry, directory):
     }
 
 
-def test_counts_are_of_what_there_is(registry, directory):
+def test_counts_equal_the_registrations(registry, directory):
     peer = directory.peer("a")
     registry.register(peer, "t", "c")
     registry.register(peer, "u")

@@ -12,12 +12,12 @@ def test_a_network_may_be_written_with_a_host_address():
     assert not is_inside(network, "10.0.0.1")
 
 
-def test_an_empty_network_excludes_nobody():
+def test_empty_network_excludes_no_address():
     assert is_inside(parse_cidr(""), "203.0.113.7")
 
 
 @pytest.mark.parametrize("text", ["foo", "127.0.0.1", "127.0.0.1/99"])
-def test_what_is_no_network_is_refused(text):
+def test_invalid_network_is_refused(text):
     with pytest.raises(ValueError, match="invalid CIDR address: "):
         parse_cidr(text)
 

@@ -57,6 +57,6 @@ def test_where_people_sign_in_nobody_else_looks():
 @pytest.mark.parametrize(
     "text", ["", "boss:user=a", "admin", "admin:", "admin:alice", "admin:user=", "nobody:*"]
 )
-def test_what_is_no_role_is_refused_with_a_sentence(text):
+def test_invalid_role_is_refused_with_a_sentence(text):
     with pytest.raises(ValueError, match=r"is no role|does not say whose"):
         parse_grant(text)

@@ -31,7 +31,7 @@ def test_a_session_that_was_ended_stays_ended_when_the_clock_is_set_back():
     cookie = sessions.create("1", ALICE, 1000)
     sessions.end(cookie, 1001)
 
-    # The clock is wrong for a while, and somebody else signs out then.
+    # The clock is wrong for a while, and another user signs out then.
     sessions.end(sessions.create("2", ALICE, 90_000), 90_001)
 
     assert sessions.person(cookie, 1002) is None

@@ -23,7 +23,7 @@ def test_a_token_is_known_by_its_digest():
 @pytest.mark.parametrize(
     "text", ["ci operator", "ci operator 12", "ci boss " + "0" * 64, "ci admin secret x y"]
 )
-def test_a_line_that_is_none_is_named(text):
+def test_invalid_line_is_named(text):
     with pytest.raises(ValueError, match="line 2 is not NAME ROLE SHA256"):
         parse_tokens(f"\n{text}")
 

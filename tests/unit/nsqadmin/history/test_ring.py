@@ -51,7 +51,7 @@ def test_clock_set_back_writes_no_row_until_it_has_caught_up():
         assert not file.write(NOON + 104, {TOTALS: Point(2)})
         assert not file.write(NOON + 50, {TOTALS: Point(3)})
         assert file.write(NOON + 105, {TOTALS: Point(4)})
-        # A clock that was set back by more than an hour is followed at once.
+        # A clock that was set back by more than an hour is followed immediately.
         assert file.write(NOON - 86_400, {TOTALS: Point(5)})
 
 

@@ -14,7 +14,7 @@ def look(*topics, pace=None, at_s=0):
     return NodeSnapshot.of(stats, pace or NodePace(), at_s * SECOND, float(at_s))
 
 
-def test_a_silent_node_is_shown_with_what_it_held():
+def test_silent_node_is_shown_with_its_last_backlog():
     error = NodeError("GET", "http://a:1/stats", "a:1", "timed out after 5s")
     last = look(topic_stats("orders", channel_json("a", depth=300)))
 

@@ -19,7 +19,7 @@ def test_figures_are_there_for_a_while_and_longer_when_they_are_held():
     assert kept.pin(number, 3 * PINNED_S) is None
 
 
-def test_figures_that_nobody_holds_go_soon():
+def test_unused_snapshots_expire_soon():
     kept = SnapshotCache()
     number = kept.add("figures", object(), 0)
 

@@ -27,7 +27,7 @@ def test_rows_are_sorted_by_the_column_asked_for_and_equal_ones_stay():
     assert names(table(sort="nonsense").apply(ROWS)) == ["=c", "A", "b"]
 
 
-def test_what_is_not_known_comes_last_either_way():
+def test_unknown_values_sort_last_in_both_directions():
     assert names(table(sort="rate").apply(ROWS)) == ["=c", "A", "b"]
     assert names(table(sort="rate", dir="desc").apply(ROWS)) == ["A", "=c", "b"]
 

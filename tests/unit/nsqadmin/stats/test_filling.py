@@ -26,7 +26,7 @@ def test_only_the_last_minutes_count():
     assert round(found) == round(961 * WINDOW_S / 15)
 
 
-def test_what_is_not_known_is_forgotten():
+def test_unknown_names_are_forgotten():
     disk = Filling()
     disk.note(0, 1000)
 

@@ -51,7 +51,7 @@ def test_all_words_of_a_filter_have_to_hold(text, names):
         ("a " * 30, "at most 20 words"),
     ],
 )
-def test_what_cannot_be_understood_is_said(text, sentence):
+def test_invalid_filter_is_reported(text, sentence):
     with pytest.raises(FilterProblem) as problem:
         found(text)
 

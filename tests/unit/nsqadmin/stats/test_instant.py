@@ -5,7 +5,7 @@ from nsqadmin.stats.instant import Instant
 NOON = Instant(5 * 10**9, 1_800_000_000.0)
 
 
-def test_a_span_is_measured_by_the_clock_that_is_never_set():
+def test_duration_is_measured_by_the_monotonic_clock():
     set_back = Instant(NOON.at_ns + 2 * 10**9, NOON.at_s - 3600)
 
     assert set_back.since(NOON) == 2

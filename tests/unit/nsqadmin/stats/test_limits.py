@@ -38,6 +38,6 @@ def test_topics_that_are_off_are_worth_a_look_at_most():
 
 
 @pytest.mark.parametrize("text", ["", "a", "a:", "a:depth", "a:depth:x", ":off", "a:on"])
-def test_what_is_no_limit_is_refused_with_a_sentence(text):
+def test_invalid_limit_is_refused_with_a_sentence(text):
     with pytest.raises(ValueError, match="is neither PATTERN:depth:N nor PATTERN:off"):
         parse_limit(text)

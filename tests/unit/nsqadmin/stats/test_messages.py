@@ -27,7 +27,7 @@ def test_numbers_of_json_stay_as_they_were_written():
 
 
 @pytest.mark.parametrize("body", ["", "{", "[" * 100_000, '{"a":', "no"])
-def test_what_is_no_json_has_no_tree(body):
+def test_non_json_body_has_no_tree(body):
     assert message(body).tree is None
 
 

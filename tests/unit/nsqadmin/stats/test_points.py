@@ -21,7 +21,7 @@ def test_a_point_comes_back_as_it_was_within_a_thousandth(depth, came, went, age
             assert have == pytest.approx(want, rel=0.001, abs=0.001)
 
 
-def test_what_is_too_large_is_kept_as_the_largest():
+def test_oversized_value_is_stored_as_the_largest():
     assert Point.unpack(Point(2**40, published=1e30).pack()).depth == 2**31 - 1
     assert Point.unpack(UNKNOWN.pack()) == UNKNOWN
 

@@ -1,4 +1,4 @@
-"""Which policy is in force where and why, and what a change would alter."""
+"""Which policy is in force where and why, and the effects of a change."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_those_that_match_are_listed_and_the_first_counts():
     ]
 
 
-def test_what_cannot_be_understood_matches_nothing():
+def test_invalid_pattern_matches_nothing():
     told = {"name": "odd", "topic": "(", "priority": "high", "definition": None}
 
     assert PolicyRules([PolicyRule.of(told)]).in_force("orders", "") is None
@@ -70,7 +70,7 @@ def test_it_is_told_where_something_else_is_in_force_afterwards():
     assert subject_changes(before, before.with_rule(rule("new", "^nothing$", ttl="1h")), PLACES) == []
 
 
-def test_it_is_told_where_each_counts():
+def test_policy_preview_names_its_scope():
     assert governed(PolicyRules(RULES), PLACES) == {
         "a": [("orders", ""), ("orders", "mail")],
         "bills": [("orders", "billing"), ("pay", "billing")],

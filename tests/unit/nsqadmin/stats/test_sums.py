@@ -78,7 +78,7 @@ def test_a_topic_says_when_its_fullest_channel_will_be_empty():
     assert sums[0].finished == 7
 
 
-def test_an_idle_topic_has_no_figures_and_no_concerns():
+def test_idle_topic_has_no_statistics_and_no_concerns():
     idle = TopicSum("abandoned", is_idle=True)
 
     assert (idle.depth, idle.level, idle.to_json()["inactive"]) == (0, None, True)

@@ -117,7 +117,7 @@ def test_a_node_that_measured_nothing_does_not_pull_the_minimum_to_zero():
     assert (p99.min_ns, p99.max_ns, p99.average_ns) == (200, 200, 200)
 
 
-def test_latency_nobody_measured_is_zero():
+def test_unmeasured_latency_is_zero():
     nodes = [on(producer(port), e2e_processing_latency=latency_json(0, p99=0)) for port in (4151, 4251)]
 
     (p99,) = total(*nodes).latency.percentiles

@@ -14,7 +14,7 @@ def trends(stats, marks, at_ns):
 
 
 def look(pace, now_s, *, channels=("billing",), **fields):
-    """Take one node's figures in and return the trends of the topic and its first channel."""
+    """Add one node's statistics; return the trends of the topic and its first channel."""
     stats = topic_stats(
         "orders", *(channel_json(name, **fields) for name in channels), message_count=fields["message_count"]
     )

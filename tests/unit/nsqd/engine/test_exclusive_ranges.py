@@ -134,7 +134,7 @@ def test_what_is_gone_is_known_as_long_as_a_reader_may_ask_for_it():
     assert exclusive.since(0)[0] == (300, 302, "mine")
     assert (exclusive.start_of_others("other", 2001), exclusive.start_of_others("mine", 2001)) == (300, 2001)
 
-    # Of what is gone only the newest thousand are kept, whatever may be asked.
+    # Only the newest thousand removed ranges are retained, for any request.
     exclusive.drop_below(3000, 300)
     assert len(exclusive) == 1000
     exclusive.drop_below(3000, 3000)

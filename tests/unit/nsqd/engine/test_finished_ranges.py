@@ -65,7 +65,7 @@ def test_however_many_publishes_fail_the_oldest_messages_were_had(node, channel,
         node.publish(b"stored")
 
     assert finished_ranges.stored_ranges(topic) == [(first, topic.log.next_seq)]
-    # They are all owed and can be read.
+    # They are all pending and can be read.
     assert finished_ranges.readable_or_finished(topic, topic.log.extents()) == finished_ranges.stored_ranges(
         topic
     )

@@ -118,7 +118,7 @@ def test_notes_do_the_same_once_and_twice(node, channel, first):
 
 
 def test_a_checkpoint_knows_that_a_message_was_sent(node, channel, first):
-    """The checkpoint gives it a due time that has passed, so after a start it is delivered at once."""
+    """The checkpoint gives it a due time that has passed, so after a start it is delivered immediately."""
     take_change(channel.backlog, channel)
 
     defer(node, channel, first + 5)

@@ -5,7 +5,7 @@ from nsqd.engine.weight import Weight
 
 
 class Scale:
-    """A log whose message n has n bytes, and which records what it is asked for."""
+    """A log whose message n has n bytes, and which records its requests."""
 
     def __init__(self):
         self.asked = []

@@ -19,7 +19,7 @@ NO_SPACE = pytest.raises(OSError, match="No space left")
 # --- writing
 
 
-def test_a_new_store_finds_what_the_old_one_wrote(shop):
+def test_new_store_finds_the_messages_of_the_previous_one(shop):
     for _ in range(5):
         shop.publish(b"a", b"b")
 
@@ -209,7 +209,7 @@ def test_a_call_that_fails_once_fails_one_write(shop, call):
     assert shop.bodies() == {FIRST + 1: b"stored"}
 
 
-def test_a_folder_that_is_there_and_empty_is_used(shop):
+def test_empty_existing_folder_is_used(shop):
     shop.folder.mkdir()
 
     shop.publish(b"a")

@@ -25,7 +25,7 @@ def starts(appends=1):
     return found
 
 
-def test_stretch_has_what_lies_at_a_sequence():
+def test_page_returns_the_messages_at_a_sequence():
     found = CachedRange([BLOCK, GAP], 500)
 
     assert [found.at(FIRST + n) for n in (-1, 0, 1, 8, 9)] == [None, BLOCK, GAP, GAP, None]

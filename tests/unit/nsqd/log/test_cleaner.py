@@ -1,4 +1,4 @@
-"""Removal of segments and whole stores that nobody needs."""
+"""Removal of unneeded segments and whole stores."""
 
 import errno
 
@@ -10,7 +10,7 @@ from tests.support.disks import FaultyDisk
 from tests.support.stores import FIRST, finish
 
 
-def test_segments_nobody_needs_are_removed_but_never_the_newest(shop):
+def test_unneeded_segments_are_removed_but_never_the_newest(shop):
     shop.new(segment=400)
     for _ in range(10):
         shop.publish(b"x" * 60)

@@ -57,7 +57,7 @@ def losses(ledger):
     return [gap for gap in ledger.gaps() if gap.is_loss]
 
 
-def test_what_is_owed_is_kept_and_the_rest_of_the_segment_goes(ledger):
+def test_compaction_retains_pending_messages(ledger):
     assert ledger.compact((FIRST + 15, FIRST + 17), (FIRST + 99, FIRST + 101)) > 3000
     assert {one.header.log_id for one in ledger.store.segments} == {ledger.store.appender.log_id}
     for mark in (None, DURABLE, CheckpointPosition()):
@@ -69,7 +69,7 @@ def test_what_is_owed_is_kept_and_the_rest_of_the_segment_goes(ledger):
     assert not ledger.log(1).exists()
 
 
-def test_what_is_missing_is_said_to_be_finished_and_not_lost(ledger):
+def test_missing_messages_count_as_finished_and_not_lost(ledger):
     ledger.compact((FIRST + 15, FIRST + 16))
 
     assert ledger.gaps() == [
@@ -80,7 +80,7 @@ def test_what_is_missing_is_said_to_be_finished_and_not_lost(ledger):
     assert ledger.store.segments.extents() == [(FIRST, FIRST + 101)]
 
 
-def test_a_segment_of_which_much_is_owed_is_left_alone(ledger):
+def test_segment_with_many_pending_messages_is_not_compacted(ledger):
     assert ledger.compact((FIRST, FIRST + 60)) == 0
     assert len(ledger.bodies()) == 101
 
@@ -211,7 +211,7 @@ def test_those_that_were_put_off_together_keep_their_due_time_when_some_are_fini
     assert ledger.bodies() == {first + 2: b"2", first + 3: b"3", first + 9: b"9"}
 
 
-def test_what_is_owed_and_damaged_is_not_hidden_by_a_compaction(ledger):
+def test_compaction_does_not_hide_damaged_pending_messages(ledger):
     flip(ledger.log(1), 8 * (FILE_HEADER_BYTES + APPEND_HEADER_BYTES + 100))
 
     assert ledger.compact((FIRST + 5, FIRST + 6)) == 0
@@ -220,7 +220,7 @@ def test_what_is_owed_and_damaged_is_not_hidden_by_a_compaction(ledger):
     assert "is not compacted" in ledger.warnings[0]
 
 
-def test_a_file_that_somebody_removed_holds_up_no_other(ledger):
+def test_removed_file_does_not_block_compaction_of_others(ledger):
     for n in range(10):
         ledger.publish(b"%d" % n * 3000)
     ledger.store.appender.seal()
@@ -237,7 +237,7 @@ def test_a_file_that_somebody_removed_holds_up_no_other(ledger):
     assert ledger.bodies()[FIRST + 105] == b"4" * 3000
 
 
-def test_damage_to_what_nobody_is_owed_does_not_stop_it(ledger):
+def test_damage_in_finished_messages_does_not_stop_compaction(ledger):
     flip(ledger.log(1), 8 * (FILE_HEADER_BYTES + APPEND_HEADER_BYTES + 100))
 
     assert ledger.compact((FIRST + 15, FIRST + 16)) > 0
@@ -347,7 +347,7 @@ def test_an_index_that_cannot_be_written_does_not_undo_it(tmp_path):
     ledger.store.appender.close()
 
 
-def test_a_segment_dropped_meanwhile_takes_its_copy_along(ledger):
+def test_segment_dropped_during_compaction_removes_its_copy(ledger):
     job = ledger.store.cleaner.begin_compaction(
         wanting((FIRST + 5, FIRST + 6)), ledger.store.checkpoints.covered_notes
     )
@@ -371,7 +371,7 @@ def test_segment_dropped_before_its_read_leaves_no_copy_and_is_no_damage(ledger)
     assert ledger.warnings == []
 
 
-def test_a_topic_deleted_meanwhile_is_left_alone(ledger):
+def test_topic_deleted_during_compaction_is_skipped(ledger):
     job = ledger.store.cleaner.begin_compaction(
         wanting((FIRST + 5, FIRST + 6)), ledger.store.checkpoints.covered_notes
     )
@@ -389,7 +389,7 @@ def test_nothing_of_a_retired_store_is_compacted(ledger):
     assert not ledger.store.cleaner.needs_compaction(ledger.store.checkpoints.covered_notes)
 
 
-# --- a channel is made meanwhile and given what is stored
+# --- a channel is created during a compaction and gets stored messages
 
 
 def test_what_somebody_is_given_while_a_compaction_runs_stays(ledger):
@@ -456,7 +456,7 @@ def test_a_copy_that_got_no_name_does_not_count_at_the_next_start(tmp_path):
 
 @pytest.mark.parametrize("call", ["sync_folder", "replace"])
 def test_a_copy_that_has_its_name_counts_at_once_whatever_else_fails(tmp_path, call):
-    """The copy counts at the next start, so it must have the messages that a channel is given meanwhile."""
+    """The copy counts at the next start. It needs the messages that a channel gets during the compaction."""
     ledger = Ledger(tmp_path).fill(disk := FaultyDisk())
     disk.faults[call] = errno.EIO
     ledger.compact((FIRST + 5, FIRST + 6))
@@ -472,7 +472,7 @@ def test_a_copy_that_has_its_name_counts_at_once_whatever_else_fails(tmp_path, c
     ledger.store.appender.close()
 
 
-# --- what is owed
+# --- pending messages
 
 
 def test_what_is_owed_counts_waiting_flying_and_deferred_messages_of_all_channels():
@@ -490,7 +490,7 @@ def test_what_is_owed_counts_waiting_flying_and_deferred_messages_of_all_channel
     assert pending.ranges(0, EVERYTHING) == [(first, first + 1), (first + 2, first + 10)]
 
 
-def test_what_waits_at_the_topic_is_owed_too():
+def test_topic_backlog_is_pending():
     node = Node()
     node.publish(b"1", b"2")
     end = node.topic().log.next_seq

@@ -45,7 +45,7 @@ def mode(path):
     "pieces",
     [[b"one"], [b"one", b"two"], [b"x%d" % n for n in range(5000)], [b"", b"a", b""], [b"y" * 3_000_000] * 3],
 )
-def test_all_pieces_are_written_in_order(disk, tmp_path, pieces):
+def test_all_buffers_are_written_in_order(disk, tmp_path, pieces):
     fd = disk.create(tmp_path / "file")
     disk.append(fd, pieces)
     disk.append(fd, pieces)
@@ -204,7 +204,7 @@ def test_a_folder_is_private_and_made_once(disk, tmp_path):
         disk.make_folder(tmp_path / "folder")
 
 
-def test_removing_what_is_not_there_is_nothing(disk, tmp_path):
+def test_remove_of_a_missing_file_is_ignored(disk, tmp_path):
     disk.remove(tmp_path / "none")
     disk.remove_folder(tmp_path / "none")
     (tmp_path / "folder" / "deep").mkdir(parents=True)

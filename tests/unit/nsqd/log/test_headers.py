@@ -39,7 +39,7 @@ def test_the_extension_is_laid_out_as_youzans():
     assert extension({}) == b"\x00"
 
 
-def test_what_was_published_is_stored_as_it_came():
+def test_published_headers_are_stored_unchanged():
     assert checked_extension(b'{ "a" : "b" }') == b'\x04\x00\x0d{ "a" : "b" }'
 
 
@@ -63,7 +63,7 @@ def test_what_was_published_is_stored_as_it_came():
         (json.dumps({"a": "x" * (1 << 20)}).encode(), "1048585 bytes are above 65535"),
     ],
 )
-def test_what_are_no_headers_is_refused_with_a_sentence(encoded, why):
+def test_invalid_headers_are_refused_with_a_sentence(encoded, why):
     with pytest.raises(BadHeaders) as refused:
         checked_extension(encoded)
 

@@ -61,7 +61,7 @@ def test_a_file_whose_index_is_lost_is_read_for_it(log):
 
 
 @pytest.mark.parametrize("indexed", [True, False])
-def test_what_is_damaged_is_not_missing(log, indexed):
+def test_damaged_messages_are_not_missing(log, indexed):
     if not indexed:
         Disk().remove(log.segment.index_path)
     data = log.segment.path.read_bytes()

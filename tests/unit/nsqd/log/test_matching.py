@@ -44,7 +44,7 @@ def test_a_value_in_json_is_found_at_its_path(text, body, matches):
 
 
 @pytest.mark.parametrize("text", ["", "=5", "a..b=1", ".a", "a."])
-def test_what_is_no_path_is_refused_with_a_sentence(text):
+def test_invalid_path_is_refused_with_a_sentence(text):
     with pytest.raises(BadFilter, match="no path"):
         parse_json_filter(text)
 

@@ -91,7 +91,7 @@ def test_a_file_that_a_thread_is_syncing_stays_open(street):
 
 
 class CountingLog:
-    """An open log that counts how often it is asked to close its file."""
+    """An open log that counts the requests to close its file."""
 
     asked = 0
 

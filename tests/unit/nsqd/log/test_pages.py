@@ -137,7 +137,7 @@ def test_a_file_that_is_gone_is_a_gap_also_for_one_message(written, disk, cache)
 
 
 @pytest.mark.parametrize("call", ["open_read", "read"])
-def test_what_cannot_be_read_just_now_is_an_error_also_for_one_message(written, call):
+def test_temporary_read_error_is_an_error_for_one_message(written, call):
     faulty = FaultyDisk()
     cache = Cache()
     at(written, faulty, cache, FIRST)

@@ -75,7 +75,7 @@ def test_sixteen_decimal_digits_are_a_sequence_unless_they_are_said_to_be_an_id(
         "\uff11",
     ],
 )
-def test_what_is_no_place_is_refused_with_a_sentence(text):
+def test_invalid_position_is_refused_with_a_sentence(text):
     with pytest.raises(BadPosition, match=" "):
         place(text)
 

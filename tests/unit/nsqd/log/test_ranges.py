@@ -27,7 +27,7 @@ def test_of_sorted_ranges_only_what_lies_within_is_found():
 
 
 @given(st.sampled_from(BASES), st.lists(spans, max_size=12), spans)
-def test_a_set_has_what_was_added_and_nothing_else(base, added, asked):
+def test_set_contains_only_added_positions(base, added, asked):
     found, model = RangeSet(base), set()
     for start, length in added:
         if length == 1:
@@ -71,7 +71,7 @@ long_spans = st.tuples(
     st.lists(st.integers(0, 60 * PAGE), max_size=8),
     st.tuples(ends, st.integers(1, 90 * PAGE)),
 )
-def test_long_stretches_are_in_a_set_like_short_ones(added, single, asked):
+def test_long_ranges_behave_like_short_ones(added, single, asked):
     found = RangeSet(1000)
     ranges = [(0, 1000)]
     for start, length in added:

@@ -86,7 +86,7 @@ def test_an_undamaged_segment_has_the_extent_it_was_written_with(slip):
         assert getattr(found.segment, name) == getattr(slip.segment, name), name
 
 
-def test_what_the_checkpoint_does_not_cover_is_told_in_order(slip):
+def test_records_after_the_checkpoint_are_reported_in_order(slip):
     slip.append(deferred(slip.encoder, b"later"), notes=[(1, b"one"), (2, b"two")])
     slip.append(slip.encoder.batch(Batch([b"y"] * 2), 1), slip.encoder.batch(Batch([b"z"]), 1))
     slip.append(notes=[(3, b"three")])
@@ -159,7 +159,7 @@ def test_an_index_does_not_hide_notes_after_the_checkpoint(slip):
     assert happened(slip.recover()) == [(1, b"note")]
 
 
-# --- what was once durable
+# --- durable messages
 
 
 @pytest.mark.parametrize("place", range(5))
@@ -185,7 +185,7 @@ def test_a_durable_append_that_reads_as_zeros_is_a_gap_and_no_torn_end(slip, pla
     assert found.segment.next == (FIRST + 5 if place < 4 else FIRST + 4)
 
 
-def test_a_durable_file_that_was_cut_short_keeps_what_it_has(slip):
+def test_truncated_durable_file_retains_its_readable_messages(slip):
     Disk().truncate(slip.path, slip.ends[3] + 100)
 
     found = slip.recover()
@@ -203,7 +203,7 @@ def test_messages_lost_between_checkpoint_and_mark_are_counted(slip):
     assert happened(found) == [(FIRST, FIRST + 5, 0)]
 
 
-# --- what a power cut may leave
+# --- the disk after a power cut
 
 
 def test_a_file_that_ends_in_the_middle_of_an_append_is_torn_there(slip):
@@ -227,7 +227,7 @@ def test_what_is_whole_behind_what_never_reached_the_disk_is_kept(slip, place, s
     assert [one for one in slip.found if isinstance(one, Gap)] == [
         Gap(FIRST + place, FIRST + place + 1, Why.DAMAGED)
     ]
-    # The message is owed like the others, so it counts as lost.
+    # The message is pending like the others, so it counts as lost.
     assert happened(found) == [(FIRST, FIRST + 5, 0)]
 
 
@@ -292,7 +292,7 @@ def test_a_torn_note_is_not_told(slip):
     assert (bool(found.torn), found.segment.size, found.segment.last_note) == (True, slip.ends[-2], 1)
 
 
-# --- what was refused
+# --- refused appends
 
 
 def test_what_was_refused_is_not_lost_either_when_it_lies_behind_damage(slip):

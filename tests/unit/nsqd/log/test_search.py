@@ -57,7 +57,7 @@ def test_a_search_back_finds_the_last_first(log):
 
 
 @pytest.mark.parametrize("forward", [True, False])
-def test_a_search_with_a_limit_goes_on_where_it_stopped(log, forward):
+def test_limited_search_resumes_at_its_position(log, forward):
     matches = []
     low, high = FIRST, FIRST + 60
     for _ in range(6):
@@ -71,7 +71,7 @@ def test_a_search_with_a_limit_goes_on_where_it_stopped(log, forward):
     assert matches == sorted(matches, reverse=not forward)
 
 
-def test_only_what_is_asked_for_is_read(log):
+def test_search_reads_only_requested_messages(log):
     found = search(parts_of(log), only=[(FIRST + 30, FIRST + 31)])
 
     assert found.matches == [FIRST + 30]
@@ -85,7 +85,7 @@ def test_a_step_is_about_so_many_bytes(log):
     assert parts[0].first == FIRST
 
 
-def test_what_was_appended_since_is_not_looked_at(shop):
+def test_later_appends_are_not_read(shop):
     shop.publish(b"needle")
     parts = parts_of(shop)
     shop.publish(b"needle")
@@ -102,7 +102,7 @@ def test_damage_is_passed_over(log):
     assert search(parts_of(log)).matches == [FIRST + n for n in range(10, 60, 10)]
 
 
-def test_a_file_that_is_gone_is_an_error_at_its_part(log):
+def test_removed_file_is_an_error_at_its_range(log):
     parts = parts_of(log)
     log.log(2).unlink()
     looking = Search(parts, Contains(b"needle"), [(0, 1 << 54)], forward=True, limit=100)

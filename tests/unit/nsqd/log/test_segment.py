@@ -35,7 +35,7 @@ def page(segment, number=0, disk=None):
     return [(one.first, one.next) if isinstance(one, Block) else one for one in found]
 
 
-def test_what_was_written_is_read_back_in_one_piece(writer, encoder):
+def test_written_messages_are_read_back_together(writer, encoder):
     blocks = [
         encoder.batch(Batch([b"a", b"bb"]), 1),
         deferred(encoder, b"later"),
@@ -111,7 +111,7 @@ def test_a_page_of_which_nothing_is_left_is_one_gap(writer, encoder):
     assert page(writer.segment) == [Gap(FIRST, FIRST + 10, Why.DAMAGED)]
 
 
-def test_a_file_that_was_cut_short_gives_what_it_has(writer, encoder):
+def test_truncated_file_returns_its_readable_messages(writer, encoder):
     first = encoder.batch(Batch([b"a"]), 1)
     writer.append([first, encoder.batch(Batch([b"b"]), 1)], [])
     Disk().truncate(writer.segment.path, FILE_HEADER_BYTES + APPEND_HEADER_BYTES + len(first.data) + 50)
@@ -119,7 +119,7 @@ def test_a_file_that_was_cut_short_gives_what_it_has(writer, encoder):
     assert page(writer.segment) == [(FIRST, FIRST + 1), Gap(FIRST + 1, FIRST + 2, Why.DAMAGED)]
 
 
-def test_a_file_that_is_gone_is_a_gap_and_not_a_failure(writer, encoder):
+def test_removed_file_is_a_gap_and_not_a_failure(writer, encoder):
     writer.append([encoder.batch(Batch([b"a"] * 3), 1)], [])
     writer.segment.remove(Disk())
 
@@ -216,7 +216,7 @@ def test_a_damaged_append_is_told_from_the_unused_numbers_beside_it(writer, enco
     ]
 
 
-def test_in_a_compacted_file_what_is_missing_was_finished(tmp_path, encoder):
+def test_missing_messages_of_a_compacted_file_are_finished(tmp_path, encoder):
     header = FileHeader(FIRST, FIRST, new_salt(7), 1, ends=FIRST + 9)
     segment = Segment(tmp_path, 1, header, generation=2)
     writer = SegmentWriter(Disk(), segment)

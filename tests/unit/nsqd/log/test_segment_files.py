@@ -69,7 +69,7 @@ def test_all_segments_are_found_and_what_happened_in_them_is_in_order(shop):
     assert shop.warnings == []
 
 
-def test_leftovers_of_what_was_not_finished_go(shop):
+def test_leftovers_of_unfinished_work_are_removed(shop):
     for name in ("00000002.1.log.new", "00000009.log.new", "00000001.index.tmp", "checkpoint.0.tmp"):
         (shop.folder / name).write_bytes(b"half")
 
@@ -99,7 +99,7 @@ def test_new_files_never_take_the_name_of_an_old_one(shop):
 # --- a torn end
 
 
-def test_a_torn_newest_segment_is_cut_and_the_log_goes_on_behind_it(shop):
+def test_torn_newest_segment_is_truncated_and_the_log_continues(shop):
     Disk().truncate(shop.log(4), 4000)
 
     shop.reopen()
@@ -119,7 +119,7 @@ def test_what_never_reached_the_disk_is_a_gap_and_what_came_behind_it_is_kept(sh
     torn = FIRST + 2 * number - 1
     assert sequences(shop) == [seq for seq in range(FIRST, FIRST + 8) if seq != torn]
     assert lost(shop) == [Gap(torn, torn + 1, Why.REMOVED)]
-    # The message is owed, so it counts as lost.
+    # The message is pending, so it counts as lost.
     assert any(first <= torn < end for first, end, _ in stored(found))
 
 
@@ -151,7 +151,7 @@ def test_segment_torn_at_its_first_append_is_removed(shop, number):
     assert shop.log(5).exists()
 
 
-def test_what_was_durable_is_never_cut_off(shop):
+def test_durable_messages_are_never_cut_off(shop):
     mark = all_of_it(shop)
     zero(shop.log(2), 4000, 6000)
 
@@ -246,7 +246,7 @@ def test_what_was_begun_behind_several_failed_files_is_kept(shop):
     assert {kept.first - 1, kept.first} <= shop.bodies().keys()
 
 
-def test_what_came_after_a_failed_append_is_kept(shop):
+def test_messages_after_a_failed_append_are_retained(shop):
     disk = FaultyDisk()
     shop.reopen(all_of_it(shop), disk)
     shop.publish(BODY)
@@ -282,7 +282,7 @@ def test_notes_that_failed_and_were_written_again_are_told_in_order(shop):
     assert [content for _, content in noted(found)] == [b"one", b"two", b"three"]
 
 
-# --- what was let go of
+# --- dropped messages
 
 
 def test_what_was_finished_before_it_was_durable_is_no_hole(tmp_path):
@@ -293,7 +293,7 @@ def test_what_was_finished_before_it_was_durable_is_no_hole(tmp_path):
     shop.new(segment=5000)
     for _ in range(8):
         shop.publish(BODY)
-    # Nothing was synced. Nobody owes anything in the first two segments, and both checkpoints say so.
+    # Nothing was synced. Nothing is pending in the first two segments, and both checkpoints say so.
     topic.backlog.extend(FIRST + 4, FIRST + 8)
     noted_before = checkpoint.decode(checkpoint.encoder(topic, 1, shop.mark())()).checkpoint_position
     assert shop.drop(topic.low_water(), shop.store.segments.notes) == 2

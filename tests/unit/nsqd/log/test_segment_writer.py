@@ -36,7 +36,7 @@ def test_the_file_is_a_header_and_appends_and_nothing_else(writer, encoder):
     assert writer.segment.path.read_bytes().endswith(block.data)
 
 
-def test_a_file_that_is_there_already_is_not_written_to(writer):
+def test_existing_file_is_not_overwritten(writer):
     with pytest.raises(FileExistsError):
         SegmentWriter(Disk(), writer.segment)
 

@@ -42,7 +42,7 @@ def test_a_note_is_durable_when_a_sync_that_was_begun_behind_it_has_worked(shop)
     assert shop.mark().synced_notes == 2
 
 
-def test_what_is_appended_while_a_sync_runs_is_for_the_next(shop):
+def test_append_during_a_sync_is_left_to_the_next_sync(shop):
     shop.publish(b"a")
     job = shop.store.appender.begin_sync()
     shop.publish(b"b")

@@ -122,7 +122,7 @@ def test_what_the_source_does_not_know_leads_to_what_is_in_memory():
     assert log.read(100) == Gap(100, 102, Why.UNUSED)
 
 
-def test_what_cannot_be_read_just_now_is_no_gap():
+def test_temporary_read_error_is_no_gap():
     log = MessageLog(Broken(), 100, limit=1)
     for block in blocks(3, 3, 3):
         log.append(block)

@@ -1,4 +1,4 @@
-"""The answers of auth servers: which are understood, which are refused, and what they allow."""
+"""The answers of auth servers: the accepted answers, the refused answers, and their permissions."""
 
 import json
 

@@ -163,7 +163,7 @@ async def test_what_was_emptied_is_removed_by_a_thread(tmp_path):
 
 
 async def emptied(bench, checkpoints):
-    """A topic with a file whose messages both checkpoints owe, but nobody owes them any more."""
+    """A topic with a file whose messages are pending in both checkpoints, but in no channel any more."""
     reader, publisher = bench.connect(), bench.connect()
     reader.says(b"SUB t c\n")
     for _ in range(3):
@@ -211,7 +211,7 @@ async def test_what_was_let_go_of_is_no_loss_to_a_start(tmp_path):
 
 
 class Syncing(Disk):
-    """Records what is written, and when all of it is synced."""
+    """Records the writes, and when all of them are synced."""
 
     def __init__(self):
         self.done = []
@@ -240,7 +240,7 @@ async def test_a_clean_stop_syncs_its_last_checkpoints(tmp_path):
 
 
 class Unhurried(Disk):
-    """Writes the checkpoint of one topic when the test allows it, those of others at once."""
+    """Writes the checkpoint of one topic when the test allows it, those of others immediately."""
 
     def __init__(self):
         self.begun = threading.Event()

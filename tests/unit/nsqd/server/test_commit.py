@@ -1,4 +1,4 @@
-"""Staged messages are in their file, with reserved numbers, before anybody is told; or nobody gets them."""
+"""Staged messages are in their file, with reserved numbers, before any reply, or are never delivered."""
 
 import errno
 

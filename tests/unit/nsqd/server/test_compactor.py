@@ -1,4 +1,4 @@
-"""Rounds of checkpoints on real files: what they remove, and when a topic is left alone."""
+"""Rounds of checkpoints on real files: the removed files, and the skipped topics."""
 
 import errno
 import io
@@ -74,7 +74,7 @@ class House:
         return first
 
     def finish(self, start: int, end: int) -> None:
-        """Finish these messages, so that the channel no longer owes them."""
+        """Finish these messages, so that they are no longer pending in the channel."""
         assert self.channel.remove([(start, end)]) == [(start, end)]
         self.topic.changed = True
 

@@ -51,7 +51,7 @@ def test_every_message_goes_to_the_consumer_in_the_zone_while_it_is_idle(node):
     assert channel.zones == [40, 0, 0]
 
 
-def test_who_is_further_away_gets_what_the_nearer_cannot_take(node):
+def test_farther_consumer_gets_the_surplus_of_the_nearer_one(node):
     channel = node.channel()
     _, far = join(node, channel, "far", rdy=10)
     _, region = join(node, channel, "region", rdy=2)
@@ -63,7 +63,7 @@ def test_who_is_further_away_gets_what_the_nearer_cannot_take(node):
     assert channel.zones == [3, 2, 4]
 
 
-def test_a_backlog_goes_to_whoever_comes_first(node):
+def test_backlog_goes_to_the_first_consumer(node):
     channel = node.channel()
     node.publish(b"1", b"2")
     _, far = join(node, channel, "far")
@@ -71,7 +71,7 @@ def test_a_backlog_goes_to_whoever_comes_first(node):
     assert bodies(far) == [b"1"]
 
 
-def test_what_comes_back_goes_to_the_nearest_as_well(node):
+def test_requeued_message_goes_to_the_nearest_consumer(node):
     channel = node.channel()
     far, outlet = join(node, channel, "far")
     node.publish(b"1")
@@ -112,7 +112,7 @@ def test_a_busy_or_departed_neighbour_keeps_nothing_from_the_others(node):
     assert bodies(far) == [b"1", b"2"]
 
 
-def test_a_paused_channel_serves_nobody(node):
+def test_paused_channel_delivers_to_no_consumer(node):
     channel = node.channel()
     _, zone = join(node, channel, "zone")
     channel.paused = True

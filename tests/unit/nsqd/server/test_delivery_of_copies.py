@@ -1,4 +1,4 @@
-"""Delivery of a channel beside the channels of promoted copies."""
+"""Delivery of a channel next to the channels of promoted copies."""
 
 import pytest
 

@@ -41,7 +41,7 @@ def test_a_failure_is_news_once_and_again_when_its_reason_changes(health):
     assert health.publish_failed("t", "input/output error", 1)
 
 
-def test_what_was_refused_last_is_remembered_with_its_size(health):
+def test_last_refused_publish_is_remembered_with_its_size(health):
     health.publish_failed("t", "no space left on device", 100)
     health.publish_failed("t", "no space left on device", 5000)
     assert health.refused == {"t": 5000}
@@ -57,7 +57,7 @@ def test_checkpoint_of_a_replica_log_fails_apart_from_that_of_its_topic(health):
     assert health.ok
 
 
-def test_a_topic_that_is_gone_is_no_trouble_any_more(health):
+def test_deleted_topic_is_no_problem(health):
     health.publish_failed("t", "no space left on device", 100)
     health.failed(checkpoint_of("t"), "no space left on device")
     health.forget("t")

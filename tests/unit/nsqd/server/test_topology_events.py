@@ -24,7 +24,7 @@ from tests.support.wire import sized
 
 
 class SlowDisk(Disk):
-    """Replaces a file when its gate is open, and counts the threads that do so at once."""
+    """Replaces a file when its gate is open, and counts the threads that do so concurrently."""
 
     def __init__(self):
         self.gate = threading.Event()

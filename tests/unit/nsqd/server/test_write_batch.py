@@ -172,7 +172,7 @@ async def test_who_is_cancelled_while_waiting_for_an_fsync_leaves_it_to_the_publ
     assert client.replies == [(0, b"OK")]
 
 
-async def test_what_was_published_during_an_fsync_is_synced_after_it(tmp_path):
+async def test_publish_during_an_fsync_is_covered_by_the_next_fsync(tmp_path):
     disk = SlowSync()
     bench = Bench(tmp_path, disk, sync_every=2)
     client = bench.connect()

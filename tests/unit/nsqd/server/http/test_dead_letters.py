@@ -1,4 +1,4 @@
-"""Dead letters are sent back by several at once, and while a drain begins."""
+"""Dead letters are sent back by several clients concurrently, and while a drain begins."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Looking at messages of a topic or channel that is deleted meanwhile."""
+"""Reading messages of a topic or channel that is deleted during the read."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,7 +12,7 @@ from tests.support.engine import Node
 
 
 class Interrupted(Finder):
-    """Calls *meanwhile* while messages are looked for."""
+    """Calls *meanwhile* during the search for messages."""
 
     def __init__(self, meanwhile):
         super().__init__(Disk(), ThreadPoolExecutor(1))

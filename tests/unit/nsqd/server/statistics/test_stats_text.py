@@ -1,4 +1,4 @@
-"""The text form of /stats, from the figures of the JSON form."""
+"""The text form of /stats, from the statistics of the JSON form."""
 
 import re
 

@@ -167,7 +167,7 @@ def test_lines_are_not_cut_by_packets():
 
 
 async def collector():
-    """A statsd daemon: its address, and what it gets."""
+    """A statsd daemon: its address, and its received packets."""
     received = asyncio.Queue()
 
     class Receiver(asyncio.DatagramProtocol):

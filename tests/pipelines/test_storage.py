@@ -88,7 +88,7 @@ def test_a_text_is_read_as_it_was_written(output):
         assert place.read("note.json") == '{"a": 2}'
 
 
-def test_what_was_left_behind_is_removed(tmp_path):
+def test_leftovers_are_removed(tmp_path):
     place = FolderStorage(tmp_path)
     place.unfinished("date=1/x.parquet").write_text("half")
     place.tidy()
@@ -161,7 +161,7 @@ def test_a_file_that_is_too_large_for_a_copy_is_uploaded_into_its_place(store, m
         assert place.read("x") == "all of it"
 
 
-def test_what_killed_tasks_have_uploaded_is_removed(store, endpoint):
+def test_uploads_of_killed_tasks_are_removed(store, endpoint):
     uri = f"s3://lake/killed?scheme=http&endpoint_override={store.address}&region=us-east-1"
     store.objects["lake/killed/_unfinished/x.parquet.0"] = b"PAR1"
     store.objects["lake/killed/date=1/x.parquet"] = b"PAR1"
