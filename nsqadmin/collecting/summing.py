@@ -46,6 +46,8 @@ class Adder:
         self._last_problems: dict[ConcernKey, Concern] = {}
         # Topics that were changed here, and when.
         self._changed: dict[str, int] = {}
+        # Nodes that were dismissed since the current round began.
+        self._dismissed: set[str] = set()
         self._book = ProblemTracker()
         self._limits = [parse_limit(text) for text in options().alert_limits]
 
@@ -60,6 +62,7 @@ class Adder:
         registered = self._membership.registered_topics
         now = instant()
         began_ns, now_s = now
+        self._dismissed.clear()
         # Evaluated before the thread starts: newer answers of nodes belong to the next round, as their sums.
         of_nodes, unjudged = self._node_concerns(now), self._unjudged()
 
@@ -81,6 +84,7 @@ class Adder:
         total, self.cost_s = await self._work.in_thread(work)
         for member in self._membership.members.values():
             member.added = added.get(member.address)
+        of_nodes = [one for one in of_nodes if not self._is_dismissed(one)]
         concerns = [*of_nodes, *self._of_consumers(total.concerns, now)]
         found = limited(total.topics.values(), concerns, self._limits)
         self.problems = tuple(worst_first(self._book.note(found, now, unjudged=unjudged)))
@@ -125,7 +129,11 @@ class Adder:
 
     def dismissed(self, node: str) -> None:
         """Stop showing that *node* is down."""
-        self.problems = tuple(one for one in self.problems if (one.mark, one.node) != ("down", node))
+        self._dismissed.add(node)
+        self.problems = tuple(one for one in self.problems if not self._is_dismissed(one))
+
+    def _is_dismissed(self, concern: Concern) -> bool:
+        return concern.mark == "down" and concern.node in self._dismissed
 
     async def _notify_followers(self, now: Instant) -> None:
         """Pass this round on to the followers."""
