@@ -127,7 +127,9 @@ class MessagePages(Pages):
             if isinstance(definition, Mapping):
                 target = str(definition.get("dead_letter_topic") or target)
             break
-        if self._cluster.sum.topics.get(target) is None:
+        try:
+            await self._reader.holders(target)
+        except UnknownError:
             # There are none yet: the channel keeps its tabs and its list is empty.
             return await self._show(request, replace(search, state=_DEAD), MessageList((), {}), ())
         place = self._urls.page("messages", topic=target)
