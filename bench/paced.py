@@ -67,9 +67,9 @@ class Pacer:
         for conn in select.select(self._conns, (), (), seconds)[0]:
             data = conn.recv(1 << 16)
             now = time.monotonic_ns()
-            owed = self._unanswered[conn]
+            waiting = self._unanswered[conn]
             for _ in range(self._answers(conn, data)):
-                answered(now - owed.popleft())
+                answered(now - waiting.popleft())
 
     def _answers(self, conn: socket.socket, data: bytes) -> int:
         """Return how many more answers *data* completes. Raises LoadError for a wrong answer."""

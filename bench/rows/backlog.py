@@ -24,8 +24,8 @@ FLAGS: Final = ("--mem-queue-size", "10000")
 
 def _unfinished(server: Server, topic: str) -> int:
     stats = server.topic_stats(topic)
-    owed: int = stats["depth"] + sum(c["depth"] + c["in_flight_count"] for c in stats["channels"])
-    return owed
+    unfinished: int = stats["depth"] + sum(c["depth"] + c["in_flight_count"] for c in stats["channels"])
+    return unfinished
 
 
 def drain(program: Program, plan: Plan) -> Readings:
@@ -51,9 +51,9 @@ def start(program: Program, plan: Plan) -> Readings:
             first_message(server, topic)
             waited = time.monotonic() - began
             # Messages that were still at the topic at the stop reach the channel a moment after the start.
-            while (owed := _unfinished(server, topic)) < filled - IN_HAND:
+            while (unfinished := _unfinished(server, topic)) < filled - IN_HAND:
                 if time.monotonic() - began > RESTORED_WITHIN_S:
-                    raise LoadError(f"{filled:,} were queued, {owed:,} are after a start")
+                    raise LoadError(f"{filled:,} were queued, {unfinished:,} are after a start")
                 time.sleep(0.1)
             return {"ping": Reading(server.started_s), "message": Reading(server.started_s + waited)}
 

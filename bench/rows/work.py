@@ -162,13 +162,13 @@ def check_all_finished(server: Server, topic: str, published: int) -> None:
     deadline = time.monotonic() + PATIENCE
     while True:
         stats = server.topic_stats(topic)
-        owed = [c["depth"] + c["in_flight_count"] + c["deferred_count"] for c in stats["channels"]]
+        unfinished = [c["depth"] + c["in_flight_count"] + c["deferred_count"] for c in stats["channels"]]
         counted = {stats["message_count"], *(c["message_count"] for c in stats["channels"])}
-        if counted == {published} and not any(owed) and not stats["depth"]:
+        if counted == {published} and not any(unfinished) and not stats["depth"]:
             return
         if time.monotonic() > deadline:
             raise LoadError(
-                f"{published:,} published to {topic}; counted {sorted(counted)}, still pending {owed}"
+                f"{published:,} published to {topic}; counted {sorted(counted)}, still pending {unfinished}"
             )
         time.sleep(0.02)
 

@@ -118,13 +118,15 @@ class Watchdog:
     def watch(self) -> None:
         """Check the connection now, and again whenever a limit may be reached."""
         watched = self._watched
-        silence, owing = watched.silent_for, watched.unanswered_for
+        silence, unanswered = watched.silent_for, watched.unanswered_for
         if silence >= self._max_silence:
             self._abort(ConnectionLostError(f"{watched.address} was silent for {silence:.1f} s"))
-        elif owing >= self.answer_timeout:
-            self._abort(ConnectionLostError(f"{watched.address} did not answer a command for {owing:.1f} s"))
+        elif unanswered >= self.answer_timeout:
+            self._abort(
+                ConnectionLostError(f"{watched.address} did not answer a command for {unanswered:.1f} s")
+            )
         else:
-            wait = min(self._max_silence - silence, self.answer_timeout - owing)
+            wait = min(self._max_silence - silence, self.answer_timeout - unanswered)
             self._listening = RunningTimer(wait, self.watch)
 
     def expect_progress(self) -> None:

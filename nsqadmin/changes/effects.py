@@ -65,11 +65,11 @@ def topic_effects(action: str, topics: Sequence[TopicSum]) -> list[str]:
                 else f"{waiting} waiting in {what} themselves will be permanently deleted.",
                 f"Messages of {channels} stay.",
             ]
-    owed = sum(topic.depth + topic.in_flight + topic.deferred for topic in topics)
+    unfinished = sum(topic.depth + topic.in_flight + topic.deferred for topic in topics)
     shown = f" ({named(names)})" if one and names else ""
     return [
         f"{what.capitalize()} and {channels}{shown} will be removed{nodes.replace(' on ', ' from ')}.",
-        f"{plural(owed, 'unfinished message')} will be permanently deleted.",
+        f"{plural(unfinished, 'unfinished message')} will be permanently deleted.",
         disconnected(sum(topic.consumers for topic in topics)),
         f"A publisher that goes on will create {'it' if one else 'them'} again.",
     ]
@@ -84,7 +84,7 @@ def channel_effects(action: str, channels: Sequence[ChannelSum]) -> list[str]:
     waiting = plural(depth, "message")
     in_flight = sum(channel.in_flight_count for channel in channels)
     deferred = sum(channel.deferred_count for channel in channels)
-    owed = depth + in_flight + deferred
+    unfinished = depth + in_flight + deferred
     clients = sum(channel.client_count for channel in channels)
     consumers = plural(clients, "consumer")
     match action:
@@ -98,12 +98,12 @@ def channel_effects(action: str, channels: Sequence[ChannelSum]) -> list[str]:
         case "empty":
             parts = f"{depth:,} waiting, {in_flight:,} in flight, {deferred:,} deferred"
             return [
-                f"{plural(owed, 'message')}{nodes} ({parts}) will be permanently deleted.",
+                f"{plural(unfinished, 'message')}{nodes} ({parts}) will be permanently deleted.",
                 f"{consumers} will stay connected.",
             ]
     return [
         f"{what.capitalize()} will be removed{nodes.replace(' on ', ' from ')}.",
-        f"{plural(owed, 'unfinished message')} will be permanently deleted.",
+        f"{plural(unfinished, 'unfinished message')} will be permanently deleted.",
         disconnected(clients),
         f"A consumer that subscribes again will create {'it' if one else 'them'} again, empty.",
     ]
@@ -114,10 +114,10 @@ def tombstone_effects(node: str, topic: TopicSum | None) -> list[str]:
     hidden = f"No nsqlookupd sends consumers of this topic to {node} for a while (45 s by default)."
     if topic is None:
         return [hidden, "The node does not hold the topic now."]
-    owed = topic.depth + topic.in_flight + topic.deferred
+    unfinished = topic.depth + topic.in_flight + topic.deferred
     return [
         hidden,
-        f"Then the topic and {plural(owed, 'unfinished message')} will be permanently deleted there.",
+        f"Then the topic and {plural(unfinished, 'unfinished message')} will be permanently deleted there.",
         disconnected(topic.consumers),
         "Move its publishers to another node first, or they will create it here again.",
     ]
@@ -153,7 +153,7 @@ def message_effects(action: str, done: str, dry: ActionResult, *, one: bool) -> 
 
 
 def seek_effects(
-    previews: Iterable[SeekPreview], owed: Mapping[str, int], failed: Sequence[str]
+    previews: Iterable[SeekPreview], backlogs: Mapping[str, int], failed: Sequence[str]
 ) -> list[str]:
     """Describe the backlog of the channels now and after a seek, in total and on each node."""
     then: Counter[str] = Counter()
@@ -162,10 +162,10 @@ def seek_effects(
         then[one.node] += one.unfinished
         if one.first:
             first[one.node] = min(first.get(one.node, one.first), one.first)
-    found = [f"Backlog {sum(owed.get(node, 0) for node in then):,} → {then.total():,}."]
+    found = [f"Backlog {sum(backlogs.get(node, 0) for node in then):,} → {then.total():,}."]
     for node in sorted(then)[:MAX_NAMES]:
         since = f", the first of them published at {_moment(first[node])}" if node in first else ""
-        found.append(f"{node}: {owed.get(node, 0):,} now, {then[node]:,} afterwards{since}.")
+        found.append(f"{node}: {backlogs.get(node, 0):,} now, {then[node]:,} afterwards{since}.")
     if len(then) > MAX_NAMES:
         found.append(f"And {len(then) - MAX_NAMES} more nodes.")
     return [
@@ -178,8 +178,8 @@ def seek_effects(
 def message_result(name: str, done_word: str, place: str, done: ActionResult) -> tuple[str, list[str]]:
     """Describe the handled messages, and return warnings about those not handled."""
     if name == "seek":
-        owes = f"it owes {plural(done.total, 'message')} from there on"
-        text = f"Channel {place} was set on {plural(len(done.counts), 'nsqd')}; {owes}."
+        backlog = f"its backlog from there on is {plural(done.total, 'message')}"
+        text = f"Channel {place} was set on {plural(len(done.counts), 'nsqd')}; {backlog}."
     else:
         of = f" of {done.found:,}" if name == "send_back" and done.found != done.total else ""
         were = "was" if done.total == 1 else "were"

@@ -80,7 +80,7 @@ async def explain_seek(scene: Scene, form: Form) -> Question:
         return Question()
     gate = asyncio.Semaphore(_CONCURRENCY)
     previews: list[SeekPreview] = []
-    owed: Counter[str] = Counter()
+    backlogs: Counter[str] = Counter()
     failed: list[str] = []
 
     async def look(target: Target) -> None:
@@ -101,13 +101,13 @@ async def explain_seek(scene: Scene, form: Form) -> Question:
         previews.extend(found.value)
         failed.extend(failure(one, "nsqd") for one in found.errors)
         for address, share in view.shares.items():
-            owed[address] += sum(
+            backlogs[address] += sum(
                 one.unfinished for one in share[0].channels if one.channel_name == target.channel
             )
 
     await asyncio.gather(*map(look, form.targets))
     silent = {node for one in form.targets for node in scene.cluster.queues.silent_holders(one.topic)}
-    about = effects.seek_effects(previews, owed, failed)
+    about = effects.seek_effects(previews, backlogs, failed)
     return Question([*about, *effects.silent_effects(sorted(silent))], display=to)
 
 

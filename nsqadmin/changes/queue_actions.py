@@ -128,12 +128,12 @@ async def explain_drain(scene: Scene, form: Form) -> Question:
         if channel.unfinished and not channel.client_count
     ]
     found.append(
-        f"It owes {plural(look.load.unfinished, 'message')} to {plural(look.load.consumers, 'consumer')}."
+        f"{plural(look.load.unfinished, 'unfinished message')}, {plural(look.load.consumers, 'consumer')}."
     )
     if unread:
         names = named(f"{topic}/{channel.channel_name}" for topic, channel in unread)
-        owed = sum(channel.unfinished for _, channel in unread)
-        found.append(f"No consumers there for {names}: {plural(owed, 'message')} stay.")
+        unfinished = sum(channel.unfinished for _, channel in unread)
+        found.append(f"No consumers there for {names}: {plural(unfinished, 'message')} stay.")
     return Question(found)
 
 

@@ -207,8 +207,8 @@ class MessageReader:
             answer = await messages.browse(wanted)
             first = answer.messages[0] if answer.messages else None
             position = first.sequence if first is not None else answer.end
-            owed = await messages.count_from(topic, channel, position)
-            return SeekPreview(node, owed, first.time if first is not None else "")
+            unfinished = await messages.count_from(topic, channel, position)
+            return SeekPreview(node, unfinished, first.time if first is not None else "")
 
         told = await call_all(nodes, ask)
         if not told.value and told.errors:

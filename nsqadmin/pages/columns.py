@@ -14,7 +14,7 @@ from nsqadmin.stats.trend import Trend
 _IN: Final = "messages into the channel each second"
 _FINISHED: Final = "messages finished each second"
 _MEMORY: Final = "where the waiting messages are: in memory + on disk; sorts by disk"
-_OLDEST: Final = "how long ago the oldest message was published that is owed"
+_OLDEST: Final = "age of the oldest waiting message"
 _WORST: Final = "most urgent first"
 
 

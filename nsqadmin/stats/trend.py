@@ -88,9 +88,15 @@ class Counted:
             begin = len(counts)
             counts.extend((topic.message_count, topic.depth))
             for channel in topic.channels:
-                owed = clamped(channel.unfinished)
+                unfinished = clamped(channel.unfinished)
                 counts.extend(
-                    (channel.message_count, channel.depth, owed, channel.timeout_count, channel.dead_count)
+                    (
+                        channel.message_count,
+                        channel.depth,
+                        unfinished,
+                        channel.timeout_count,
+                        channel.dead_count,
+                    )
                 )
             names = tuple([channel.channel_name for channel in topic.channels])
             # The same few lists of names occur on every node, so each is stored once.
@@ -187,13 +193,13 @@ def add_channel(
     """
     at = _TOPIC_COUNTS + place * _CHANNEL_COUNTS
     arrived = channel.message_count - counts[at]
-    depth, owed, timeouts, dead = counts[at + 1], counts[at + 2], counts[at + 3], counts[at + 4]
+    depth, unfinished, timeouts, dead = counts[at + 1], counts[at + 2], counts[at + 3], counts[at + 4]
     if arrived < 0:
         # The channel was deleted and created again.
         arrived = channel.message_count
-        depth = owed = timeouts = dead = 0
+        depth = unfinished = timeouts = dead = 0
     # Messages that arrived and are no longer pending were finished, or an admin emptied the queue.
-    finished = arrived - channel.depth - channel.in_flight_count - channel.deferred_count + owed
+    finished = arrived - channel.depth - channel.in_flight_count - channel.deferred_count + unfinished
     total.span_s = min(total.span_s, span_s)
     # Adding zero would make a new number object for each channel.
     if arrived:

@@ -21,8 +21,8 @@ def handled(action: str, count: int, *, dry: bool) -> str:
     return f"{messages(count)} {'would be ' if dry else ''}{_HANDLED[action]}"
 
 
-def seek_sentence(sequence: int, owed: int) -> str:
-    return f"{messages(owed)} pending, from sequence {sequence} on"
+def seek_sentence(sequence: int, pending: int) -> str:
+    return f"{messages(pending)} pending, from sequence {sequence} on"
 
 
 def sent_back(found: int, sent: int, left: Mapping[str, int], *, dry: bool) -> str:

@@ -201,7 +201,7 @@ def test_a_channel_is_set_back_after_it_was_shown_what_that_means(page, site, wa
     way.follow(question.get_by_role("button", name="Preview"))
     expect(page.locator(".effects")).to_contain_text("→ 0")
     way.follow(page.get_by_role("button", name="Seek", exact=True))
-    expect(page.locator("[data-note]")).to_contain_text("it owes 0 messages from there on")
+    expect(page.locator("[data-note]")).to_contain_text("its backlog from there on is 0 messages")
 
 
 @pytest.mark.parametrize("way", WAYS)

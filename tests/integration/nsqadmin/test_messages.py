@@ -419,7 +419,7 @@ def test_dead_letters_are_inspected_counted_and_sent_back(site):
 
     assert re.search(r'href="/action\?action=send_back&amp;topic=sick.a.dead"\s+data-dialog', card)
     assert "→ 6." in preview
-    assert "it owes 6 messages from there on" in owed
+    assert "its backlog from there on is 6 messages" in owed
     assert look(site, topic="sick", state="dead").status == 404
     assert (led.status, led.headers["Location"]) == (303, "/messages?topic=sick.a.dead")
     assert "sick / a requeued after 1 attempt" in page
@@ -444,7 +444,7 @@ def test_seek_shows_its_effect_before_confirmation(site):
 
     assert "Preview" in empty
     assert "Backlog 0 → 8." in question
-    assert "Channel again/a was set on 2 nsqds; it owes 8 messages from there on." in text
+    assert "Channel again/a was set on 2 nsqds; its backlog from there on is 8 messages." in text
     assert [stats(nsqd, "again", "a")["depth"] for nsqd in site.nsqds] == [4, 4]
     assert nonsense.status == 422
     assert "Nothing was done" in nonsense.text

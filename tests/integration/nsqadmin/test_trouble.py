@@ -136,7 +136,7 @@ def test_a_node_is_drained_from_its_page_and_taken_back(cluster):
     question = ask(site.admin, "GET", f"/action?action=drain&node={node.http_address}").text
     done = follow(site.admin, submit(site.admin, action="drain", node=node.http_address)).text
 
-    assert "It owes 4 messages to 0 consumers." in question
+    assert "4 unfinished messages, 0 consumers." in question
     assert "No consumers there for orders/billing: 4 messages stay." in question
     assert f"Draining started on nsqd {node.http_address}." in done
     # For the grace time it takes publishes, while producers move to other nodes.
