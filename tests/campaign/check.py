@@ -192,17 +192,17 @@ def _channel(
 def _a_hole_may_give(topic: Topic, channel: Channel, body: bytes, crash: Crash) -> bool:
     """Say whether the note by which the channel does not owe the message may have missed the disk.
 
-    In a power cut later writes may reach the disk without that note. It says that the channel was removed
-    before the message came, or that the channels that had it were created; without these the message goes to
-    the first channel that exists.
+    A removal that was never answered may not have taken place: the channel gets later messages. In a power
+    cut later writes may reach the disk without the note that the channels with the message were created:
+    then it goes to the first channel that exists.
     """
     k, after = crash.k, crash.after
     published = next(message.stored.asked for message in topic.messages if message.body == body)
     removed = channel.removed
-    if after is After.KILL:
-        return False
     if published >= channel.made.asked:
         return removed is not None and removed.asked <= published and not removed.must_be(k, after)
+    if after is After.KILL:
+        return False
     had_it = [one for one in topic.channels if body in one.debts and one is not channel]
     return bool(had_it) and not any(one.made.must_be(k, after) for one in had_it)
 
