@@ -13,7 +13,7 @@ reference = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(reference)
 
 
-def test_the_page_is_what_the_code_says():
+def test_page_is_what_code_says():
     assert reference.PAGE.read_text(encoding="utf-8") == reference.page(), (
         "run scripts/client_reference.py and commit what it writes"
     )
@@ -31,7 +31,7 @@ def test_every_public_name_has_its_words():
     assert silent == []
 
 
-def test_a_signature_is_written_as_users_call_it():
+def test_signature_is_written_as_users_call_it():
     code = """
 class C:
     def __init__(self, *names: str, size: int = 3) -> None: ...

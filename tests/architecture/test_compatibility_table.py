@@ -13,7 +13,7 @@ FUNCTIONS = {name for text in SOURCES.values() for name in re.findall(r"def (tes
 FILES = {path.name for path in SOURCES}
 
 
-def test_the_table_names_tests_that_exist():
+def test_table_names_tests_that_exist():
     named = set(re.findall(r"`(?:tests/[\w/]*/)?(test_\w+(?:\.py)?)`", TABLES))
 
     assert len(named) > 300
@@ -36,7 +36,7 @@ def test_what_is_the_same_can_be_tried_on_the_original():
     assert [row.behaviour for row in untried] == []
 
 
-def test_what_differs_is_a_proof_of_some_row():
+def test_what_differs_is_proof_of_some_row():
     known = {name.partition("[")[0] for name in beside.DIFFERS}
 
     assert known <= beside.proofs()

@@ -46,14 +46,14 @@ def install(project, *, locked_are_there):
     return [call for call in calls.read_text().splitlines() if call.startswith("-m pip")], done.stderr
 
 
-def test_the_locked_versions_are_taken_once(project):
+def test_locked_versions_are_taken_once(project):
     calls, _ = install(project, locked_are_there=True)
 
     assert [call.split(" -e ")[0].split()[-2:] for call in calls] == [["--constraint", "constraints.txt"]]
     assert install(project, locked_are_there=True)[0] == []
 
 
-def test_where_they_cannot_be_had_it_is_said_and_the_ranges_decide(project):
+def test_where_they_cannot_be_had_it_is_said_and_ranges_decide(project):
     calls, said = install(project, locked_are_there=False)
 
     assert ["--constraint" in call for call in calls] == [True, False]
@@ -81,7 +81,7 @@ def test_who_asks_for_help_or_mistypes_installs_nothing(project, program, word, 
     assert not (project / ".venv/bin/calls").exists()
 
 
-def test_the_words_of_install_may_come_in_any_order(project):
+def test_words_of_install_may_come_in_any_order(project):
     script(project / ".venv/bin/python", PYTHON.format(status=0))
 
     subprocess.run(

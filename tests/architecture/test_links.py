@@ -75,13 +75,13 @@ def test_every_metric_that_is_named_exists(page):
     assert {name for name in named - METRICS if not name.endswith(("_address", "_addresses"))} == set()
 
 
-def test_the_pages_are_found():
+def test_pages_are_found():
     names = {str(page.relative_to(ROOT)) for page in PAGES}
 
     assert {"README.md", "docs/client.md", "docs/reference/flags.md", "deploy/helm/nsq/README.md"} <= names
 
 
-def test_every_page_is_in_the_list_of_all_pages():
+def test_every_page_is_in_list_of_all_pages():
     docs = ROOT / "docs"
     listed = set(re.findall(r"\]\(([\w/-]+\.md)\)", (docs / "README.md").read_text(encoding="utf-8")))
 

@@ -16,7 +16,7 @@ HEAVY = ("aiohttp", "prometheus_client", "jinja2")
 @pytest.mark.parametrize(
     "program", ["nsqd.cli", "nsqlookupd.cli", "nsqadmin.cli", "nsqd.drain", "devcluster.cli"]
 )
-def test_what_is_loaded_before_the_ports_are_open_is_light(program):
+def test_what_is_loaded_before_ports_are_open_is_light(program):
     code = f"import sys, {program}; print(sorted(set(sys.modules) & set({HEAVY!r})))"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
@@ -106,7 +106,7 @@ def print_version(script: str, stdout: int) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_a_version_that_cannot_be_written_is_a_failure_with_one_sentence(script):
+def test_version_that_cannot_be_written_is_failure_with_one_sentence(script):
     with Path("/dev/full").open("wb") as full:
         ended = print_version(script, full.fileno())
 
@@ -114,7 +114,7 @@ def test_a_version_that_cannot_be_written_is_a_failure_with_one_sentence(script)
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_a_version_that_nobody_reads_ends_the_command_as_sigpipe_does(script):
+def test_version_that_nobody_reads_ends_command_as_sigpipe_does(script):
     reader, writer = os.pipe()
     os.close(reader)
     try:

@@ -101,7 +101,7 @@ def test_one_signs_in_without_javascript(page, site):
     expect(page.get_by_role("link", name="Delete…").first).to_be_visible()
 
 
-def test_a_topic_is_tombstoned_on_one_node_after_its_name_was_typed(page, site):
+def test_topic_is_tombstoned_on_one_node_after_its_name_was_typed(page, site):
     fill(site, "buried")
     node = site.nsqds[0]
     sign_in(page, "anna", "/topics/buried")

@@ -56,7 +56,7 @@ def rows(page):
     return page.locator(".table-box table").first.locator("tbody tr")
 
 
-def test_the_list_of_topics_is_walked_by_keyboard(page):
+def test_list_of_topics_is_walked_by_keyboard(page):
     page.goto("/")
     expect(rows(page)).to_have_count(50)
 
@@ -73,7 +73,7 @@ def test_the_list_of_topics_is_walked_by_keyboard(page):
     expect(page.get_by_role("navigation", name="Pages of topics")).to_contain_text("101 to 120 of 120")
 
 
-def test_typing_a_filter_leads_back_to_the_first_page(page):
+def test_typing_filter_leads_back_to_the_first_page(page):
     page.goto("/?page=3")
     page.get_by_label("Filter").fill("topic.001")
 
@@ -106,7 +106,7 @@ def test_consumers_are_paged_without_javascript(page, large):
     expect(page.get_by_role("navigation", name="Pages of topics")).to_contain_text("51 to 100 of 120")
 
 
-def test_a_held_page_shows_the_same_figures_when_it_is_sorted(page, large):
+def test_held_page_shows_the_same_figures_when_it_is_sorted(page, large):
     page.goto("/")
     messages = page.locator('tr[data-key="topic.0001.events"] td.num').nth(7)
     page.get_by_role("button", name="Pause updates").click()
@@ -131,7 +131,7 @@ def test_a_held_page_shows_the_same_figures_when_it_is_sorted(page, large):
     expect(messages).not_to_have_text(stood, timeout=8000)
 
 
-def test_a_double_click_opens_one_dialog(page):
+def test_double_click_opens_one_dialog(page):
     page.goto("/topics/topic.0001.events")
     page.get_by_role("link", name="Empty…").dblclick()
 
@@ -140,7 +140,7 @@ def test_a_double_click_opens_one_dialog(page):
     expect(page.get_by_role("dialog")).to_have_count(1)
 
 
-def test_page_json_equals_the_page_statistics(page):
+def test_page_json_equals_page_statistics(page):
     page.goto("/?sort=name&page=2")
     page.get_by_role("link", name="This page as JSON").click()
 
@@ -162,7 +162,7 @@ def test_no_tile_stands_alone_in_its_row(page, path, width):
 
 @pytest.mark.browser_options(viewport={"width": 360, "height": 700})
 @pytest.mark.parametrize("path", ["/", "/topics/topic.0001.events", "/nodes"])
-def test_a_narrow_screen_shows_name_state_and_depth(page, path):
+def test_narrow_screen_shows_name_state_and_depth(page, path):
     page.goto(path)
 
     heads = page.locator(".table-box table").first.locator("thead th:visible")
@@ -176,7 +176,7 @@ def test_a_narrow_screen_shows_name_state_and_depth(page, path):
 @pytest.mark.parametrize(
     "path", ["/", "/topics/topic.0001.events", "/topics/topic.0001.events/billing", "/nodes"]
 )
-def test_a_figure_is_never_broken_and_no_row_is_there_twice(page, path, width):
+def test_figure_is_never_broken_and_no_row_is_there_twice(page, path, width):
     page.set_viewport_size({"width": width, "height": 800})
     page.goto(path)
 

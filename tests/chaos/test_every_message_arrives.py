@@ -104,7 +104,7 @@ async def test_every_message_reaches_both_channels_exactly_once(cluster, nsqd):
     assert [figures["timeout_count"] for figures in channel_figures(nsqd)] == [0, 0]
 
 
-async def test_no_message_is_missing_after_kill_9_and_restart_in_the_middle(cluster, nsqd, capsys):
+async def test_no_message_is_missing_after_kill_9_and_restart_in_middle(cluster, nsqd, capsys):
     async with readers(cluster.daemons[0]) as seen:
         halfway = asyncio.Event()
         publishing = asyncio.create_task(publish_all(halfway, nsqd))
@@ -117,7 +117,7 @@ async def test_no_message_is_missing_after_kill_9_and_restart_in_the_middle(clus
     report(seen, capsys)
 
 
-async def test_another_nsqd_takes_over_and_the_dead_one_gives_its_messages_back_later(cluster, nsqd, capsys):
+async def test_another_nsqd_takes_over_and_dead_one_gives_its_messages_back_later(cluster, nsqd, capsys):
     other = start_nsqd(cluster)
     async with readers(cluster.daemons[0]) as seen:
         halfway = asyncio.Event()

@@ -53,7 +53,7 @@ def told(cluster, tmp_path):
     return found
 
 
-def test_dashboard_files_equal_the_script_output():
+def test_dashboard_files_equal_script_output():
     script = CHART.parents[2] / "scripts" / "dashboards.py"
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
 
@@ -102,7 +102,7 @@ def test_panels_do_not_lie_on_each_other(name):
         taken |= cells
 
 
-def test_every_metric_of_a_broker_is_in_a_dashboard_or_an_alert(told):
+def test_every_metric_of_broker_is_in_dashboard_or_alert(told):
     shown = {metric for name in NAMES for query in queries(name) for metric in metrics_in(query)}
     alerts = metrics_in((CHART / "files" / "alerts.yaml").read_text())
     figures = {name for name in told if name.startswith("nsqd_") and not name.endswith("_created")}

@@ -27,7 +27,7 @@ def start(cluster, component):
 
 
 @pytest.mark.parametrize("component", ["nsqd", "nsqlookupd", "nsqadmin"])
-def test_a_running_daemon_passes_its_probes(cluster, probes, component):
+def test_running_daemon_passes_its_probes(cluster, probes, component):
     daemon = start(cluster, component)
 
     for kind, probe in probes[component].items():
@@ -41,7 +41,7 @@ def test_a_running_daemon_passes_its_probes(cluster, probes, component):
 
 
 @pytest.mark.parametrize("base_path", ["nsq", "/nsq/", "/a.b"])
-def test_nsqadmin_below_a_base_path_answers_probes_and_scrapes(cluster, chart, base_path):
+def test_nsqadmin_below_base_path_answers_probes_and_scrapes(cluster, chart, base_path):
     values = {
         "nsqadmin": {"config": {"base-path": base_path}},
         "monitoring": {"monitors": {"kind": "ServiceMonitor"}},
@@ -62,7 +62,7 @@ def test_nsqadmin_below_a_base_path_answers_probes_and_scrapes(cluster, chart, b
 
 @pytest.mark.parametrize("kind", ["ServiceMonitor", "PodMonitor"])
 @pytest.mark.parametrize("component", ["nsqd", "nsqlookupd", "nsqadmin"])
-def test_scrape_path_exists_in_the_daemon(cluster, chart, kind, component):
+def test_scrape_path_exists_in_daemon(cluster, chart, kind, component):
     release = render(chart, {"monitoring": {"monitors": {"kind": kind}}})
     spec = release.named(kind, f"demo-nsq-{component}")["spec"]
     (endpoint,) = spec["endpoints" if kind == "ServiceMonitor" else "podMetricsEndpoints"]

@@ -37,7 +37,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-async def test_publish_with_a_false_answer_fails(lie):
+async def test_publish_with_false_answer_fails(lie):
     async def answer(reader, writer):
         await answer_identify(reader, writer)
         await read_published(reader)
@@ -49,7 +49,7 @@ async def test_publish_with_a_false_answer_fails(lie):
 
 
 @pytest.mark.parametrize("lie", LIES)
-async def test_a_consumer_that_is_lied_to_comes_back_by_itself(lie):
+async def test_consumer_that_is_lied_to_comes_back_by_itself(lie):
     connections = 0
     finished = asyncio.Event()
 
@@ -78,7 +78,7 @@ async def test_a_consumer_that_is_lied_to_comes_back_by_itself(lie):
     assert connections == 2
 
 
-async def test_a_message_in_front_of_a_lie_is_received():
+async def test_message_in_front_of_lie_is_received():
     handled = []
 
     async def send_and_lie(reader, writer):
@@ -96,7 +96,7 @@ async def test_a_message_in_front_of_a_lie_is_received():
         await consumer.close(drain_seconds=0)
 
 
-async def test_an_nsqd_that_beats_but_never_answers_is_left():
+async def test_nsqd_that_beats_but_never_answers_is_left():
     async def only_beat(reader, writer):
         await answer_identify(reader, writer)
         while True:
@@ -108,7 +108,7 @@ async def test_an_nsqd_that_beats_but_never_answers_is_left():
             await producer.publish("t", b"x")
 
 
-async def test_a_peer_that_reads_nothing_is_left_after_the_write_timeout():
+async def test_peer_that_reads_nothing_is_left_after_write_timeout():
     may_leave = asyncio.Event()
 
     async def read_nothing(reader, writer):
@@ -131,7 +131,7 @@ async def test_a_peer_that_reads_nothing_is_left_after_the_write_timeout():
         ["max_rdy_count"],
     ],
 )
-async def test_an_answer_to_identify_of_another_shape_is_refused(answer):
+async def test_answer_to_identify_of_another_shape_is_refused(answer):
     async def negotiate(reader, writer):
         await reader.readuntil(b"IDENTIFY\n")
         body = json.dumps(answer).encode()
@@ -144,7 +144,7 @@ async def test_an_answer_to_identify_of_another_shape_is_refused(answer):
 
 
 @pytest.mark.parametrize("start", ["nsqd", "go_nsqd"])
-async def test_the_http_port_of_nsqd_is_recognised(cluster, start):
+async def test_http_port_of_nsqd_is_recognised(cluster, start):
     nsqd = getattr(cluster, start)()
 
     async with Producer(nsqd.http_address) as producer:
@@ -152,7 +152,7 @@ async def test_the_http_port_of_nsqd_is_recognised(cluster, start):
             await producer.publish("t", b"x")
 
 
-async def test_the_tcp_port_of_nsqlookupd_is_recognised(cluster):
+async def test_tcp_port_of_nsqlookupd_is_recognised(cluster):
     lookupd = cluster.nsqlookupd()
 
     async with Producer(lookupd.tcp_address) as producer:
@@ -161,14 +161,14 @@ async def test_the_tcp_port_of_nsqlookupd_is_recognised(cluster):
 
 
 @pytest.mark.parametrize("daemon", ["nsqd", "nsqlookupd"])
-async def test_a_tcp_port_in_place_of_nsqlookupds_http_port_is_said_in_the_log(cluster, daemon, caplog):
+async def test_tcp_port_in_place_of_nsqlookupds_http_port_is_said_in_log(cluster, daemon, caplog):
     address = getattr(cluster, daemon)().tcp_address
 
     async with Consumer("t", "c", lambda _: None, lookupd_addresses=[address]):
         await eventually(lambda: "no answer in HTTP; is it a TCP port?" in caplog.text, "the log says so")
 
 
-async def test_a_name_that_does_not_resolve_is_said_so():
+async def test_name_that_does_not_resolve_is_said_so():
     async with Producer("no-such-host.invalid:4150") as producer:
         with pytest.raises(ConnectionError, match=r"no-such-host\.invalid:4150: no such host"):
             await producer.publish("t", b"x")
@@ -178,12 +178,12 @@ async def test_a_name_that_does_not_resolve_is_said_so():
     ("host", "reason"),
     [("nsqd-0.nsqd..svc", "an empty part"), (f"nsqd-{'0' * 60}", "longer than 63 characters")],
 )
-def test_address_that_cannot_be_a_name_is_refused(host, reason):
+def test_address_that_cannot_be_name_is_refused(host, reason):
     with pytest.raises(ValueError, match=reason):
         Producer([f"{host}:4150"])
 
 
-async def test_a_host_that_cannot_be_a_name_is_passed_over():
+async def test_host_that_cannot_be_name_is_passed_over():
     with MemoryNsqd() as nsqd:
         async with asyncio.timeout(20), Producer(["nsqd\0:4150", nsqd.address]) as producer:
             await producer.publish("t", b"x")

@@ -21,7 +21,7 @@ async def open_connection(address: str, **settings) -> Connection:
     return await connect(address, Config(**settings), Listener(), is_configured=True)
 
 
-async def test_the_handshake_learns_what_nsqd_allows(cluster):
+async def test_handshake_learns_what_nsqd_allows(cluster):
     nsqd = cluster.nsqd("--max-rdy-count=77", "--msg-timeout=13s")
 
     connection = await open_connection(nsqd.tcp_address)
@@ -32,7 +32,7 @@ async def test_the_handshake_learns_what_nsqd_allows(cluster):
     await connection.close()
 
 
-async def test_heartbeats_keep_an_idle_connection_alive(cluster):
+async def test_heartbeats_keep_idle_connection_alive(cluster):
     nsqd = cluster.nsqd()
     connection = await open_connection(nsqd.tcp_address, heartbeat_interval=1, read_timeout=2.5)
 
@@ -45,7 +45,7 @@ async def test_heartbeats_keep_an_idle_connection_alive(cluster):
     await connection.close()
 
 
-async def test_a_heartbeat_is_answered():
+async def test_heartbeat_is_answered():
     answers = []
 
     async def beat(reader, writer):
@@ -61,7 +61,7 @@ async def test_a_heartbeat_is_answered():
     assert answers == [b"NOP\n"]
 
 
-async def test_answers_come_in_the_order_of_the_requests(cluster):
+async def test_answers_come_in_order_of_requests(cluster):
     nsqd = cluster.nsqd()
     connection = await open_connection(nsqd.tcp_address)
 
@@ -72,7 +72,7 @@ async def test_answers_come_in_the_order_of_the_requests(cluster):
     await connection.close()
 
 
-async def test_a_refused_command_names_its_reason_and_closes(cluster):
+async def test_refused_command_names_its_reason_and_closes(cluster):
     nsqd = cluster.nsqd()
     connection = await open_connection(nsqd.tcp_address)
 
@@ -86,7 +86,7 @@ async def test_a_refused_command_names_its_reason_and_closes(cluster):
     await connection.close()
 
 
-async def test_what_was_piped_behind_a_refused_command_is_reported_as_lost(cluster):
+async def test_what_was_piped_behind_refused_command_is_reported_as_lost(cluster):
     nsqd = cluster.nsqd()
     connection = await open_connection(nsqd.tcp_address)
     before = connection.request(commands.pub("t", b"before"))
@@ -112,7 +112,7 @@ async def test_killed_nsqd_fails_pending_commands(cluster):
     await connection.close()
 
 
-async def test_a_peer_that_never_answers_is_given_up():
+async def test_peer_that_never_answers_is_given_up():
     async def say_nothing(reader, _):
         await reader.read()
 
@@ -121,7 +121,7 @@ async def test_a_peer_that_never_answers_is_given_up():
             await open_connection(address, read_timeout=0.2, heartbeat_interval=0.1)
 
 
-async def test_a_connection_that_falls_silent_is_given_up():
+async def test_connection_that_falls_silent_is_given_up():
     async def fall_silent(reader, writer):
         await answer_identify(reader, writer)
         await reader.read()
@@ -141,7 +141,7 @@ async def test_a_connection_that_falls_silent_is_given_up():
         encode_frame(FRAME_RESPONSE, b"{no json"),
     ],
 )
-async def test_a_peer_that_is_no_nsqd_is_told_from_one(greeting):
+async def test_peer_that_is_no_nsqd_is_told_from_one(greeting):
     async def greet(reader, writer):
         await reader.readexactly(4)
         writer.write(greeting)
@@ -152,7 +152,7 @@ async def test_a_peer_that_is_no_nsqd_is_told_from_one(greeting):
             await open_connection(address)
 
 
-async def test_a_late_finish_is_no_reason_to_close():
+async def test_late_finish_is_no_reason_to_close():
     async def refuse_a_finish(reader, writer):
         await answer_identify(reader, writer)
         writer.write(encode_frame(FRAME_ERROR, b"E_FIN_FAILED FIN 0123456789abcdef failed ID not in flight"))
@@ -181,7 +181,7 @@ async def test_close_sends_queued_commands(cluster):
     )
 
 
-async def test_closing_does_not_wait_for_a_peer_that_stopped_reading():
+async def test_closing_does_not_wait_for_peer_that_stopped_reading():
     may_leave = asyncio.Event()
 
     async def stop_reading(reader, writer):
@@ -196,7 +196,7 @@ async def test_closing_does_not_wait_for_a_peer_that_stopped_reading():
         may_leave.set()
 
 
-async def test_a_pause_of_this_process_is_not_a_silent_nsqd(cluster):
+async def test_pause_of_this_process_is_not_a_silent_nsqd(cluster):
     nsqd = cluster.nsqd()
     opening = asyncio.create_task(open_connection(nsqd.tcp_address, dial_timeout=0.2))
     await asyncio.sleep(0)  # the connection is begun

@@ -76,7 +76,7 @@ async def test_unknown_topic_is_found_once_it_appears(cluster):
         await eventually(lambda: handled, "the message is here")
 
 
-async def test_a_killed_nsqd_is_found_again_after_its_restart(cluster):
+async def test_killed_nsqd_is_found_again_after_its_restart(cluster):
     lookupd = cluster.nsqlookupd()
     nsqd = cluster.nsqd()
     await publish(nsqd, b"before")
@@ -92,7 +92,7 @@ async def test_a_killed_nsqd_is_found_again_after_its_restart(cluster):
         await eventually(lambda: b"after" in handled, "the second message is here", seconds=20)
 
 
-async def test_a_failing_handler_gets_the_message_again_and_the_consumer_backs_off(cluster, caplog):
+async def test_failing_handler_gets_message_again_and_consumer_backs_off(cluster, caplog):
     nsqd = cluster.nsqd()
     attempts = []
 
@@ -111,7 +111,7 @@ async def test_a_failing_handler_gets_the_message_again_and_the_consumer_backs_o
     assert "not today" in caplog.text
 
 
-async def test_after_backing_off_the_consumer_runs_at_full_speed_again(cluster, caplog):
+async def test_after_backing_off_consumer_runs_at_full_speed_again(cluster, caplog):
     caplog.set_level(logging.INFO, "nsqclient")
     nsqd = cluster.nsqd()
     handled = []
@@ -127,7 +127,7 @@ async def test_after_backing_off_the_consumer_runs_at_full_speed_again(cluster, 
         await eventually(lambda: channel(nsqd)["clients"][0]["ready_count"] == 20, "RDY is full again")
 
 
-async def test_a_handler_may_answer_for_itself(cluster):
+async def test_handler_may_answer_for_itself(cluster):
     nsqd = cluster.nsqd()
     seen = []
 
@@ -148,7 +148,7 @@ async def test_a_handler_may_answer_for_itself(cluster):
     assert channel(nsqd)["requeue_count"] == 1
 
 
-async def test_answers_may_come_later_in_a_batch(cluster):
+async def test_answers_may_come_later_in_batch(cluster):
     nsqd = cluster.nsqd()
     held = []
     await publish(nsqd, *(b"%d" % n for n in range(10)))
@@ -163,7 +163,7 @@ async def test_answers_may_come_later_in_a_batch(cluster):
         assert not consumer.is_starved
 
 
-async def test_touching_keeps_a_message_beyond_its_time_out(cluster):
+async def test_touching_keeps_message_beyond_its_time_out(cluster):
     nsqd = cluster.nsqd()
     attempts = []
     clock = asyncio.get_running_loop()
@@ -183,7 +183,7 @@ async def test_touching_keeps_a_message_beyond_its_time_out(cluster):
     assert channel(nsqd)["timeout_count"] == 0
 
 
-async def test_closing_lets_the_handlers_finish(cluster):
+async def test_closing_lets_handlers_finish(cluster):
     nsqd = cluster.nsqd()
     started, may_end = asyncio.Event(), asyncio.Event()
 
@@ -206,7 +206,7 @@ async def test_closing_lets_the_handlers_finish(cluster):
     assert channel(nsqd)["requeue_count"] == 0
 
 
-async def test_closing_in_a_hurry_gives_back_what_is_not_handled(cluster):
+async def test_closing_in_hurry_gives_back_what_is_not_handled(cluster):
     nsqd = cluster.nsqd()
 
     async def never_end(_):
@@ -243,7 +243,7 @@ async def test_max_in_flight_is_shared_and_changes_while_running(cluster):
         await eventually(lambda: ready_counts() == [1, 1], "both run again")
 
 
-async def test_a_refused_subscription_is_an_error(cluster):
+async def test_refused_subscription_is_error(cluster):
     nsqd = cluster.nsqd("--max-channel-consumers=1")
     async with consumer_of(nsqd, Bodies()):
         second = consumer_of(nsqd, Bodies())
@@ -252,7 +252,7 @@ async def test_a_refused_subscription_is_an_error(cluster):
             await second.start()
 
 
-async def test_a_consumer_knows_how_long_it_may_hold_a_message(cluster):
+async def test_consumer_knows_how_long_it_may_hold_message(cluster):
     patient, hasty = cluster.nsqd("--msg-timeout=40s"), cluster.nsqd("--msg-timeout=5s")
     consumer = consumer_of(patient, hasty, Bodies())
 

@@ -40,7 +40,7 @@ async def test_handler_that_blocks_runs_in_threads(cluster, is_added):
     assert consumer.stats.finished == 8
 
 
-async def test_in_a_thread_a_message_can_be_touched_requeued_and_failed(cluster):
+async def test_in_thread_message_can_be_touched_requeued_and_failed(cluster):
     nsqd = cluster.nsqd()
     attempts = []
 
@@ -62,7 +62,7 @@ async def test_in_a_thread_a_message_can_be_touched_requeued_and_failed(cluster)
     assert channel(nsqd)["requeue_count"] == 2
 
 
-async def test_several_handlers_share_the_messages(cluster):
+async def test_several_handlers_share_messages(cluster):
     nsqd = cluster.nsqd()
     both = asyncio.Barrier(2)
 
@@ -79,7 +79,7 @@ async def test_several_handlers_share_the_messages(cluster):
         await eventually(lambda: is_empty(nsqd), "they met five times")
 
 
-async def test_a_batch_is_handed_over_when_it_is_full_or_its_time_is_up(cluster):
+async def test_batch_is_handed_over_when_it_is_full_or_its_time_is_up(cluster):
     nsqd = cluster.nsqd()
     batches = []
     await publish(nsqd, *(b"%d" % n for n in range(25)))
@@ -93,7 +93,7 @@ async def test_a_batch_is_handed_over_when_it_is_full_or_its_time_is_up(cluster)
     assert sorted(body for batch in batches for body in batch) == sorted(b"%d" % n for n in range(25))
 
 
-async def test_a_batch_larger_than_may_be_in_flight_does_not_wait_for_more(cluster):
+async def test_batch_larger_than_may_be_in_flight_does_not_wait_for_more(cluster):
     nsqd = cluster.nsqd()
     batches = []
     await publish(nsqd, *[b"x"] * 9)
@@ -145,7 +145,7 @@ async def test_slow_message_is_touched_automatically(cluster):
     assert channel(nsqd)["timeout_count"] == 0
 
 
-async def test_putting_off_without_backing_off_leaves_the_consumer_at_full_speed(cluster, caplog):
+async def test_putting_off_without_backing_off_leaves_consumer_at_full_speed(cluster, caplog):
     nsqd = cluster.nsqd()
     put_off = set()
 
@@ -162,7 +162,7 @@ async def test_putting_off_without_backing_off_leaves_the_consumer_at_full_speed
     assert (consumer.stats.finished, consumer.stats.requeued) == (50, 50)
 
 
-async def test_an_answer_with_backoff_slows_the_consumer_down_though_it_comes_late(cluster):
+async def test_answer_with_backoff_slows_consumer_down_though_it_comes_late(cluster):
     nsqd = cluster.nsqd()
     held = []
     await publish(nsqd, b"1", b"2")
@@ -179,7 +179,7 @@ async def test_an_answer_with_backoff_slows_the_consumer_down_though_it_comes_la
         await eventually(lambda: is_empty(nsqd), "all are finished")
 
 
-async def test_giving_up_may_take_time_and_the_message_is_kept_until_it_worked(cluster):
+async def test_giving_up_may_take_time_and_message_is_kept_until_it_worked(cluster):
     nsqd = cluster.nsqd()
     dead = []
 
@@ -244,7 +244,7 @@ async def test_mistakes_in_setting_up_are_refused(cluster, mistake):
                 consumer.add_handler(print)
 
 
-async def test_finishing_from_any_thread_counts_the_message_out(cluster):
+async def test_finishing_from_any_thread_counts_message_out(cluster):
     nsqd = cluster.nsqd()
     held = []
     await publish(nsqd, *[b"x"] * 20)
@@ -259,7 +259,7 @@ async def test_finishing_from_any_thread_counts_the_message_out(cluster):
         assert consumer.in_flight == 0
 
 
-async def test_handler_with_a_cancelled_task_has_failed_and_the_next_message_is_handled(cluster):
+async def test_handler_with_cancelled_task_has_failed_and_the_next_message_is_handled(cluster):
     nsqd = cluster.nsqd()
     handled = []
 
@@ -289,7 +289,7 @@ class OfALibraryError(BaseException):
         *product(["in a thread", "in batches in a thread", "on the loop"], [OfALibraryError]),
     ],
 )
-async def test_message_of_a_raising_handler_is_redelivered(memory_nsqd, error, way):
+async def test_message_of_raising_handler_is_redelivered(memory_nsqd, error, way):
     handled = []
 
     def fail_at_first(given):
@@ -319,7 +319,7 @@ def no_delay(_attempts):
     ids=["an error", "None", "negative", "nan", "inf"],
 )
 @pytest.mark.parametrize("way", ["one by one", "in batches", "in a thread", "in a loop"])
-async def test_a_delay_that_cannot_be_used_costs_neither_its_message_nor_the_next(delay, way, caplog):
+async def test_delay_that_cannot_be_used_costs_neither_its_message_nor_the_next(delay, way, caplog):
     handled = []
 
     def fail_on_bad(given):
@@ -446,7 +446,7 @@ async def test_handler_slower_than_msg_timeout_is_reported_and_not_counted(clust
 
 
 @pytest.mark.parametrize("debug", [True, False])
-async def test_plain_handler_that_blocks_the_loop_is_reported_in_debug_mode(caplog, debug):
+async def test_plain_handler_that_blocks_loop_is_reported_in_debug_mode(caplog, debug):
     loop = asyncio.get_running_loop()
     loop.set_debug(debug)
     try:

@@ -54,7 +54,7 @@ async def test_published_headers_are_consumed(nsqd):
 
 
 @pytest.mark.parametrize("upgrade", [{}, {"snappy": True}, {"deflate": True}], ids=str)
-async def test_a_plain_consumer_shares_the_channel(nsqd, upgrade):
+async def test_plain_consumer_shares_channel(nsqd, upgrade):
     plain, extended = Seen(), Seen()
     config = Config(max_in_flight=20, headers=True, **upgrade)
     async with consumer(nsqd, plain, PLAIN), consumer(nsqd, extended, config):
@@ -87,7 +87,7 @@ async def test_requeued_message_retains_its_headers(nsqd):
     assert seen == [(1, {"a": "b"}), (2, {"a": "b"})]
 
 
-async def test_headers_without_the_setting_and_deferred_ones_are_refused_by_the_client(nsqd):
+async def test_headers_without_setting_and_deferred_ones_are_refused_by_client(nsqd):
     async with Producer(nsqd.tcp_address, config=PLAIN) as producer:
         with pytest.raises(UnsupportedError, match=r"Config\(headers=True\)"):
             await producer.publish("t", b"1", headers={"a": "b"})
@@ -101,7 +101,7 @@ async def test_headers_without_the_setting_and_deferred_ones_are_refused_by_the_
 
 
 @pytest.mark.parametrize("max_msg_size", [0, 1 << 20])
-async def test_a_body_of_the_largest_size_may_have_headers(nsqd, max_msg_size):
+async def test_body_of_largest_size_may_have_headers(nsqd, max_msg_size):
     seen = Seen()
     body, headers = b"x" * (1 << 20), {"a": "y" * 60_000}
     async with Producer(nsqd.tcp_address, config=EXTENDED) as producer:
@@ -114,7 +114,7 @@ async def test_a_body_of_the_largest_size_may_have_headers(nsqd, max_msg_size):
     assert seen == [(body, headers)]
 
 
-async def test_dead_letter_of_the_client_is_sent_back_to_its_channel(nsqd):
+async def test_dead_letter_of_client_is_sent_back_to_its_channel(nsqd):
     nsqd.post("/channel/create?topic=t&channel=other")
     nsqd.post("/topic/create?topic=t.c.dead")
     works, seen = [], []

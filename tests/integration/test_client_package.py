@@ -158,7 +158,7 @@ def test_it_works_on_other_pythons(built, tmp_path, version):
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_the_package_and_nothing_else(built):
+def test_wheel_holds_package_and_nothing_else(built):
     with zipfile.ZipFile(built["wheel"]) as wheel:
         names = wheel.namelist()
     folders = {name.split("/")[0] for name in names}

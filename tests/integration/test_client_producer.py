@@ -25,7 +25,7 @@ async def test_many_publishes_share_one_connection(cluster):
     assert len(producers) == 1
 
 
-async def test_a_restarted_nsqd_gets_the_next_message(cluster):
+async def test_restarted_nsqd_gets_the_next_message(cluster):
     nsqd = cluster.nsqd()
     async with Producer(nsqd.tcp_address) as producer:
         await producer.publish("t", b"before")
@@ -48,7 +48,7 @@ async def test_another_nsqd_takes_over_when_the_first_dies(cluster):
     assert message_count(second) == 100
 
 
-async def test_with_time_to_retry_a_publish_survives_an_outage(cluster):
+async def test_with_time_to_retry_publish_survives_outage(cluster):
     nsqd = cluster.nsqd()
     async with Producer(nsqd.tcp_address, retry_seconds=30) as producer:
         nsqd.kill()
@@ -60,7 +60,7 @@ async def test_with_time_to_retry_a_publish_survives_an_outage(cluster):
     assert message_count(nsqd) == 1
 
 
-async def test_a_node_that_cannot_write_is_left_for_another(cluster):
+async def test_node_that_cannot_write_is_left_for_another(cluster):
     async def refuse(reader, writer):
         await answer_identify(reader, writer)
         await read_published(reader)
@@ -79,7 +79,7 @@ def full_topic(nsqd: Daemon, topic: str) -> None:
     assert nsqd.request("POST", f"/pub?topic={topic}", b"first")[0] == 200
 
 
-async def test_a_topic_that_is_full_fails_no_publish_to_other_topics(cluster):
+async def test_topic_that_is_full_fails_no_publish_to_other_topics(cluster):
     nsqd = cluster.nsqd()
     full_topic(nsqd, "a")
     async with Producer(nsqd.tcp_address) as producer:
@@ -92,7 +92,7 @@ async def test_a_topic_that_is_full_fails_no_publish_to_other_topics(cluster):
     assert message_count(nsqd, "b") == 10
 
 
-async def test_publishes_that_wait_for_a_full_topic_hold_up_none_to_other_topics(cluster):
+async def test_publishes_that_wait_for_full_topic_hold_up_none_to_other_topics(cluster):
     nsqd = cluster.nsqd()
     full_topic(nsqd, "a")
     async with Producer(nsqd.tcp_address, retry_seconds=60) as producer:
@@ -108,7 +108,7 @@ async def test_publishes_that_wait_for_a_full_topic_hold_up_none_to_other_topics
     assert (message_count(nsqd, "a"), message_count(nsqd, "b")) == (9, 8)
 
 
-async def test_a_publish_to_a_full_topic_is_taken_once_there_is_room(cluster):
+async def test_publish_to_full_topic_is_taken_once_there_is_room(cluster):
     nsqd = cluster.nsqd()
     full_topic(nsqd, "a")
     async with Producer(nsqd.tcp_address, retry_seconds=30) as producer:
@@ -121,7 +121,7 @@ async def test_a_publish_to_a_full_topic_is_taken_once_there_is_room(cluster):
     assert message_count(nsqd, "a") == 2
 
 
-async def test_what_waits_for_a_full_topic_fails_when_the_producer_is_closed(cluster):
+async def test_what_waits_for_full_topic_fails_when_producer_is_closed(cluster):
     nsqd = cluster.nsqd()
     full_topic(nsqd, "a")
     producer = Producer(nsqd.tcp_address, retry_seconds=30)
@@ -133,7 +133,7 @@ async def test_what_waits_for_a_full_topic_fails_when_the_producer_is_closed(clu
         await waiting
 
 
-async def test_an_unanswered_publish_is_sent_again_rather_than_lost():
+async def test_unanswered_publish_is_sent_again_rather_than_lost():
     received = []
 
     async def die_once_before_ok(reader, writer):
@@ -232,7 +232,7 @@ async def test_whoever_stops_waiting_disturbs_nobody(cluster):
     assert producer.unconfirmed == 0
 
 
-async def test_a_body_that_changes_later_is_sent_as_it_was(cluster):
+async def test_body_that_changes_later_is_sent_as_it_was(cluster):
     nsqd = cluster.nsqd()
     body = bytearray(b"before")
     async with Producer(nsqd.tcp_address) as producer:
@@ -246,7 +246,7 @@ async def test_a_body_that_changes_later_is_sent_as_it_was(cluster):
     assert bodies == [b"before"]
 
 
-async def test_with_lookupd_alone_and_no_nsqd_the_error_says_so(cluster):
+async def test_with_lookupd_alone_and_no_nsqd_error_says_so(cluster):
     lookupd = cluster.nsqlookupd()
     async with Producer(lookupd_addresses=[lookupd.http_address]) as producer:
         with pytest.raises(ConnectionError, match="knows no nsqd"):

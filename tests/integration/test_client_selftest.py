@@ -34,7 +34,7 @@ def test_messages_go_through_every_nsqd_and_nothing_stays_behind(cluster):
     assert [nsqd.get("/stats?format=json")["topics"] for nsqd in nsqds] == [[], []]
 
 
-def test_a_missing_nsqd_is_told_in_one_sentence(cluster):
+def test_missing_nsqd_is_told_in_one_sentence(cluster):
     lookupd = cluster.nsqlookupd()
     nsqd = cluster.nsqd()
 
@@ -57,7 +57,7 @@ def test_unreachable_lookup_daemon_is_named():
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_cluster_that_demands_certificates_and_a_secret_is_tested_with_both(cluster, tmp_path):
+def test_cluster_that_demands_certificates_and_secret_is_tested_with_both(cluster, tmp_path):
     authority = Authority(tmp_path / "authority")
     authority.client_files("tester", tmp_path)
     (tmp_path / "secret").write_text("anna\n")
@@ -97,7 +97,7 @@ def test_a_cluster_that_demands_certificates_and_a_secret_is_tested_with_both(cl
     assert done.stdout.startswith("selftest passed: 100 messages went through 1 nsqd (")
 
 
-def test_selftest_sends_a_secret_without_tls_only_when_it_is_allowed(tmp_path):
+def test_selftest_sends_secret_without_tls_only_when_it_is_allowed(tmp_path):
     (tmp_path / "secret").write_text("s")
     done = selftest("--lookupd-http-address=127.0.0.1:1", f"--auth-secret-file={tmp_path / 'secret'}")
 
@@ -105,7 +105,7 @@ def test_selftest_sends_a_secret_without_tls_only_when_it_is_allowed(tmp_path):
     assert done.stderr == "selftest failed: --auth-secret-file needs --tls or --auth-allow-cleartext\n"
 
 
-def test_a_secret_that_cannot_be_read_is_one_sentence():
+def test_secret_that_cannot_be_read_is_one_sentence():
     done = selftest("--lookupd-http-address=127.0.0.1:1", "--tls", "--auth-secret-file=/no/such")
 
     assert (done.returncode, done.stdout) == (1, "")

@@ -42,7 +42,7 @@ def test_handlers_that_block_run_side_by_side(cluster):
         assert consumer.stats.finished == 4
 
 
-def test_closing_from_another_thread_ends_an_iteration(cluster):
+def test_closing_from_another_thread_ends_iteration(cluster):
     nsqd = cluster.nsqd()
     consumer = consumer_of(nsqd, kind=Consumer)
     consumer.start()
@@ -72,7 +72,7 @@ def close_at_once(make, name, callers=4):
         assert [one.result(20) for one in closing] == [False] * callers
 
 
-def test_a_consumer_that_several_threads_close_is_closed_when_each_of_them_goes_on():
+def test_consumer_that_several_threads_close_is_closed_when_each_of_them_goes_on():
     for _ in range(20):
 
         def started():
@@ -109,7 +109,7 @@ def test_closing_while_another_thread_runs_it_ends_both():
                 running.result(20)
 
 
-def test_an_error_that_was_told_is_not_logged_once_more(cluster, caplog):
+def test_error_that_was_told_is_not_logged_once_more(cluster, caplog):
     nsqd = cluster.nsqd("--max-msg-size=10")
     with Producer(nsqd.tcp_address) as producer:
         refused = producer.submit("t", b"x" * 11)
@@ -192,7 +192,7 @@ print(at)
 """
 
 
-def test_a_signal_ends_a_consumer_wherever_it_arrives():
+def test_signal_ends_consumer_wherever_it_arrives():
     with MemoryNsqd() as nsqd:
         done = subprocess.run(
             [sys.executable, "-c", SIGNALLED, nsqd.address],
@@ -206,7 +206,7 @@ def test_a_signal_ends_a_consumer_wherever_it_arrives():
     assert int(done.stdout) > 30
 
 
-def test_giving_up_runs_in_a_thread_where_it_may_block_and_exit():
+def test_giving_up_runs_in_thread_where_it_may_block_and_exit():
     gave_up, said = {}, []
 
     def fail(message):

@@ -41,7 +41,7 @@ async def test_tasks_are_published_run_and_finished(nsqd):
     await broker.shutdown()
 
 
-async def test_a_task_whose_worker_ended_is_run_by_another(nsqd):
+async def test_task_whose_worker_ended_is_run_by_another(nsqd):
     first, second = NsqBroker(nsqd.address), NsqBroker(nsqd.address)
     ran = []
     for broker, name in ((first, "first"), (second, "second")):
@@ -68,7 +68,7 @@ async def test_a_task_whose_worker_ended_is_run_by_another(nsqd):
     assert ran == ["first", "second"]
 
 
-async def test_tasks_that_wait_for_each_other_run_whatever_the_config_is_for(nsqd):
+async def test_tasks_that_wait_for_each_other_run_whatever_config_is_for(nsqd):
     broker = NsqBroker(nsqd.address, config=Config(client_id="x"))
     both = asyncio.Barrier(2)
 
@@ -88,7 +88,7 @@ async def test_tasks_that_wait_for_each_other_run_whatever_the_config_is_for(nsq
         await broker.shutdown()
 
 
-async def test_clean_stop_of_a_worker_logs_no_warning(nsqd, caplog):
+async def test_clean_stop_of_worker_logs_no_warning(nsqd, caplog):
     broker = NsqBroker(nsqd.address)
 
     @broker.task
@@ -105,7 +105,7 @@ async def test_clean_stop_of_a_worker_logs_no_warning(nsqd, caplog):
     assert [one.getMessage() for one in caplog.records if one.name == "nsqclient" and one.levelno > 20] == []
 
 
-async def test_task_that_failed_for_the_last_time_is_a_dead_letter():
+async def test_task_that_failed_for_the_last_time_is_dead_letter():
     with MemoryNsqd(headers=True) as nsqd:
         broker = NsqBroker(nsqd.address).with_middlewares(
             DeadLetters("dead"), SimpleRetryMiddleware(default_retry_count=2, default_retry_label=True)

@@ -74,7 +74,7 @@ def test_uvloop_does_it_as_well(cluster, authority, compression):
         runner.run(round_trip(nsqd, config))
 
 
-async def test_a_client_shows_its_own_certificate(nsqd, authority):
+async def test_client_shows_its_own_certificate(nsqd, authority):
     flags = [
         *authority.flags,
         f"--tls-root-ca-file={authority.file}",
@@ -90,7 +90,7 @@ async def test_a_client_shows_its_own_certificate(nsqd, authority):
             await nameless.publish("t", b"x")
 
 
-async def test_tls_takes_the_path_of_a_certificate_authority(nsqd, authority):
+async def test_tls_takes_path_of_certificate_authority(nsqd, authority):
     running = nsqd(*authority.flags)
 
     async with Producer(running.tcp_address, config=Config(tls=authority.file)) as producer:
@@ -116,9 +116,7 @@ LAST_YEARS = (datetime(2019, 1, 1, tzinfo=UTC), datetime(2020, 1, 1, tzinfo=UTC)
     ],
     ids=["for another name", "expired"],
 )
-async def test_a_certificate_for_others_or_of_the_past_is_not_accepted(
-    cluster, tmp_path, names, valid, reason
-):
+async def test_certificate_for_others_or_of_past_is_not_accepted(cluster, tmp_path, names, valid, reason):
     authority = Authority(tmp_path / "other", *names, valid=valid)
     running = cluster.nsqd(*authority.flags)
     config = Config(tls=authority.client())
@@ -128,7 +126,7 @@ async def test_a_certificate_for_others_or_of_the_past_is_not_accepted(
             await producer.publish("t", b"x")
 
 
-async def test_an_nsqd_without_tls_gets_no_plain_message_instead(nsqd):
+async def test_nsqd_without_tls_gets_no_plain_message_instead(nsqd):
     running = nsqd()
 
     async with Producer(running.tcp_address, config=Config(tls=True)) as producer:
@@ -138,7 +136,7 @@ async def test_an_nsqd_without_tls_gets_no_plain_message_instead(nsqd):
     assert running.get("/stats?format=json")["topics"] == []
 
 
-async def test_an_nsqd_that_insists_on_tls_refuses_the_others(nsqd, authority):
+async def test_nsqd_that_insists_on_tls_refuses_the_others(nsqd, authority):
     running = nsqd(*authority.flags, "--tls-required=true")
 
     async with Producer(running.tcp_address) as producer:
@@ -146,14 +144,14 @@ async def test_an_nsqd_that_insists_on_tls_refuses_the_others(nsqd, authority):
             await producer.publish("t", b"x")
 
 
-async def test_a_secret_opens_the_door(nsqd):
+async def test_secret_opens_door(nsqd):
     with AuthServer(by_secret={"open sesame": granted()}, answer=granted(permissions=())) as server:
         running = nsqd(f"--auth-http-address={server.address}")
 
         await round_trip(running, Config(max_in_flight=200, auth_secret="open sesame"))
 
 
-async def test_without_a_secret_the_error_says_what_is_missing(nsqd):
+async def test_without_secret_error_says_what_is_missing(nsqd):
     with AuthServer() as server:
         running = nsqd(f"--auth-http-address={server.address}")
 
@@ -162,7 +160,7 @@ async def test_without_a_secret_the_error_says_what_is_missing(nsqd):
                 await producer.publish("t", b"x")
 
 
-async def test_a_wrong_secret_is_an_error_of_its_own(nsqd):
+async def test_wrong_secret_is_error_of_its_own(nsqd):
     with AuthServer(status=403) as server:
         running = nsqd(f"--auth-http-address={server.address}")
 
@@ -182,7 +180,7 @@ async def test_unauthorized_command_is_refused(nsqd):
             await producer.publish("mine", b"x")
 
 
-async def test_the_auth_secret_is_not_sent_in_cleartext_to_an_nsqd_that_nsqlookupd_named(cluster, caplog):
+async def test_auth_secret_is_not_sent_in_cleartext_to_nsqd_that_nsqlookupd_named(cluster, caplog):
     got: asyncio.Queue[bytes] = asyncio.Queue()
     with AuthServer(answer=granted()) as server:
         lookupd = cluster.nsqlookupd()
@@ -211,7 +209,7 @@ async def test_the_auth_secret_is_not_sent_in_cleartext_to_an_nsqd_that_nsqlooku
             await producer.publish("t", b"by address")
 
 
-async def test_a_peer_that_closes_during_the_tls_handshake_is_told_from_others(authority):
+async def test_peer_that_closes_during_tls_handshake_is_told_from_others(authority):
     async def offer_tls_and_leave(reader, writer):
         await reader.readuntil(b"IDENTIFY\n")
         await reader.readexactly(int.from_bytes(await reader.readexactly(4)))

@@ -153,7 +153,7 @@ def test_it_stops_in_order_though_nobody_reads_what_it_says(tmp_path):
     assert not any(is_alive(pid) for pid in daemons.values())
 
 
-def test_devcluster_names_a_dead_nsqd_and_restarts_it_without_loss_at_enter(runner):
+def test_devcluster_names_dead_nsqd_and_restarts_it_without_loss_at_enter(runner):
     wait_until(lambda: min(handled(runner)) > 100, "both applications have read messages", 30)
     dead = runner.daemons["nsqd"]
     os.kill(dead, signal.SIGKILL)
@@ -174,7 +174,7 @@ def test_devcluster_names_a_dead_nsqd_and_restarts_it_without_loss_at_enter(runn
     assert "failed" not in runner.text()
 
 
-def test_without_a_keyboard_a_daemon_that_dies_comes_back_by_itself(tmp_path):
+def test_without_keyboard_daemon_that_dies_comes_back_by_itself(tmp_path):
     runner = Runner(tmp_path, "--no-traffic")
     try:
         os.kill(runner.daemons["nsqadmin"], signal.SIGKILL)
@@ -187,7 +187,7 @@ def test_without_a_keyboard_a_daemon_that_dies_comes_back_by_itself(tmp_path):
         assert runner.process.wait(30) == 0, runner.text()
 
 
-def test_a_daemon_that_fails_again_is_shown_with_its_last_lines(runner):
+def test_daemon_that_fails_again_is_shown_with_its_last_lines(runner):
     lock = next(runner.data.glob("nsqd-*"))
     os.kill(runner.daemons["nsqd"], signal.SIGKILL)
     wait_until(lambda: "Press Enter to start" in runner.text(), "the death is reported", 20)
@@ -208,7 +208,7 @@ def test_a_daemon_that_fails_again_is_shown_with_its_last_lines(runner):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent died")
-def test_when_the_runner_itself_is_killed_its_daemons_stop_too(runner):
+def test_when_runner_itself_is_killed_its_daemons_stop_too(runner):
     runner.process.kill()
     runner.process.wait()
 
@@ -233,7 +233,7 @@ def test_kept_data_is_there_again_and_fresh_begins_anew(tmp_path):
     assert published_and_waiting("--fresh") == 0
 
 
-def test_with_sign_in_the_admin_ui_asks_who_one_is_and_shows_what_their_role_allows(tmp_path):
+def test_with_sign_in_admin_ui_asks_who_one_is_and_shows_what_their_role_allows(tmp_path):
     runner = Runner(tmp_path, "--sign-in", "--no-traffic")
     try:
         browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())

@@ -90,7 +90,7 @@ def test_nothing_is_acknowledged_when_nothing_can_be_written(spark, nodes, topic
     assert bodies(archive) == EXPECTED
 
 
-def test_a_nsqd_that_dies_between_runs_is_named_and_nothing_is_lost(spark, cluster, topic, tmp_path):
+def test_nsqd_that_dies_between_runs_is_named_and_nothing_is_lost(spark, cluster, topic, tmp_path):
     nodes = Nodes(cluster)
     for nsqd in nodes.nsqds:
         nodes.publish(nsqd, topic, b"first")
@@ -111,7 +111,7 @@ def test_a_nsqd_that_dies_between_runs_is_named_and_nothing_is_lost(spark, clust
     assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [0, 0]
 
 
-def test_a_checkpoint_is_not_used_for_anything_else_than_before(spark, nodes, topic, tmp_path, archive):
+def test_checkpoint_is_not_used_for_anything_else_than_before(spark, nodes, topic, tmp_path, archive):
     archive.run(spark)
     nodes.publish(nodes.nsqds[0], topic, b"later")
     nodes.publish(nodes.nsqds[0], "another", b"x")
@@ -129,7 +129,7 @@ def test_a_checkpoint_is_not_used_for_anything_else_than_before(spark, nodes, to
     assert depth(nodes.nsqds[0], topic) == 1
 
 
-def test_a_checkpoint_that_was_lost_is_another_one_though_it_is_at_the_same_place(spark, archive):
+def test_checkpoint_that_was_lost_is_another_one_though_it_is_at_the_same_place(spark, archive):
     archive.run(spark)
     shutil.rmtree(archive.checkpoint)
     archive.flags.append("--starting-offsets=earliest")
@@ -140,7 +140,7 @@ def test_a_checkpoint_that_was_lost_is_another_one_though_it_is_at_the_same_plac
     assert bodies(archive) == EXPECTED
 
 
-def test_a_batch_that_is_not_finished_keeps_its_cut(spark, nodes, topic, tmp_path, archive):
+def test_batch_that_is_not_finished_keeps_its_cut(spark, nodes, topic, tmp_path, archive):
     """With another cut its messages would be stored again, in files with other names."""
     in_the_way = [archive.output / f"date={datetime.now(UTC) + DAY * n:%Y-%m-%d}" for n in (0, 1)]
     archive.output.mkdir()
@@ -187,7 +187,7 @@ def test_delta_table_has_each_batch_once_and_is_compacted(spark, nodes, topic, t
     assert "was begun with --table=delta; continue" in plain.run(spark)
 
 
-def test_archive_folders_are_named_by_members_of_the_body(spark, nodes, topic, tmp_path):
+def test_archive_folders_are_named_by_members_of_body(spark, nodes, topic, tmp_path):
     nodes.publish(nodes.nsqds[0], topic, b'{"shop": "a"}', b'{"shop": "b"}', b"no JSON")
     archive = Archive(tmp_path, nodes.lookupd.http_address, topic, "--by=date", "--by=shop=$.shop")
     otherwise = Archive(tmp_path, nodes.lookupd.http_address, topic, "--by=shop=$.shop")
@@ -201,7 +201,7 @@ def test_archive_folders_are_named_by_members_of_the_body(spark, nodes, topic, t
     assert "by date, shop=$.shop; each needs one of its own" in str(otherwise.run(spark))
 
 
-def test_archive_refuses_the_output_of_sparks_own_sink(spark, archive):
+def test_archive_refuses_output_of_sparks_own_sink(spark, archive):
     notes = archive.output / "_spark_metadata"
     notes.mkdir(parents=True)
     (notes / "0").write_text("v1\n")
@@ -212,7 +212,7 @@ def test_archive_refuses_the_output_of_sparks_own_sink(spark, archive):
     )
 
 
-def test_files_are_uploaded_to_an_object_store(spark, nodes, topic, tmp_path, monkeypatch, archive):
+def test_files_are_uploaded_to_object_store(spark, nodes, topic, tmp_path, monkeypatch, archive):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     with object_store() as store:
@@ -228,7 +228,7 @@ def test_files_are_uploaded_to_an_object_store(spark, nodes, topic, tmp_path, mo
     assert all(name.startswith("lake/orders/date=") for name in names)
 
 
-def test_files_of_a_killed_task_are_removed(spark, archive):
+def test_files_of_killed_task_are_removed(spark, archive):
     left = archive.output / "_unfinished" / "some.parquet.0"
     left.parent.mkdir(parents=True)
     left.write_bytes(b"PAR1 without an end")
@@ -237,7 +237,7 @@ def test_files_of_a_killed_task_are_removed(spark, archive):
     assert not left.exists()
 
 
-def test_a_topic_that_does_not_exist_is_named(spark, nodes, tmp_path):
+def test_topic_that_does_not_exist_is_named(spark, nodes, tmp_path):
     assert Archive(tmp_path, nodes.lookupd.http_address, "nowhere").run(spark) == (
         "topic 'nowhere' does not exist: no nsqlookupd has heard of it"
     )
@@ -246,7 +246,7 @@ def test_a_topic_that_does_not_exist_is_named(spark, nodes, tmp_path):
 # --- as a process
 
 
-def test_a_dead_nsqlookupd_ends_the_job_with_its_name(topic, tmp_path):
+def test_dead_nsqlookupd_ends_job_with_its_name(topic, tmp_path):
     archive = Archive(tmp_path, "127.0.0.1:1", topic)
     archive.spawn("--available-now")
 
@@ -270,7 +270,7 @@ def lag_metrics(port):
     return {name.partition("{")[0]: int(value) for name, value in values.items()}
 
 
-def test_with_a_trigger_it_acknowledges_while_it_runs_and_ends_at_sigterm(nodes, topic, archive):
+def test_with_trigger_it_acknowledges_while_it_runs_and_ends_at_sigterm(nodes, topic, archive):
     port = free_port()
     process = archive.spawn(
         *("--trigger=200 milliseconds", "--conf=spark.ui.enabled=true", f"--conf=spark.ui.port={port}"),

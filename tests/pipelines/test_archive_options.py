@@ -14,7 +14,7 @@ LEAST = [
 ]
 
 
-def test_what_must_be_said_makes_a_stream():
+def test_what_must_be_said_makes_stream():
     options = parse(LEAST)
 
     assert SourceOptions.parse(options.source).for_stream().topic == "orders"
@@ -22,7 +22,7 @@ def test_what_must_be_said_makes_a_stream():
     assert options.trigger == {"processingTime": "10 seconds"}
 
 
-def test_available_now_and_an_interval_exclude_each_other(capsys):
+def test_available_now_and_interval_exclude_each_other(capsys):
     assert parse([*LEAST, "--available-now"]).trigger == {"availableNow": True}
     assert parse([*LEAST, "--trigger=1 minute"]).trigger == {"processingTime": "1 minute"}
     with pytest.raises(SystemExit):
@@ -30,7 +30,7 @@ def test_available_now_and_an_interval_exclude_each_other(capsys):
     assert "not allowed with" in capsys.readouterr().err
 
 
-def test_settings_of_spark_may_contain_an_equals_sign():
+def test_settings_of_spark_may_contain_equals_sign():
     options = parse([*LEAST, "--conf=spark.x=a=b", "--conf=spark.y=c"])
 
     assert options.conf == {"spark.x": "a=b", "spark.y": "c"}
@@ -63,7 +63,7 @@ def test_settings_of_spark_may_contain_an_equals_sign():
         (["--conf=spark.ui.enabled"], "--conf must be KEY=VALUE, not 'spark.ui.enabled'"),
     ],
 )
-def test_a_mistake_is_named_before_spark_starts(flags, sentence, capsys):
+def test_mistake_is_named_before_spark_starts(flags, sentence, capsys):
     with pytest.raises(SystemExit) as caught:
         parse([*LEAST, *flags])
 

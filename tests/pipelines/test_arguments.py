@@ -10,7 +10,7 @@ from pyspark_nsq.jobs.arguments import interval
 @pytest.mark.parametrize(
     "text", ["10 seconds", "1 minute", "interval 2 hours", "1 hour 30 minutes", "5 SECONDS"]
 )
-def test_an_interval_is_one_that_spark_reads(text):
+def test_interval_is_one_that_spark_reads(text):
     assert interval(f" {text} ") == text
 
 

@@ -22,7 +22,7 @@ def test_numbers_are_those_that_were_given_also_when_they_lie_apart():
     assert numbers(values[:0], pa.int64()).equals(pa.array([], pa.int64()))
 
 
-def test_the_values_of_a_part_are_those_of_the_part():
+def test_values_of_part_are_those_of_part():
     array = numbers(np.arange(10), pa.int64())
 
     assert values_of(array.slice(3, 4), np.int64).tolist() == [3, 4, 5, 6]
@@ -124,7 +124,7 @@ def run(program, *words):
     )
 
 
-def test_a_process_that_is_asked_for_the_columns_loads_nothing_that_reads():
+def test_process_that_is_asked_for_columns_loads_nothing_that_reads():
     done = run(ASKED)
 
     assert (done.stdout, done.stderr) == ("8 4\nset()\n", "")
@@ -137,7 +137,7 @@ def test_spark_without_streams_in_python_reads_batches_and_says_so():
     assert stream.startswith("[NSQ_INVALID_OPTION] a stream needs Spark 4.2 or newer, and this is Spark 4.")
 
 
-def test_a_worker_that_reads_and_writes_loads_no_pandas(tmp_path):
+def test_worker_that_reads_and_writes_loads_no_pandas(tmp_path):
     done = run(WORKER, str(tmp_path))
 
     assert (done.stdout, done.stderr) == ("3 False\n", "")

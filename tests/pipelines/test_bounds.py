@@ -31,7 +31,7 @@ def logs():
     return lengths.map(build)
 
 
-def test_the_answer_of_nsqd_is_read():
+def test_answer_of_nsqd_is_read():
     bounds = Bounds.from_json(ANSWER)
 
     assert bounds == Bounds(10, 500, ((10, 20), (100, 130)), {"archive": 15})
@@ -73,7 +73,7 @@ def test_any_other_answer_is_refused(damage):
         Bounds.from_json({**ANSWER, **damage})
 
 
-def test_a_message_is_found_by_how_many_are_before_it():
+def test_message_is_found_by_how_many_are_before_it():
     bounds = Bounds.from_json(ANSWER)
 
     assert [bounds.position_after(10, number) for number in (0, 9, 10, 39, 40)] == [10, 19, 100, 129, 130]
@@ -106,7 +106,7 @@ def test_advancing_passes_exactly_as_many_messages_as_it_was_asked_for(log, star
 
 
 @given(logs(), st.integers(0, 4000))
-def test_a_log_seen_until_a_position_ends_there(log, end):
+def test_log_seen_until_position_ends_there(log, end):
     seen = log.until(end)
 
     assert seen.count(0) == log.count(0) - log.count(end)

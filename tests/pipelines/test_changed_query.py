@@ -50,7 +50,7 @@ def run(query, topic=None, times=3, **options):
 
 
 @pytest.mark.parametrize("die", ["", "planned", "stored"])
-def test_topic_that_is_added_to_a_query_is_read_once(topics, die):
+def test_topic_that_is_added_to_query_is_read_once(topics, die):
     query = topics.query("a")
     assert query.run(limit=60, batches=1) == ""
     if die:
@@ -62,7 +62,7 @@ def test_topic_that_is_added_to_a_query_is_read_once(topics, die):
     assert [depth(nsqd, topic) for nsqd in topics.nodes.nsqds for topic in "ab"] == [0] * 4
 
 
-def test_topic_that_is_removed_from_a_query_is_not_read_until_it_is_added_again(topics, caplog):
+def test_topic_that_is_removed_from_query_is_not_read_until_it_is_added_again(topics, caplog):
     query = topics.query("a,b")
     assert run(query) == []
     for topic in ("a", "b"):
@@ -127,7 +127,7 @@ def test_topic_that_was_deleted_is_named_until_it_is_forgotten(topics, planned):
     topics.stored_once(query, *(("a",) if planned else ("a", "b")))
 
 
-def test_topic_of_a_pattern_that_was_created_again_is_read_after_it_was_forgotten(topics):
+def test_topic_of_pattern_that_was_created_again_is_read_after_it_was_forgotten(topics):
     query = topics.query("")
     del topics.published["b"]
     everything = {"topicPattern": "[ab]"}

@@ -5,7 +5,7 @@ from tests.pipelines.streams import ALL
 from tests.support.waiting import wait_until
 
 
-def test_late_acknowledgements_of_a_decommissioned_node_end_no_query(cluster, topic, caplog, tmp_path):
+def test_late_acknowledgements_of_decommissioned_node_end_no_query(cluster, topic, caplog, tmp_path):
     (tmp_path / "secret").write_text("s" * 64)
     secret = f"--cluster-secret-file={tmp_path / 'secret'}"
     lookupd = cluster.nsqlookupd("--reconnect-interval=1ms")

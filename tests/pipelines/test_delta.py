@@ -60,7 +60,7 @@ def test_each_query_has_batches_of_its_own(tmp_path, log):
     assert sequences(tmp_path) == [*range(10), *range(100, 110)]
 
 
-def test_small_files_are_merged_and_who_reads_the_version_before_goes_on(tmp_path, log):
+def test_small_files_are_merged_and_who_reads_version_before_goes_on(tmp_path, log):
     for number in range(5):
         log.commit("q", number, written(tmp_path, 10 * number))
     before = DeltaTable(tmp_path)
@@ -76,7 +76,7 @@ def test_small_files_are_merged_and_who_reads_the_version_before_goes_on(tmp_pat
     assert log.has("q", 4)
 
 
-def test_a_compaction_removes_files_of_killed_tasks_that_are_older_than_a_week(tmp_path, log):
+def test_compaction_removes_files_of_killed_tasks_that_are_older_than_a_week(tmp_path, log):
     log.commit("q", 0, written(tmp_path, 0))
     for attempt in ("killed", "running"):
         written(tmp_path, 10, attempt=attempt)

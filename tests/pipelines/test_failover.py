@@ -59,7 +59,7 @@ def failover(cluster):
 
 
 @pytest.mark.parametrize("state", ["new", "in a backlog", "planned", "stored"])
-def test_query_reads_each_message_once_after_a_replica_took_over(failover, state):
+def test_query_reads_each_message_once_after_replica_took_over(failover, state):
     query = failover.query
     if state == "in a backlog":
         assert query.run(limit=200, batches=2) == ""
@@ -73,7 +73,7 @@ def test_query_reads_each_message_once_after_a_replica_took_over(failover, state
     failover.exact()
 
 
-def test_query_reads_on_after_a_finished_copy_is_dropped(failover):
+def test_query_reads_on_after_finished_copy_is_dropped(failover):
     query, second = failover.query, failover.second
     assert query.run(limit=200, batches=2) == ""
     caught_up(failover.first)
@@ -90,7 +90,7 @@ def test_query_reads_on_after_a_finished_copy_is_dropped(failover):
     failover.exact()
 
 
-def test_forgotten_nsqd_of_which_a_replica_took_over_is_read_on(failover):
+def test_forgotten_nsqd_of_which_replica_took_over_is_read_on(failover):
     query = failover.query
     assert query.run(limit=200, die="stored") == "killed"
     caught_up(failover.first)
@@ -101,7 +101,7 @@ def test_forgotten_nsqd_of_which_a_replica_took_over_is_read_on(failover):
     failover.exact()
 
 
-def test_query_waits_for_the_failover_if_retry_seconds_are_longer(failover):
+def test_query_waits_for_failover_if_retry_seconds_are_longer(failover):
     query = failover.query
     assert query.run(limit=200, batches=2) == ""
     caught_up(failover.first)
@@ -114,7 +114,7 @@ def test_query_waits_for_the_failover_if_retry_seconds_are_longer(failover):
     failover.exact()
 
 
-def test_query_reads_on_when_the_lost_nsqd_comes_back_empty(failover):
+def test_query_reads_on_when_lost_nsqd_comes_back_empty(failover):
     query = failover.query
     assert query.run(limit=200, batches=2) == ""
     caught_up(failover.first)
@@ -126,7 +126,7 @@ def test_query_reads_on_when_the_lost_nsqd_comes_back_empty(failover):
     failover.exact()
 
 
-def test_batch_read_has_the_messages_of_promoted_copies(failover):
+def test_batch_read_has_messages_of_promoted_copies(failover):
     caught_up(failover.first)
     failover.lose_first()
 
@@ -137,7 +137,7 @@ def test_batch_read_has_the_messages_of_promoted_copies(failover):
     assert len(names) == 2
 
 
-def test_query_reads_on_after_a_decommission(failover):
+def test_query_reads_on_after_decommission(failover):
     query = failover.query
     assert query.run(limit=200, batches=2) == ""
     assert replica_of(failover.first, [failover.second]) is failover.second

@@ -15,6 +15,6 @@ def test_every_named_test_exists():
     assert [name for name in NAMED if f"def {name}(" not in written] == []
 
 
-def test_the_rows_are_numbered_one_after_the_other():
+def test_rows_are_numbered_one_after_the_other():
     assert [int(number) for number in ROWS] == list(range(1, len(ROWS) + 1))
     assert len(ROWS) > 30

@@ -72,7 +72,7 @@ def test_nsqd_restart_loses_nothing(cluster, end_of_life, state, dropped):
     case.exact()
 
 
-def test_nsqd_killed_in_a_backlog_is_read_after_its_start(case):
+def test_nsqd_killed_in_backlog_is_read_after_its_start(case):
     case.publish()
     assert case.query.run(limit=500, batches=1) == ""
     end(case.nsqds[0])
@@ -88,7 +88,7 @@ def test_nsqd_killed_in_a_backlog_is_read_after_its_start(case):
 
 
 @pytest.mark.parametrize("step", ["planned", "stored"])
-def test_driver_death_repeats_the_batch(case, step):
+def test_driver_death_repeats_batch(case, step):
     case.publish()
     for _ in range(3):
         assert case.query.run(limit=300, die=step) == "killed"
@@ -111,7 +111,7 @@ def moved(case, nsqd):
 
 
 @pytest.mark.parametrize("where", ["caught up", "in a backlog", "planned", "stored and not noted"])
-def test_nsqd_with_a_new_address_is_the_same(case, where):
+def test_nsqd_with_new_address_is_the_same(case, where):
     case.publish()
     if where == "caught up":
         assert case.query.run() == ""
@@ -179,7 +179,7 @@ def test_nsqd_that_joins_without_nsqlookupd_is_read_from_its_log_start(case):
     case.exact()
 
 
-def test_messages_consumed_before_an_nsqd_joined_are_in_a_warning(case, caplog):
+def test_messages_consumed_before_nsqd_joined_are_in_warning(case, caplog):
     case.publish()
     assert case.query.run() == ""
     end(case.nodes.lookupd)
@@ -251,7 +251,7 @@ def test_recreated_topic_is_named(case):
 
 
 @pytest.mark.parametrize("others", [False, True], ids=["nobody keeps the rest", "others keep it"])
-def test_channel_deleted_while_the_query_was_down_is_named(case, others):
+def test_channel_deleted_while_query_was_down_is_named(case, others):
     case.publish()
     assert case.query.run(limit=400, batches=1) == ""
     nsqd = case.nsqds[0]
@@ -350,7 +350,7 @@ def test_two_queries_on_one_channel_are_named(case):
 
 
 @pytest.mark.parametrize("order", ["from the front", "out of order"])
-def test_consumer_of_the_channel_takes_no_message_unnoticed(case, order):
+def test_consumer_of_channel_takes_no_message_unnoticed(case, order):
     case.publish()
     # The query has read 200 messages of each nsqd, and the channel has acknowledged none of them.
     assert case.query.run(limit=400, batches=1) == ""
@@ -448,7 +448,7 @@ def test_damaged_byte_is_named(case, which, end_of_life):
     assert COUNT < len(case.query.bodies) < 2 * COUNT
 
 
-def test_log_tail_lost_in_a_power_cut_is_named(case):
+def test_log_tail_lost_in_power_cut_is_named(case):
     case.publish()
     assert case.query.run(die="planned") == "killed"
     nsqd = case.nsqds[0]
@@ -464,7 +464,7 @@ def test_log_tail_lost_in_a_power_cut_is_named(case):
     case.none_twice()
 
 
-def test_older_copy_of_the_data_path_is_named(case):
+def test_older_copy_of_data_path_is_named(case):
     case.publish()
     assert case.query.run(limit=1000, batches=1) == ""
     nsqd = case.nsqds[0]
@@ -507,7 +507,7 @@ def pending(nsqd):
     return sum(counted(nsqd, "t", "archive", figure) for figure in ("depth", "in_flight_count"))
 
 
-def test_retention_removes_nothing_that_a_query_reads(case):
+def test_retention_removes_nothing_that_query_reads(case):
     policy(case, {"retain_time": "100ms"})
     for nsqd in case.nsqds:
         case.open(nsqd, "other")
@@ -553,7 +553,7 @@ def read_while_the_front_is_removed(case, after_pieces=0, **options):
 @pytest.mark.parametrize(
     "options", [{}, {"startingTimestamp": "2020-01-01"}], ids=["whole topic", "from a timestamp"]
 )
-def test_batch_read_begins_at_the_log_start_when_retention_removes_messages(case, options, after_pieces):
+def test_batch_read_begins_at_log_start_when_retention_removes_messages(case, options, after_pieces):
     case.publish()
 
     rows, starts = read_while_the_front_is_removed(case, after_pieces, **options)
@@ -569,7 +569,7 @@ def test_batch_read_begins_at_the_log_start_when_retention_removes_messages(case
         assert sequences == list(range(start, end))
 
 
-def test_batch_read_from_a_given_position_names_removed_messages(case):
+def test_batch_read_from_given_position_names_removed_messages(case):
     case.publish()
     positions = {nsqd.http_address: bounds(nsqd, "t")["first"] for nsqd in case.nsqds}
 

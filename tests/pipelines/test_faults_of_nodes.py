@@ -54,7 +54,7 @@ def test_frozen_nsqd_is_named_and_read_when_it_continues(case):
     case.exact()
 
 
-def test_batch_read_without_an_nsqd_that_does_not_answer_is_refused_or_warns(case, caplog):
+def test_batch_read_without_nsqd_that_does_not_answer_is_refused_or_warns(case, caplog):
     case.publish()
     frozen, other = case.nsqds
     options = {"channel": "", "requestTimeout": "500ms", "retryTimeout": "0"}
@@ -71,7 +71,7 @@ def test_batch_read_without_an_nsqd_that_does_not_answer_is_refused_or_warns(cas
     assert f"nsqd {frozen.http_address} does not answer" in caplog.text
 
 
-def test_batch_read_misses_an_nsqd_that_was_listed_a_moment_ago(case, caplog):
+def test_batch_read_misses_nsqd_that_was_listed_moment_ago(case, caplog):
     case.publish()
     lost, other = case.nsqds
     options = {"channel": "", "retryTimeout": "0"}
@@ -95,7 +95,7 @@ def test_batch_read_misses_an_nsqd_that_was_listed_a_moment_ago(case, caplog):
     }
 
 
-def test_nsqd_killed_between_two_answers_of_a_range_is_waited_for(cluster, monkeypatch):
+def test_nsqd_killed_between_two_answers_of_range_is_waited_for(cluster, monkeypatch):
     nodes = Nodes(cluster, 1)
     (nsqd,) = nodes.nsqds
     bodies = [b"%d" % number + b"." * 900_000 for number in range(12)]
@@ -278,7 +278,7 @@ def time_of_last_message(case):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["filter", "option"])
-def test_filter_on_time_is_exact_after_a_clock_was_set_back(cluster, how):
+def test_filter_on_time_is_exact_after_clock_was_set_back(cluster, how):
     lookupd = cluster.nsqlookupd("--reconnect-interval=1ms")
     flags = ["--broadcast-address=127.0.0.1", f"--lookupd-tcp-address={lookupd.tcp_address}", SMALL_FILES]
     nsqd = cluster.daemon("nsqd", flags, kind=WrongClock)
@@ -340,7 +340,7 @@ def memory_mib(nsqd, name):
 
 @pytest.mark.slow
 @pytest.mark.executed
-def test_memory_follows_the_largest_body_and_not_their_number(cluster, monkeypatch):
+def test_memory_follows_largest_body_and_not_their_number(cluster, monkeypatch):
     """A task has one body at a time in memory, and nsqd those that it sends."""
     # Memory of a freed body returns to the system immediately, so only used memory is counted.
     monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", "1000000")

@@ -40,7 +40,7 @@ SIZES = {
 
 
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
-def test_columns_are_what_the_parser_of_the_wire_finds(sizes):
+def test_columns_are_what_parser_of_wire_finds(sizes):
     draw = random.Random(3)
     frames = frames_of(message(n, draw.randbytes(size)) for n, size in enumerate(sizes))
     expected = one_by_one(frames)

@@ -80,11 +80,11 @@ def test_published_headers_round_trip(found, most):
         assert [message for one in sent for message in stored(one)] == found
 
 
-def test_spark_takes_the_arrow_batches_with_headers_for_what_was_declared():
+def test_spark_takes_arrow_batches_with_headers_for_what_was_declared():
     assert to_arrow_schema(SCHEMA_WITH_HEADERS, timezone="UTC").equals(ARROW_SCHEMA_WITH_HEADERS)
 
 
-def test_a_row_has_headers_only_where_they_are_asked_for():
+def test_row_has_headers_only_where_they_are_asked_for():
     found = decode_frames(frames_of([({"a": "b"}, b"1"), ({}, b"2")]), extended=True)
     (batch,) = MessageColumns(("headers", "body")).batches(found, Origin("t", "", "n:1"))
 
@@ -109,7 +109,7 @@ def test_a_row_has_headers_only_where_they_are_asked_for():
         (b"\4\0\2\xff\xff", "headers are no JSON object of strings"),
     ],
 )
-def test_invalid_extension_is_refused_with_a_sentence(extended, sentence):
+def test_invalid_extension_is_refused_with_sentence(extended, sentence):
     with pytest.raises(FrameError, match=sentence):
         decode_frames(frame_of(0, b"\0one") + frame_of(1, extended), extended=True)
 
@@ -127,7 +127,7 @@ def test_bytes_of_which_any_is_wrong_are_refused_or_give_messages():
         assert len(found.headers) == len(found.bodies) == len(found.sequences)
 
 
-def test_a_message_with_headers_is_put_off_by_itself():
+def test_message_with_headers_is_put_off_by_itself():
     headers = pa.array([{"a": "b"}, None], pa.map_(pa.string(), pa.string()))
     sent = list(
         outgoing(pa.record_batch({"body": [b"1", b"2"], "defer_ms": [500, 700], "headers": headers}), "t", 99)
@@ -139,7 +139,7 @@ def test_a_message_with_headers_is_put_off_by_itself():
     ]
 
 
-def test_rows_without_headers_are_published_to_an_nsqd_without_headers():
+def test_rows_without_headers_are_published_to_nsqd_without_headers():
     headers = pa.array([{}, None], pa.map_(pa.string(), pa.string()))
     (one,) = outgoing(pa.record_batch({"body": [b"1", b"2"], "headers": headers}), "t", 99)
 
@@ -180,12 +180,12 @@ def test_headers_and_ids_become_one_json_object_for_each_row(found, begin):
         ({"a": "x" * 70_000}, "the headers of a row are 70008 bytes of JSON, above the 65535 of nsqd"),
     ],
 )
-def test_headers_that_nsqd_refuses_end_the_task_with_a_sentence(headers, sentence):
+def test_headers_that_nsqd_refuses_end_task_with_sentence(headers, sentence):
     with pytest.raises(SourceError, match=sentence):
         as_json(pa.array([headers], pa.map_(pa.string(), pa.string())))
 
 
-def test_a_map_of_other_things_is_no_column_of_headers():
+def test_map_of_other_things_is_no_column_of_headers():
     schema = StructType().add("body", "binary").add("headers", MapType(StringType(), IntegerType()))
     sentence = "the column headers is map<string,int>; it must be map<string,string>"
 
@@ -193,7 +193,7 @@ def test_a_map_of_other_things_is_no_column_of_headers():
         check_columns(schema, "t")
 
 
-def test_json_of_the_client_is_read_too():
+def test_json_of_client_is_read_too():
     text = encode_headers({"ä": "\u2028", "b": ""})[2:]
 
     assert as_maps(pa.array([text, b""], pa.binary())).to_pylist() == [[("ä", "\u2028"), ("b", "")], []]

@@ -10,14 +10,14 @@ from nsqclient.wire.node_error import TOPIC_NOT_FOUND, NodeError
 from pyspark_nsq.source.http import NodeConnection, NodeConnections
 
 
-def test_an_answer_that_says_no_is_reported_at_once_with_its_code(nodes):
+def test_answer_that_says_no_is_reported_at_once_with_its_code(nodes):
     with NodeConnection(nodes.nsqds[0].http_address, 5, 60) as node, pytest.raises(NodeError) as caught:
         node.get("/log/bounds", [("topic", "nowhere")])
 
     assert (caught.value.status, caught.value.code) == (404, TOPIC_NOT_FOUND)
 
 
-def test_unreachable_node_is_reported_after_the_retry_limit():
+def test_unreachable_node_is_reported_after_retry_limit():
     address = f"127.0.0.1:{free_port()}"
     with NodeConnection(address, 5, 0.1) as node, pytest.raises(NodeError) as caught:
         node.get("/ping", [])
@@ -50,7 +50,7 @@ class Knot:
         self.parts = [self, *parts]
 
 
-def test_connections_are_closed_also_where_the_garbage_collector_finds_them(nodes, monkeypatch):
+def test_connections_are_closed_also_where_garbage_collector_finds_them(nodes, monkeypatch):
     """A connection whose error is kept is in a reference cycle, through the error's frames."""
     unheard = []
     monkeypatch.setattr(sys, "unraisablehook", lambda one: unheard.append(str(one.exc_value)))

@@ -18,7 +18,7 @@ def columns(*values, headers=False):
 OF_MESSAGE = {"timestamp", "topic", "nsqd", "sequence", "headers", "_corrupt_record"}
 
 
-def test_members_become_columns_between_those_of_the_message_and_the_corrupt_one():
+def test_members_become_columns_between_those_of_message_and_corrupt_one():
     schema = infer([b'{"order": 7, "price": 1.5, "sku": "a", "paid": true}'])
 
     assert schema.simpleString() == (
@@ -27,7 +27,7 @@ def test_members_become_columns_between_those_of_the_message_and_the_corrupt_one
     )
 
 
-def test_the_headers_are_a_column_where_they_are_asked_for():
+def test_headers_are_column_where_they_are_asked_for():
     assert "headers" in infer([b'{"a": 1}'], headers=True).names
 
 
@@ -37,7 +37,7 @@ def test_what_is_in_objects_and_lists_is_found_as_well():
     assert found == {"at": "struct<x:array<double>,to:array<struct<name:string>>,y:string>"}
 
 
-def test_numbers_of_both_kinds_have_a_fraction_and_large_ones_too():
+def test_numbers_of_both_kinds_have_fraction_and_large_ones_too():
     assert columns({"a": 1, "b": 1 << 70}, {"a": 1.5}) == {"a": "double", "b": "double"}
 
 
@@ -46,11 +46,11 @@ def test_majority_of_bodies_decides():
     assert columns({"a": "x"}, {"a": {}}, {"a": "y"}) == {"a": "string"}
 
 
-def test_a_text_that_looks_like_a_time_stays_a_text():
+def test_text_that_looks_like_a_time_stays_text():
     assert columns({"at": "2026-11-20 09:00:00"}) == {"at": "string"}
 
 
-def test_a_member_that_is_always_null_is_a_text_and_an_empty_object_no_column():
+def test_member_that_is_always_null_is_text_and_empty_object_no_column():
     assert columns({"a": None, "b": {}, "c": [], "d": 1}) == {
         "a": "string",
         "c": "array<string>",

@@ -57,7 +57,7 @@ def test_json_members_become_columns_next_to_message_columns():
     assert rows[1]["when"].isoformat() == "2026-11-20T09:00:00+00:00"
 
 
-def test_a_date_is_read_from_its_text_wherever_it_lies():
+def test_date_is_read_from_its_text_wherever_it_lies():
     schema = (
         StructType()
         .add("a", LongType())
@@ -96,7 +96,7 @@ TRICKS = [
 
 @settings(deadline=None)  # the first call loads modules, which takes long
 @given(st.lists(st.sampled_from(TRICKS) | st.integers(-99, 99), max_size=30))
-def test_a_body_that_is_none_leaves_the_rows_of_the_others_alone(mixed):
+def test_body_that_is_none_leaves_rows_of_the_others_alone(mixed):
     objects = {one: json.dumps({"a": one, "b": str(one)}).encode() for one in mixed if isinstance(one, int)}
     bodies = [one if isinstance(one, bytes) else objects[one] for one in mixed]
     rows = parse(SCHEMA, *bodies) if bodies else []
@@ -110,11 +110,11 @@ def test_a_body_that_is_none_leaves_the_rows_of_the_others_alone(mixed):
 
 
 @pytest.mark.parametrize("body", [trick for trick in TRICKS if trick != b"null"])
-def test_a_body_that_is_no_such_object_is_kept_as_it_came(body):
+def test_body_that_is_no_such_object_is_kept_as_it_came(body):
     assert parse(SCHEMA, body) == [{"a": None, "b": None, "_corrupt_record": body}]
 
 
-def test_a_body_may_have_lines():
+def test_body_may_have_lines():
     assert parse(SCHEMA, b'{\n  "a": 1,\n  "b": "x"\n}') == [{"a": 1, "b": "x", "_corrupt_record": None}]
 
 
@@ -148,12 +148,12 @@ def test_a_body_may_have_lines():
         ),
     ],
 )
-def test_a_schema_that_cannot_be_used_is_named(schema, sentence):
+def test_schema_that_cannot_be_used_is_named(schema, sentence):
     with pytest.raises(OptionError, match=sentence):
         JsonColumns(schema)
 
 
-def test_the_types_are_those_that_spark_expects():
+def test_types_are_those_that_spark_expects():
     (batch,) = JsonColumns(SCHEMA).batches(
         decode_frames(encode_frame(FRAME_MESSAGE, MessageRecord(0, 1, b"%016x" % 1, b"{}").encode())),
         Origin("t", "", "n:1"),

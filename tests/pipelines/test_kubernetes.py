@@ -35,7 +35,7 @@ def arguments(nodes, topic, tmp_path):
     return [f"--lookupd-http-address={nodes.lookupd.http_address}", *rest]
 
 
-def test_the_job_of_the_chart_archives_a_topic_to_a_table(spark, nodes, topic, tmp_path, arguments):
+def test_job_of_chart_archives_topic_to_table(spark, nodes, topic, tmp_path, arguments):
     for number, nsqd in enumerate(nodes.nsqds):
         nodes.publish(nsqd, topic, *(b"%d-%d" % (number, one) for one in range(5)))
     options = archive.parse(arguments)

@@ -45,7 +45,7 @@ def listening(spark):
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_the_lag_of_each_nsqd_is_a_metric_of_spark(spark, nodes, topic, tmp_path, listening):
+def test_lag_of_each_nsqd_is_metric_of_spark(spark, nodes, topic, tmp_path, listening):
     for number, nsqd in enumerate(nodes.nsqds):
         nodes.publish(nsqd, topic, *(b"%d" % n for n in range(4 + 2 * number)))
     query = (
@@ -76,7 +76,7 @@ def test_the_lag_of_each_nsqd_is_a_metric_of_spark(spark, nodes, topic, tmp_path
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_an_nsqd_that_is_no_more_has_no_lag_and_other_queries_keep_theirs(spark):
+def test_nsqd_that_is_no_more_has_no_lag_and_other_queries_keep_theirs(spark):
     metrics = LagMetrics(spark)
     metrics.note("leaving", {"a:1": 5, "b:1": 7})
     assert gauges(metrics, "leaving")["nsq.lag.leaving"] == 12
@@ -104,7 +104,7 @@ class Progress:
         self.sources = [Source(one) for one in latest]
 
 
-def test_the_lag_is_that_of_all_sources_of_ours_together():
+def test_lag_is_that_of_all_sources_of_ours_together():
     mine = json.dumps({"a:1": 17, "lag": 5, "lags": {"a:1": 5}})
     other = {"lags": {"a:1": 1, "b:1": 2}}
 
@@ -112,6 +112,6 @@ def test_the_lag_is_that_of_all_sources_of_ours_together():
     assert lags_of(Progress(None)) == {}
 
 
-def test_a_client_of_spark_connect_is_told_where_to_look():
+def test_client_of_spark_connect_is_told_where_to_look():
     with pytest.raises(SourceError, match=r"out of reach of a client of Spark Connect; .*lags_of"):
         report_lag(object())

@@ -14,7 +14,7 @@ from pyspark_nsq.source.planner import LogRange
         (490_000, "date=2025-11-24/hour=16"),
     ],
 )
-def test_an_hour_has_a_folder_in_utc(hour, folder):
+def test_hour_has_folder_in_utc(hour, folder):
     assert folder_of(BY_HOUR, hour) == folder
 
 
@@ -27,5 +27,5 @@ def test_an_hour_has_a_folder_in_utc(hour, folder):
         ("../../x:1", 0, ".._.._x_1-5-9.parquet"),
     ],
 )
-def test_a_file_is_named_by_its_range(producer, number, name):
+def test_file_is_named_by_its_range(producer, number, name):
     assert file_name(LogRange(producer, 5, 9), number) == name

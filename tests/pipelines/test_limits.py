@@ -8,7 +8,7 @@ from pyspark_nsq.source.stream_reader import NsqStreamReader
 from tests.pipelines.streams import ALL, bodies_of, rows_of
 
 
-def test_a_batch_has_about_as_many_bytes_as_it_may(nodes, topic):
+def test_batch_has_about_as_many_bytes_as_it_may(nodes, topic):
     nodes.publish(nodes.nsqds[0], topic, *(b"x" * 1000 for _ in range(50)))
     reader = NsqStreamReader(nodes.parsed(topic, maxBytesPerTrigger="10000"))
     start, sizes = reader.initialOffset(), []
@@ -22,7 +22,7 @@ def test_a_batch_has_about_as_many_bytes_as_it_may(nodes, topic):
     assert len(sizes) <= 7
 
 
-def test_a_batch_waits_for_enough_messages_but_not_for_ever(nodes, topic):
+def test_batch_waits_for_enough_messages_but_not_for_ever(nodes, topic):
     nodes.publish(nodes.nsqds[0], topic, b"a", b"b")
     options = {"minOffsetsPerTrigger": "3", "maxTriggerDelay": "0.2"}
     reader = NsqStreamReader(nodes.parsed(topic, **options))
@@ -42,7 +42,7 @@ def test_a_batch_waits_for_enough_messages_but_not_for_ever(nodes, topic):
     assert bodies_of(reader, end, last) == [b"d"]
 
 
-def test_a_run_to_the_end_waits_for_no_more_messages(nodes, topic):
+def test_run_to_the_end_waits_for_no_more_messages(nodes, topic):
     nodes.publish(nodes.nsqds[0], topic, b"a")
     reader = NsqStreamReader(nodes.parsed(topic, minOffsetsPerTrigger="1000"))
     reader.prepareForTriggerAvailableNow()
@@ -55,7 +55,7 @@ def requests(nsqd, path):
     return sum(f" {path}" in line for line in nsqd.logs().splitlines())
 
 
-def test_an_idle_query_makes_the_channel_once_and_asks_less_and_less_often(nodes, topic):
+def test_idle_query_makes_channel_once_and_asks_less_and_less_often(nodes, topic):
     nodes.publish(nodes.nsqds[0], topic, b"a")
     reader = NsqStreamReader(nodes.parsed(topic))
     end = reader.latestOffset(reader.initialOffset(), ALL)
@@ -73,7 +73,7 @@ def test_an_idle_query_makes_the_channel_once_and_asks_less_and_less_often(nodes
     assert requests(nsqd, f"/channel/create?topic={topic}") == 1
 
 
-def test_a_query_that_was_idle_sees_a_message_soon(nodes, topic):
+def test_query_that_was_idle_sees_message_soon(nodes, topic):
     nodes.publish(nodes.nsqds[0], topic, b"a")
     reader = NsqStreamReader(nodes.parsed(topic))
     end = reader.latestOffset(reader.initialOffset(), ALL)

@@ -22,11 +22,11 @@ def kept(offset):
 
 
 @given(offsets)
-def test_an_offset_survives_the_checkpoint(offset):
+def test_offset_survives_checkpoint(offset):
     assert Offset.parse(kept(offset)) == offset
 
 
-def test_offset_of_an_earlier_version_gets_the_topic_of_the_query():
+def test_offset_of_earlier_version_gets_topic_of_query():
     earlier = {
         "a:1": 5,
         "b:1#12345678": 6,
@@ -78,18 +78,18 @@ def test_equal_offsets_have_equal_text(offset):
         {"channel": 1},
     ],
 )
-def test_an_offset_of_another_source_is_refused(value):
+def test_offset_of_another_source_is_refused(value):
     with pytest.raises(SourceError, match="the checkpoint has an offset that is not of the data source nsq"):
         Offset.parse(value)
 
 
-def test_a_log_is_at_the_address_of_its_name_unless_it_has_moved():
+def test_log_is_at_address_of_its_name_unless_it_has_moved():
     offset = Offset({"orders@a:1": 5, "orders@b:1#12345678": 6}, addresses={"orders@a:1": "c:1"})
 
     assert [offset.address(name) for name in offset.positions] == ["c:1", "b:1"]
 
 
-def test_a_name_says_topic_and_address():
+def test_name_says_topic_and_address():
     assert topic_and_address(name_of("orders", "[::1]:4151")) == ("orders", "[::1]:4151")
     assert topic_and_address("orders#ephemeral@a:1#12345678") == ("orders#ephemeral", "a:1")
 

@@ -95,7 +95,7 @@ def test_addresses_are_separated_by_commas_and_each_counts_once():
         ({"maxOffsetPerTrigger": "5"}, "option maxOffsetPerTrigger is not known; there are:"),
     ],
 )
-def test_a_mistake_is_named(changes, sentence):
+def test_mistake_is_named(changes, sentence):
     with pytest.raises(OptionError) as caught:
         parse(**changes)
 
@@ -103,23 +103,23 @@ def test_a_mistake_is_named(changes, sentence):
     assert "\n" not in str(caught.value)
 
 
-def test_a_stream_needs_a_channel():
+def test_stream_needs_channel():
     with pytest.raises(OptionError, match="option channel is missing: a stream acknowledges"):
         parse(channel="").for_stream()
 
 
-def test_a_batch_read_needs_no_channel_unless_it_starts_where_one_is():
+def test_batch_read_needs_no_channel_unless_it_starts_where_one_is():
     assert parse(channel="").for_batch().channel == ""
     with pytest.raises(OptionError, match="option channel is missing"):
         parse(channel="", startingOffsets="acknowledged").for_batch()
 
 
-def test_a_batch_read_cannot_start_at_the_end():
+def test_batch_read_cannot_start_at_the_end():
     with pytest.raises(OptionError, match='startingOffsets is "latest"'):
         parse(startingOffsets="latest").for_batch()
 
 
-def test_tls_options_are_words_of_the_clients_helper():
+def test_tls_options_are_words_of_clients_helper():
     parsed = parse(tlsRootCaFile="ca.pem", tlsCertFile="a", tlsKeyFile="b", tlsInsecureSkipVerify="true")
 
     assert parsed.tls == {
@@ -134,22 +134,22 @@ def test_tls_options_are_words_of_the_clients_helper():
         parse(tlsCertFile="a")
 
 
-def test_an_address_may_say_https():
+def test_address_may_say_https():
     assert parse(lookupdHttpAddresses="https://a:1,b:2").lookupd_http_addresses == ("https://a:1", "b:2")
 
 
-def test_every_option_is_described_in_the_documentation(pytestconfig):
+def test_every_option_is_described_in_documentation(pytestconfig):
     page = (pytestconfig.rootpath / "docs/spark-reference.md").read_text()
 
     assert [name for name in NAMES if f"`{name}`" not in page] == []
 
 
-def test_an_ephemeral_channel_is_refused_for_a_stream():
+def test_ephemeral_channel_is_refused_for_stream():
     with pytest.raises(OptionError, match="an ephemeral channel is gone when nsqd restarts"):
         parse(channel="c#ephemeral").for_stream()
 
 
-def test_an_end_is_for_batch_reads():
+def test_end_is_for_batch_reads():
     with pytest.raises(OptionError, match="endingOffsets and endingTimestamp are for batch reads"):
         parse(endingTimestamp="2026-11-20").for_stream()
 
@@ -164,7 +164,7 @@ def test_positions_are_given_for_each_nsqd_alone_or_below_its_topic():
 @pytest.mark.parametrize(
     ("text", "seconds"), [("500ms", 0.5), ("10s", 10), ("1.5m", 90), ("24h", 86_400), ("7", 7), ("0.5", 0.5)]
 )
-def test_duration_has_a_unit_or_is_in_seconds(text, seconds):
+def test_duration_has_unit_or_is_in_seconds(text, seconds):
     assert parse(maxTriggerDelay=text).max_trigger_delay_s == seconds
 
 
@@ -178,7 +178,7 @@ def test_duration_that_is_none_is_refused(text):
     "text",
     ["2025-11-20T10:00:01.5Z", "2025-11-20T11:00:01.5+01:00", "2025-11-20 10:00:01.5", "1763632801500"],
 )
-def test_a_time_has_a_zone_or_is_in_utc_or_counts_milliseconds(text):
+def test_time_has_zone_or_is_in_utc_or_counts_milliseconds(text):
     assert parse(startingTimestamp=text).starting_ns("orders") == 1_763_632_801_500_000_000
 
 

@@ -37,13 +37,13 @@ def test_every_body_is_sent_once_and_in_its_order(bodies, most):
     assert all(len(one.content) <= most + 4 or one.messages == 1 for one in sent)
 
 
-def test_a_slice_of_a_batch_is_that_slice():
+def test_slice_of_batch_is_that_slice():
     batch = rows(body=[b"%d" % n for n in range(10)]).slice(3, 4)
 
     assert bodies_in(next(outgoing(batch, "t", 100))) == [b"3", b"4", b"5", b"6"]
 
 
-def test_body_above_the_limit_is_named_by_its_row_in_the_partition():
+def test_body_above_limit_is_named_by_its_row_in_partition():
     batch = rows(body=[b"1234", b"12345"])
 
     assert bodies_in(next(outgoing(batch, "t", 100, max_body=5))) == [b"1234", b"12345"]
@@ -55,7 +55,7 @@ def test_texts_are_sent_as_utf8():
     assert bodies_in(next(outgoing(rows(body=["ä"]), "t", 100))) == ["ä".encode()]
 
 
-def test_each_row_goes_to_its_topic_or_to_the_one_of_the_option():
+def test_each_row_goes_to_its_topic_or_to_the_one_of_option():
     sent = list(outgoing(rows(body=[b"1", b"2", b"3"], topic=["a", None, "a"]), "t", 100))
 
     assert [(one.topic, bodies_in(one)) for one in sent] == [("a", [b"1", b"3"]), ("t", [b"2"])]
@@ -87,7 +87,7 @@ def groups_of(**columns):
     }
 
 
-def test_a_header_is_as_good_an_id_as_the_column_which_comes_first():
+def test_header_is_as_good_id_as_column_which_comes_first():
     headers = pa.array(
         [None, [("a", "1")], [("a", "1"), ("dedup-id", "x")], [("dedup-id", "y")]],
         pa.map_(pa.string(), pa.string()),
@@ -101,14 +101,14 @@ def test_a_header_is_as_good_an_id_as_the_column_which_comes_first():
     )
 
 
-def test_rows_without_an_id_go_anywhere():
+def test_rows_without_id_go_anywhere():
     sent = list(outgoing(rows(body=[b"1", b"2"], dedup_id=["a", None]), "t", 100))
 
     assert [one.group is None for one in sent] == [True, False]
     assert bodies_in(sent[0]) == [b"\0\x002"]
 
 
-def test_a_message_that_is_put_off_is_sent_by_itself():
+def test_message_that_is_put_off_is_sent_by_itself():
     sent = list(outgoing(rows(body=[b"1", b"2", b"3"], defer_ms=[None, 500, 0]), "t", 100))
 
     assert bodies_in(sent[0]) == [b"1", b"3"]
@@ -126,7 +126,7 @@ def test_a_message_that_is_put_off_is_sent_by_itself():
         ({"body": [b"1"], "topic": [None]}, "the column topic is null or empty"),
     ],
 )
-def test_a_row_that_cannot_be_published_is_named(columns, sentence):
+def test_row_that_cannot_be_published_is_named(columns, sentence):
     with pytest.raises(SourceError, match=sentence):
         list(outgoing(rows(**columns), "", 100))
 

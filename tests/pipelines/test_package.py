@@ -26,7 +26,7 @@ assert not {"nsqcore", "aiohttp", "msgspec", "pandas"} & set(sys.modules), sorte
 """
 
 
-def test_the_file_is_enough_beside_spark_numpy_and_pyarrow(tmp_path, capsys):
+def test_file_is_enough_beside_spark_numpy_and_pyarrow(tmp_path, capsys):
     file = tmp_path / "nsq-spark.zip"
     assert main(["package", str(file)]) == 0
     assert "modules" in capsys.readouterr().out

@@ -45,7 +45,7 @@ def test_every_producer_has_the_same_share_and_what_one_lacks_goes_to_the_others
 
 
 @given(amounts, st.integers(1, 2000))
-def test_shares_use_the_limit_up_and_nobody_gives_more_than_it_has(available, limit):
+def test_shares_use_limit_up_and_nobody_gives_more_than_it_has(available, limit):
     shares = share(available, limit)
 
     assert sum(shares.values()) == min(limit, sum(available.values()))
@@ -64,7 +64,7 @@ def test_who_gets_less_than_another_has_no_more(available, limit):
 # --- the end of a batch
 
 
-def test_without_a_limit_a_batch_has_all_there_is():
+def test_without_limit_batch_has_all_there_is():
     assert plan({"a": 10, "b": 5}, {"a": log(0, 30), "b": log(0, 5)}) == {"a": 30, "b": 5}
 
 
@@ -74,17 +74,17 @@ def test_nothing_new_is_the_same_offset():
     assert plan(start, {"a": log(0, 10), "b": log(5, 5)}, 100) == start
 
 
-def test_a_gap_in_the_sequence_costs_nothing_of_the_limit():
+def test_gap_in_sequence_costs_nothing_of_limit():
     bounds = Bounds(0, 10**9 + 50, ((0, 10), (10**9, 10**9 + 50)), {})
 
     assert plan({"a": 5}, {"a": bounds}, 7) == {"a": 10**9 + 2}
 
 
-def test_a_producer_that_cannot_be_reached_stays_where_it_is():
+def test_producer_that_cannot_be_reached_stays_where_it_is():
     assert plan({"a": 1, "gone": 7}, {"a": log(0, 9)}, fail_on_data_loss=False) == {"a": 9, "gone": 7}
 
 
-def test_a_producer_that_is_not_in_the_offset_takes_no_part():
+def test_producer_that_is_not_in_offset_takes_no_part():
     assert plan({"a": 1}, {"a": log(0, 9), "new": log(0, 9)}) == {"a": 9}
 
 
@@ -114,14 +114,14 @@ def test_batch_by_batch_everything_is_read_once(position, limit):
 # --- loss
 
 
-def test_messages_that_are_not_kept_any_more_are_a_loss():
+def test_messages_that_are_not_kept_any_more_are_loss():
     with pytest.raises(
         DataLossError, match="has read nsqd n:1 up to 10, but the log there is kept from 20 on only"
     ):
         plan({"n:1": 10}, {"n:1": log(20, 30)})
 
 
-def test_log_that_ends_before_the_read_position_is_a_loss():
+def test_log_that_ends_before_read_position_is_loss():
     with pytest.raises(DataLossError, match="has read nsqd n:1 up to 100, but the log there ends at 30"):
         plan({"n:1": 100}, {"n:1": log(20, 30)})
 
@@ -137,7 +137,7 @@ def test_query_that_accepts_loss_continues():
 
 
 @given(amounts, st.integers(1, 300), st.integers(1, 8))
-def test_no_partition_has_more_messages_than_the_limit(amounts, most, cores):
+def test_no_partition_has_more_messages_than_limit(amounts, most, cores):
     bounds = {name: log(0, count) for name, count in amounts.items()}
     limits = BatchLimits(partition_rows=most, cores=cores)
     cuts = split(dict.fromkeys(amounts, 0), amounts, bounds, limits, {})
@@ -147,19 +147,19 @@ def test_no_partition_has_more_messages_than_the_limit(amounts, most, cores):
     assert sum(part.end - part.start for part in ranges) == sum(amounts.values())
 
 
-def test_each_log_with_messages_is_a_partition():
+def test_each_log_with_messages_is_partition():
     bounds = {"a:1": log(1, 9), "b:1": log(1, 5), "c:1": log(3, 4)}
     ranges = ranges_of({"a:1": 1, "b:1": 5, "c:1": 3}, {"a:1": 9, "b:1": 5, "c:1": 4}, bounds)
 
     assert [(part.producer, part.start, part.end) for part in ranges] == [("a:1", 1, 9), ("c:1", 3, 4)]
 
 
-def test_a_log_that_joins_or_starts_over_is_not_read_in_that_batch():
+def test_log_that_joins_or_starts_over_is_not_read_in_that_batch():
     assert ranges_of({"a": 100}, {"a": 20, "new": 50}, {"a": log(20, 30), "new": log(0, 50)}) == []
 
 
 @given(amounts, st.integers(1, 20))
-def test_partitions_cover_the_batch_exactly(available, min_partitions):
+def test_partitions_cover_batch_exactly(available, min_partitions):
     start = dict.fromkeys(available, 7)
     end = {name: 7 + count for name, count in available.items()}
     bounds = {name: log(7, position) for name, position in end.items()}
@@ -174,14 +174,14 @@ def test_partitions_cover_the_batch_exactly(available, min_partitions):
     assert len(ranges) >= min(min_partitions, sum(available.values()))
 
 
-def test_a_log_is_cut_between_messages_whatever_numbers_a_restart_skipped():
+def test_log_is_cut_between_messages_whatever_numbers_restart_skipped():
     parts = Bounds(0, 10**12, ((0, 1000), (10**12 - 1000, 10**12)), {})
     ranges = ranges_of({"a": 0}, {"a": 10**12}, {"a": parts}, 4)
 
     assert [parts.count(part.start, part.end) for part in ranges] == [500] * 4
 
 
-def test_a_log_is_cut_also_when_its_messages_seem_to_have_no_bytes():
+def test_log_is_cut_also_when_its_messages_seem_to_have_no_bytes():
     assert split({"a": 0}, {"a": 10}, {"a": log(0, 10)}, BatchLimits(cores=2), {"a": 0.0}) == {"a": [0]}
 
 
@@ -192,7 +192,7 @@ def test_logs_with_larger_messages_are_cut_into_more_pieces():
     assert [part.producer for part in ranges] == ["large"] * 4 + ["small"]
 
 
-def test_without_a_word_there_are_as_many_partitions_as_cores_if_that_is_worth_it():
+def test_without_word_there_are_as_many_partitions_as_cores_if_that_is_worth_it():
     def pieces(size):
         return len(split({"a": 0}, {"a": 1000}, {"a": log(0, 1000)}, BatchLimits(cores=4), {"a": size})["a"])
 
@@ -203,7 +203,7 @@ def test_without_a_word_there_are_as_many_partitions_as_cores_if_that_is_worth_i
     ("logs", "cores", "pieces"),
     [(1, 2, 2), (2, 2, 1), (3, 2, 2), (5, 2, 2), (20, 2, 1), (3, 8, 8), (3, 3, 1)],
 )
-def test_the_cores_have_about_the_same_to_do(logs, cores, pieces):
+def test_cores_have_about_the_same_to_do(logs, cores, pieces):
     """Without cuts, one of two cores would have to read two of three logs."""
     names = [f"{number:02}" for number in range(logs)]
     bounds = {name: log(0, 1000) for name in names}
@@ -226,7 +226,7 @@ def test_what_is_not_worth_it_is_not_cut_to_have_the_same_to_do():
     assert {len(begins) for begins in cuts.values()} == {1}
 
 
-def test_the_first_batch_is_what_its_end_says_also_when_its_start_is_found_elsewhere():
+def test_first_batch_is_what_its_end_says_also_when_its_start_is_found_elsewhere():
     end = Offset({"a:1": 20}, cuts={"a:1": [5, 12]})
 
     assert plan_ranges(Offset({"a:1": 20}), end) == plan_ranges(Offset({"a:1": 5}), end)
@@ -234,13 +234,13 @@ def test_the_first_batch_is_what_its_end_says_also_when_its_start_is_found_elsew
     assert plan_ranges(end, end) == []
 
 
-def test_a_batch_that_was_planned_before_there_were_cuts_is_read_whole():
+def test_batch_that_was_planned_before_there_were_cuts_is_read_whole():
     (part,) = plan_ranges(Offset({"a:1": 5, "b:1": 3}), Offset({"a:1": 20, "b:1": 3, "c:1": 9}))
 
     assert (part.producer, part.start, part.end, part.count) == ("a:1", 5, 20, None)
 
 
-def test_a_log_that_has_moved_is_read_where_it_is_and_keeps_its_name():
+def test_log_that_has_moved_is_read_where_it_is_and_keeps_its_name():
     end = Offset({"t@a:1": 9}, data_paths={"t@a:1": "id"}, addresses={"t@a:1": "b:1"}, cuts={"t@a:1": [5]})
 
     (part,) = plan_ranges(Offset({}), end)
@@ -250,7 +250,7 @@ def test_a_log_that_has_moved_is_read_where_it_is_and_keeps_its_name():
 
 
 @given(amounts, st.integers(1, 100_000))
-def test_a_batch_is_about_as_large_as_its_limit_and_never_empty(available, size):
+def test_batch_is_about_as_large_as_its_limit_and_never_empty(available, size):
     sizes = dict.fromkeys(available, 10.0)
     found = within_size(available, size, sizes)
 
@@ -279,7 +279,7 @@ def test_logs_whose_share_is_less_than_a_message_take_turns():
     assert {sum(found[name] for found in batches) for name in names} == {16}
 
 
-def test_a_log_of_large_messages_advances_while_another_never_runs_out():
+def test_log_of_large_messages_advances_while_another_never_runs_out():
     sizes = {"busy": 200.0, "large": 2.0 * (1 << 20)}
     backlog = {"busy": 1 << 30, "large": 5}
     batches = list(islice(batches_of(backlog, 1 << 20, sizes), 4))
@@ -288,7 +288,7 @@ def test_a_log_of_large_messages_advances_while_another_never_runs_out():
     assert [found["busy"] for found in batches] == [(1 << 20) // 200, 0, (1 << 20) // 200, 0]
 
 
-def test_a_message_that_is_said_to_have_no_bytes_takes_as_much_as_one_byte():
+def test_message_that_is_said_to_have_no_bytes_takes_as_much_as_one_byte():
     assert within_size({"a": 100}, 10, {"a": 0.0}) == {"a": 10}
 
 
@@ -298,7 +298,7 @@ def test_a_message_that_is_said_to_have_no_bytes_takes_as_much_as_one_byte():
     ),
     st.integers(1, 500),
 )
-def test_planner_advances_every_log_and_exceeds_the_limit_only_for_a_large_message(logs, size):
+def test_planner_advances_every_log_and_exceeds_limit_only_for_large_message(logs, size):
     backlog = {name: count for name, (count, _) in logs.items()}
     sizes = {name: float(average) for name, (_, average) in logs.items()}
     passed_over = dict.fromkeys(logs, 0)
@@ -318,7 +318,7 @@ def test_planner_advances_every_log_and_exceeds_the_limit_only_for_a_large_messa
 # --- a channel with another user
 
 
-def test_a_channel_that_somebody_else_emptied_ends_the_query_with_the_count():
+def test_channel_that_somebody_else_emptied_ends_query_with_count():
     kept = Bounds(0, 100, ((0, 60), (80, 100)), {"archive": 90})
 
     with pytest.raises(
@@ -333,5 +333,5 @@ def test_channel_with_all_unread_messages_pending_is_no_loss(stands):
     check_not_skipped("a", 50, Bounds(0, 100, ((0, 50), (80, 100)), {"archive": stands}), "archive")
 
 
-def test_a_channel_may_be_ahead_as_far_as_it_was_when_the_query_began():
+def test_channel_may_be_ahead_as_far_as_it_was_when_query_began():
     check_not_skipped("a", 50, Bounds(0, 100, ((0, 100),), {"archive": 90}), "archive", ahead=90)

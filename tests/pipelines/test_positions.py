@@ -34,7 +34,7 @@ def between(nodes, topic):
     return datetime.fromtimestamp(moment, UTC).isoformat()
 
 
-def test_a_stream_begins_with_the_first_message_of_a_time(nodes, topic, between):
+def test_stream_begins_with_the_first_message_of_a_time(nodes, topic, between):
     reader = NsqStreamReader(nodes.parsed(topic, startingTimestamp=between))
     start = reader.initialOffset()
     found = bodies_of(reader, start, reader.latestOffset(start, ALL))
@@ -42,7 +42,7 @@ def test_a_stream_begins_with_the_first_message_of_a_time(nodes, topic, between)
     assert found == sorted(b"b%d%d" % (number, n) for number in range(2) for n in range(10))
 
 
-def test_a_batch_read_ends_before_the_first_message_of_a_time(nodes, topic, between):
+def test_batch_read_ends_before_the_first_message_of_a_time(nodes, topic, between):
     assert batch(nodes.parsed(topic, endingTimestamp=between)) == sorted(
         b"a%d%d" % (number, n) for number in range(2) for n in range(10)
     )
@@ -51,7 +51,7 @@ def test_a_batch_read_ends_before_the_first_message_of_a_time(nodes, topic, betw
     assert len(batch(nodes.parsed(topic, startingTimestamp="2000-01-01", endingTimestamp="2100-01-01"))) == 40
 
 
-def test_a_time_is_found_past_the_numbers_that_a_restart_skipped(cluster, topic):
+def test_time_is_found_past_numbers_that_restart_skipped(cluster, topic):
     from tests.pipelines.conftest import Nodes
 
     nodes = Nodes(cluster, 1)
@@ -80,7 +80,7 @@ def test_positions_are_those_of_each_nsqd_and_the_end_is_not_read(nodes, topic, 
 
 
 @pytest.mark.parametrize("reader", [NsqBatchReader, NsqStreamReader])
-def test_a_position_for_a_log_that_is_not_there_is_named_with_those_that_are(nodes, topic, caplog, reader):
+def test_position_for_log_that_is_not_there_is_named_with_those_that_are(nodes, topic, caplog, reader):
     for nsqd in nodes.nsqds:
         nodes.publish(nsqd, topic, b"a")
     wrong = json.dumps({"nowhere:1": 3})
@@ -103,13 +103,13 @@ def test_a_position_for_a_log_that_is_not_there_is_named_with_those_that_are(nod
     assert "has a position for nowhere:1" in caplog.messages[0]
 
 
-def test_an_end_for_a_log_that_is_not_there_is_named(nodes, topic):
+def test_end_for_log_that_is_not_there_is_named(nodes, topic):
     nodes.publish(nodes.nsqds[0], topic, b"a")
     with pytest.raises(OptionError, match="option endingOffsets has a position for other@"):
         batch(nodes.parsed(topic, endingOffsets=json.dumps({"other": {nodes.nsqds[0].http_address: 3}})))
 
 
-def test_an_nsqd_is_found_with_its_topic_or_without():
+def test_nsqd_is_found_with_its_topic_or_without():
     assert option_position({"t@n:1": 5, "n:1": 4}, "t", "n:1") == 5
     assert option_position({"n:1": 4}, "t", "n:1") == 4
     assert option_position({}, "t", "n:1") is None

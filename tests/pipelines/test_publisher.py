@@ -37,7 +37,7 @@ def count(nsqd, topic):
     return sum(end - start for start, end in bounds(nsqd, topic)["extents"])
 
 
-def test_the_nsqds_that_nsqlookupd_lists_take_turns(nodes, topic):
+def test_nsqds_that_nsqlookupd_lists_take_turns(nodes, topic):
     publishing = publisher(lookupdHttpAddresses=nodes.lookupd.http_address)
     for _ in range(4):
         publishing.publish(mpub(b"a", b"b", topic=topic))
@@ -47,7 +47,7 @@ def test_the_nsqds_that_nsqlookupd_lists_take_turns(nodes, topic):
     assert (publishing.messages, publishing.resent) == (8, 0)
 
 
-def test_a_deferred_message_is_published_as_one(nodes, topic):
+def test_deferred_message_is_published_as_one(nodes, topic):
     publishing = publisher(nsqdHttpAddresses=nodes.nsqds[0].http_address)
     nodes.nsqds[0].post(f"/topic/create?topic={topic}")
     nodes.nsqds[0].post(f"/channel/create?topic={topic}&channel=c")
@@ -77,7 +77,7 @@ def test_unavailable_nsqd_is_skipped(cluster, topic):
     assert publishing.messages == 6
 
 
-def test_a_frozen_nsqd_is_waited_for_once(fragile, topic):
+def test_frozen_nsqd_is_waited_for_once(fragile, topic):
     frozen, there = fragile.nsqds
     publishing = publisher(
         nsqdHttpAddresses=f"{frozen.http_address},{there.http_address}", requestTimeout="5"
@@ -92,7 +92,7 @@ def test_a_frozen_nsqd_is_waited_for_once(fragile, topic):
     assert publishing.resent == 2
 
 
-def test_a_message_may_be_there_twice_if_an_nsqd_dies_before_its_answer(topic):
+def test_message_may_be_there_twice_if_nsqd_dies_before_its_answer(topic):
     """The connection was open, so the request is sent again. Then the node is unreachable."""
     listener = socket.create_server(("127.0.0.1", 0))
 
@@ -149,7 +149,7 @@ def test_republished_id_is_stored_once(nodes, topic):
     assert min(counts) > 0
 
 
-def test_an_id_has_the_same_nsqd_whichever_nsqlookupd_is_asked_first(cluster, topic):
+def test_id_has_the_same_nsqd_whichever_nsqlookupd_is_asked_first(cluster, topic):
     lookupds = [cluster.nsqlookupd() for _ in range(2)]
     nsqds = [cluster.nsqd(lookupds=[lookupd]) for lookupd in lookupds]
     for lookupd, nsqd in zip(lookupds, nsqds, strict=True):
@@ -168,7 +168,7 @@ def test_an_id_has_the_same_nsqd_whichever_nsqlookupd_is_asked_first(cluster, to
     assert all(count(nsqd, topic) for nsqd in nsqds)
 
 
-def test_an_nsqlookupd_that_is_down_is_not_waited_for_when_another_lists_nsqds(nodes, topic):
+def test_nsqlookupd_that_is_down_is_not_waited_for_when_another_lists_nsqds(nodes, topic):
     addresses = f"127.0.0.1:{free_port()},{nodes.lookupd.http_address}"
     began = time.monotonic()
     publishing = publisher(lookupdHttpAddresses=addresses, retryTimeout="30")
@@ -178,7 +178,7 @@ def test_an_nsqlookupd_that_is_down_is_not_waited_for_when_another_lists_nsqds(n
     assert time.monotonic() - began < 15
 
 
-def test_a_message_with_an_id_waits_for_its_nsqd(cluster, topic):
+def test_message_with_id_waits_for_its_nsqd(cluster, topic):
     nodes = Nodes(cluster)
     addresses = ",".join(nsqd.http_address for nsqd in nodes.nsqds)
     batch = pa.RecordBatch.from_pydict({"body": [b"x"] * 50, "dedup_id": [f"{n}" for n in range(50)]})
@@ -208,7 +208,7 @@ def not_listed(nodes, nsqd):
     back.join()
 
 
-def test_a_message_with_an_id_waits_for_its_nsqd_though_it_is_not_listed_meanwhile(fragile, topic):
+def test_message_with_id_waits_for_its_nsqd_though_it_is_not_listed_meanwhile(fragile, topic):
     batch = deduplicated(fragile, topic)
     publishing = publisher(lookupdHttpAddresses=fragile.lookupd.http_address, retryTimeout="30")
     counts = []
@@ -224,7 +224,7 @@ def test_a_message_with_an_id_waits_for_its_nsqd_though_it_is_not_listed_meanwhi
     assert min(counts[0]) > 0
 
 
-def test_a_task_that_begins_while_an_nsqd_is_not_listed_knows_it_from_the_driver(fragile, topic):
+def test_task_that_begins_while_nsqd_is_not_listed_knows_it_from_driver(fragile, topic):
     batch = deduplicated(fragile, topic)
     options = SinkOptions.parse(
         {"lookupdHttpAddresses": fragile.lookupd.http_address, "topic": topic, "retryTimeout": "30"}
@@ -241,7 +241,7 @@ def test_a_task_that_begins_while_an_nsqd_is_not_listed_knows_it_from_the_driver
     assert sum(counts[0]) == 50
 
 
-def test_ids_are_not_assigned_while_an_nsqlookupd_does_not_answer(nodes, topic):
+def test_ids_are_not_assigned_while_nsqlookupd_does_not_answer(nodes, topic):
     away = f"127.0.0.1:{free_port()}"
     options = SinkOptions.parse(
         {
@@ -296,7 +296,7 @@ def test_returned_nsqd_gets_messages_although_no_nsqlookupd_answers(alone, topic
 
 
 @pytest.mark.parametrize("columns", [{"body": [b"a"]}, {"body": [b"a"], "dedup_id": ["1"]}])
-def test_a_task_that_begins_while_no_nsqd_is_listed_waits_for_one(alone, topic, columns):
+def test_task_that_begins_while_no_nsqd_is_listed_waits_for_one(alone, topic, columns):
     options = SinkOptions.parse(
         {"lookupdHttpAddresses": alone.lookupd.http_address, "topic": topic, "retryTimeout": "30"}
     )
@@ -329,7 +329,7 @@ def test_body_that_nsqd_refuses_is_named_before_its_batch_is_sent(cluster, topic
     assert sum(count(nsqd, topic) for nsqd in nodes.nsqds) == 2
 
 
-def test_dedup_id_without_a_dedup_window_is_refused(fragile, topic):
+def test_dedup_id_without_dedup_window_is_refused(fragile, topic):
     first, second = fragile.nsqds
     set_policy(first, f"^{topic}$", name=topic, dedup_window="1h")
     options = SinkOptions.parse({"lookupdHttpAddresses": fragile.lookupd.http_address, "topic": topic})
@@ -355,7 +355,7 @@ def full(nsqd, topic):
     room.join()
 
 
-def test_an_nsqd_whose_topic_is_full_is_passed_over(nodes, topic):
+def test_nsqd_whose_topic_is_full_is_passed_over(nodes, topic):
     crowded, roomy = nodes.nsqds
     publishing = publisher(nsqdHttpAddresses=f"{crowded.http_address},{roomy.http_address}")
     with full(crowded, topic):
@@ -367,7 +367,7 @@ def test_an_nsqd_whose_topic_is_full_is_passed_over(nodes, topic):
 
 
 @pytest.mark.parametrize("group", [None, 3])
-def test_when_the_topic_is_full_everywhere_there_is_waited_for_room(nodes, topic, group):
+def test_when_topic_is_full_everywhere_there_is_waited_for_room(nodes, topic, group):
     crowded = nodes.nsqds[0]
     publishing = publisher(nsqdHttpAddresses=crowded.http_address, retryTimeout="30")
     with full(crowded, topic):
@@ -377,7 +377,7 @@ def test_when_the_topic_is_full_everywhere_there_is_waited_for_room(nodes, topic
     assert count(crowded, topic) == 2
 
 
-def test_a_message_with_an_id_waits_for_room_in_its_own_nsqd(nodes, topic):
+def test_message_with_id_waits_for_room_in_its_own_nsqd(nodes, topic):
     batch = pa.RecordBatch.from_pydict({"body": [b"x"] * 50, "dedup_id": [f"{n}" for n in range(50)]})
     addresses = ",".join(nsqd.http_address for nsqd in nodes.nsqds)
     counts = []
@@ -392,7 +392,7 @@ def test_a_message_with_an_id_waits_for_room_in_its_own_nsqd(nodes, topic):
     assert counts[1] == [counts[0][0] + 1, counts[0][1]]
 
 
-def test_a_topic_that_stays_full_is_named_after_a_while(nodes, topic):
+def test_topic_that_stays_full_is_named_after_a_while(nodes, topic):
     publishing = publisher(nsqdHttpAddresses=nodes.nsqds[0].http_address)
     with full(nodes.nsqds[0], topic), pytest.raises(SourceError, match=r"within 0 s.*TOPIC_FULL"):
         publishing.publish(mpub(b"a", topic=topic))
@@ -406,7 +406,7 @@ def test_oversized_message_is_named_immediately(nodes, topic):
     publishing.close()
 
 
-def test_nsqlookupd_with_an_empty_list_is_named(cluster):
+def test_nsqlookupd_with_empty_list_is_named(cluster):
     empty = cluster.nsqlookupd()
     with pytest.raises(SourceError, match=f"no nsqd was found: {empty.http_address} lists no nsqd"):
         publisher(lookupdHttpAddresses=empty.http_address)

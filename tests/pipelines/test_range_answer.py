@@ -21,7 +21,7 @@ def answer(start, end, following, body, gaps=""):
     return RangeAnswer.parse(start, end, headers, body)
 
 
-def test_a_whole_answer_misses_nothing():
+def test_whole_answer_misses_nothing():
     found = answer(10, 20, 13, frames(10, 11, 12))
 
     assert found.following == 13
@@ -34,7 +34,7 @@ def test_only_gaps_that_mean_loss_are_missing():
     assert found.missing(LOST) == ["15 to 17 (damaged)", "17 to 19 (removed)"]
 
 
-def test_compacted_messages_are_missed_unless_finished_or_older_than_the_channel():
+def test_compacted_messages_are_missed_unless_finished_or_older_than_channel():
     found = answer(10, 20, 20, b"", "10-12 compacted, 12-14 unused, 14-17 earlier, 17-20 compacted")
     lost = LOST | {"compacted"}
 
@@ -68,6 +68,6 @@ def test_unrelated_answer_is_refused(body, following, gaps):
         answer(10, 20, following, body, gaps)
 
 
-def test_an_answer_without_the_next_sequence_is_refused():
+def test_answer_without_the_next_sequence_is_refused():
     with pytest.raises(ValueError):
         RangeAnswer.parse(1, 2, {}, frames(1))

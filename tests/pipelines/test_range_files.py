@@ -48,7 +48,7 @@ def names(output):
     return sorted(str(path.relative_to(output)) for path in output.rglob("*") if path.is_file())
 
 
-def test_rows_are_split_by_the_hour_of_publishing(tmp_path):
+def test_rows_are_split_by_hour_of_publishing(tmp_path):
     written = write(tmp_path, batch([1000, 1001, 1002], [0, 1, 2]), batch([1003], [2]))
 
     assert names(tmp_path) == [
@@ -69,7 +69,7 @@ def test_written_files_round_trip(tmp_path):
     assert pq.read_schema(path).equals(ARROW_SCHEMA)
 
 
-def test_a_range_that_is_written_again_replaces_its_files(tmp_path):
+def test_range_that_is_written_again_replaces_its_files(tmp_path):
     rows = [batch([1000, 1001], [0, 1]), batch([1002, 1003], [1, 1])]
     write(tmp_path, *rows)
     before = names(tmp_path)
@@ -79,7 +79,7 @@ def test_a_range_that_is_written_again_replaces_its_files(tmp_path):
     assert ds.dataset(tmp_path, partitioning="hive").count_rows() == 4
 
 
-def test_other_readers_never_see_a_file_that_is_not_whole(tmp_path):
+def test_other_readers_never_see_file_that_is_not_whole(tmp_path):
     write(tmp_path, batch([1], [0]), part=LogRange("n:1", 0, 2))
     seen = []
     with RangeFiles(FolderStorage(tmp_path), PART) as files:
@@ -93,7 +93,7 @@ def test_other_readers_never_see_a_file_that_is_not_whole(tmp_path):
     assert list((tmp_path / UNFINISHED).iterdir()) == []
 
 
-def test_a_task_that_fails_leaves_nothing_behind(tmp_path):
+def test_task_that_fails_leaves_nothing_behind(tmp_path):
     with pytest.raises(RuntimeError), RangeFiles(FolderStorage(tmp_path), PART) as files:
         list(files.write(batch([1000], [0])))
         raise RuntimeError("nsqd is gone")
@@ -101,7 +101,7 @@ def test_a_task_that_fails_leaves_nothing_behind(tmp_path):
     assert names(tmp_path) == []
 
 
-def test_range_file_that_cannot_be_moved_is_an_error_and_is_removed(tmp_path):
+def test_range_file_that_cannot_be_moved_is_error_and_is_removed(tmp_path):
     (tmp_path / "date=2026-11-20").touch()
     with pytest.raises(OSError):
         write(tmp_path, batch([1000], [0]))
@@ -109,7 +109,7 @@ def test_range_file_that_cannot_be_moved_is_an_error_and_is_removed(tmp_path):
     assert names(tmp_path) == ["date=2026-11-20"]
 
 
-def test_a_file_is_on_disk_before_it_is_moved_and_its_name_afterwards(tmp_path, monkeypatch):
+def test_file_is_on_disk_before_it_is_moved_and_its_name_afterwards(tmp_path, monkeypatch):
     steps = []
     sync, replace = os.fsync, Path.replace
     monkeypatch.setattr(
@@ -140,7 +140,7 @@ def test_messages_of_many_hours_in_turns_need_few_open_files_and_are_all_there(t
     assert sorted(stored) == list(range(1000, 1060))
 
 
-def test_rows_are_split_by_columns_of_the_body(tmp_path):
+def test_rows_are_split_by_columns_of_body(tmp_path):
     by = tuple(map(PartitionColumn.parse, ("date", "city=$.address.city")))
     rows = batch([1000, 1001, 1002], [0, 0, 3])
     bodies = [
@@ -178,7 +178,7 @@ def test_rows_are_split_by_columns_of_the_body(tmp_path):
         ("..", ".."),
     ],
 )
-def test_partition_value_is_the_name_of_one_folder(value, folder):
+def test_partition_value_is_name_of_one_folder(value, folder):
     column = PartitionColumn.parse("v=$.v")
 
     assert folder_of([column], 0, {"v": value}) == f"v={folder}"

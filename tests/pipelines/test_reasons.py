@@ -33,7 +33,7 @@ REFUSALS = [
 ]
 
 
-def test_refusal_of_a_write_speaks_of_writing():
+def test_refusal_of_write_speaks_of_writing():
     assert explain_while_written("n:1", refused(404, "NOT_FOUND")).startswith(
         "nsqd n:1 takes no headers and no dedup_id: it is the nsqd written in Go, or not an nsqd"
     )
@@ -44,7 +44,7 @@ def test_refusal_of_a_write_speaks_of_writing():
 
 
 @pytest.mark.parametrize(("error", "beginning"), REFUSALS)
-def test_a_refusal_is_explained(error, beginning):
+def test_refusal_is_explained(error, beginning):
     assert explain("n:1", error).startswith(f"nsqd n:1 {beginning}")
 
 

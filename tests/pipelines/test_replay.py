@@ -68,19 +68,19 @@ def table(tmp_path):
     return output
 
 
-def test_each_message_of_a_table_is_published_once_though_older_files_are_beside(nodes, topic, flags, table):
+def test_each_message_of_table_is_published_once_though_older_files_are_beside(nodes, topic, flags, table):
     assert len(list(table.rglob("*.parquet"))) > 2
     assert main(["replay", *flags[1:], f"--input={table}"]) == 0
     assert published(nodes, topic) == sorted(b"%d" % n for n in range(50))
 
 
-def test_an_hour_of_a_table_has_the_files_that_the_table_lists(nodes, topic, flags, table):
+def test_hour_of_table_has_files_that_table_lists(nodes, topic, flags, table):
     (hour,) = table.glob("*/hour=22")
     assert main(["replay", *flags[1:], f"--input={hour}"]) == 0
     assert published(nodes, topic) == sorted(b"%d" % n for n in range(0, 50, 2))
 
 
-def test_a_table_that_was_compacted_since_the_last_run_is_named(nodes, topic, flags, table, tmp_path, capsys):
+def test_table_that_was_compacted_since_the_last_run_is_named(nodes, topic, flags, table, tmp_path, capsys):
     flags = [*flags[1:], f"--input={table}", f"--progress={tmp_path / 'progress.json'}"]
     assert main(["replay", *flags]) == 0
     log = DeltaLog(str(table), ARROW_SCHEMA)
@@ -92,7 +92,7 @@ def test_a_table_that_was_compacted_since_the_last_run_is_named(nodes, topic, fl
     assert len(published(nodes, topic)) == 50
 
 
-def test_run_resumes_after_the_previous_one(nodes, topic, flags, tmp_path, archive, capsys):
+def test_run_resumes_after_previous_one(nodes, topic, flags, tmp_path, archive, capsys):
     progress = tmp_path / "progress.json"
     done = {"date=2026-11-20/hour=08/part.parquet": 2, "date=2026-11-20/hour=09/part.parquet": 1}
     progress.write_text(json.dumps({"input": str(archive), "row_groups": done}))
@@ -112,7 +112,7 @@ def with_ids(archive):
         pq.write_table(table.append_column("headers", headers), path, row_group_size=3)
 
 
-def test_messages_with_ids_are_stored_once_though_a_run_repeats_a_row_group(
+def test_messages_with_ids_are_stored_once_though_run_repeats_a_row_group(
     nodes, topic, flags, tmp_path, archive
 ):
     with_ids(archive)
@@ -144,7 +144,7 @@ def test_only_messages_with_ids_need_all_nsqlookupds(nodes, topic, flags, archiv
     assert published(nodes, topic) == EXPECTED
 
 
-def test_the_pace_is_kept(nodes, topic, flags):
+def test_pace_is_kept(nodes, topic, flags):
     began = time.monotonic()
     assert main(["replay", *flags, "--rate=20"]) == 0
 
@@ -152,7 +152,7 @@ def test_the_pace_is_kept(nodes, topic, flags):
     assert published(nodes, topic) == EXPECTED
 
 
-def test_after_a_pause_the_pace_makes_up_for_a_second_at_most():
+def test_after_pause_pace_makes_up_for_a_second_at_most():
     limit = RateLimit(10, now=0)
     assert limit.wait(10, now=0) == 1
     assert limit.wait(5, now=1.5) == 0
@@ -162,11 +162,11 @@ def test_after_a_pause_the_pace_makes_up_for_a_second_at_most():
     assert waits == [0, 0, 0.5, 1]
 
 
-def test_without_a_rate_nothing_waits():
+def test_without_rate_nothing_waits():
     assert RateLimit(0, now=0).wait(1_000_000, now=0) == 0
 
 
-def test_a_progress_of_another_input_is_named(nodes, topic, flags, tmp_path, capsys):
+def test_progress_of_another_input_is_named(nodes, topic, flags, tmp_path, capsys):
     progress = tmp_path / "progress.json"
     progress.write_text(json.dumps({"input": "/elsewhere", "row_groups": {}}))
 

@@ -17,7 +17,7 @@ def progress(batch, rows):
     )
 
 
-def test_each_batch_is_told_and_asked_for_once_and_the_sum_is_kept(capsys):
+def test_each_batch_is_told_and_asked_for_once_and_sum_is_kept(capsys):
     messages = {0: 5, 2: 7}
     query = SimpleNamespace(recentProgress=[progress(0, 1), progress(1, 0)])
     run = QueryRun(query, lambda one: messages.pop(one.batchId))
@@ -45,7 +45,7 @@ def handles(pid, number):
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_a_job_that_was_told_to_end_does_not_begin_to_compact(tmp_path, topic):
+def test_job_that_was_told_to_end_does_not_begin_to_compact(tmp_path, topic):
     archive = Archive(tmp_path, "127.0.0.1:1", topic, "--available-now", "--table=delta", "--compact")
     process = archive.spawn()
     try:

@@ -35,7 +35,7 @@ def test_what_was_found_out_stays_whatever_is_published_later(nodes, topic, pars
     assert sorted(members(schema_of(parsed(schemaLocation="")))) == ["a", "b", "c"]
 
 
-def test_the_oldest_and_the_newest_are_looked_at(nodes, topic, parsed, monkeypatch):
+def test_oldest_and_newest_are_looked_at(nodes, topic, parsed, monkeypatch):
     monkeypatch.setattr(schema_file, "_MESSAGES", 2)
     bodies = [json.dumps({name: 1}).encode() for name in "abcdef"]
     nodes.publish(nodes.nsqds[0], topic, *bodies)
@@ -44,14 +44,14 @@ def test_the_oldest_and_the_newest_are_looked_at(nodes, topic, parsed, monkeypat
     assert sorted(members(schema_of(parsed()))) == ["a", "b", "e", "f", "x", "y", "z"]
 
 
-def test_a_topic_that_has_no_json_is_named(nodes, topic, parsed):
+def test_topic_that_has_no_json_is_named(nodes, topic, parsed):
     nodes.publish(nodes.nsqds[0], topic, b"no json")
 
     with pytest.raises(SourceError, match="has no message with a JSON object"):
         schema_of(parsed())
 
 
-def test_the_schema_of_another_topic_is_not_taken(nodes, topic, parsed):
+def test_schema_of_another_topic_is_not_taken(nodes, topic, parsed):
     nodes.publish(nodes.nsqds[0], topic, b'{"a": 1}')
     schema_of(parsed())
 
@@ -60,7 +60,7 @@ def test_the_schema_of_another_topic_is_not_taken(nodes, topic, parsed):
 
 
 @pytest.mark.parametrize("text", ["", "{}", "nothing", '{"topics": "t", "schema": 5}'])
-def test_a_file_that_has_no_schema_is_named_and_left_alone(parsed, tmp_path, text):
+def test_file_that_has_no_schema_is_named_and_left_alone(parsed, tmp_path, text):
     file = tmp_path / "beside" / "schema.json"
     file.parent.mkdir()
     file.write_text(text)
@@ -70,7 +70,7 @@ def test_a_file_that_has_no_schema_is_named_and_left_alone(parsed, tmp_path, tex
     assert file.read_text() == text
 
 
-def test_a_place_that_cannot_be_used_is_named(nodes, topic, parsed, tmp_path):
+def test_place_that_cannot_be_used_is_named(nodes, topic, parsed, tmp_path):
     nodes.publish(nodes.nsqds[0], topic, b'{"a": 1}')
     (tmp_path / "beside").write_text("a file in the way")
 

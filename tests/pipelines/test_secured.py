@@ -73,28 +73,28 @@ def test_with_trust_and_secret_it_is_read_and_acknowledged(options):
     assert read(options) == []
 
 
-def test_an_https_address_can_be_given(options, nsqd):
+def test_https_address_can_be_given(options, nsqd):
     assert read(options | {"nsqdHttpAddresses": f"https://127.0.0.1:{nsqd.ports['https']}"}) == [b"kept"]
 
 
-def test_an_authority_that_is_not_trusted_is_named(options, tmp_path):
+def test_authority_that_is_not_trusted_is_named(options, tmp_path):
     stranger = Authority(tmp_path / "stranger")
     # The request is not repeated, because the next answer would be the same.
     with pytest.raises(SourceError, match=r"certificate that is not trusted here \(option tlsRootCaFile\)"):
         read(options | {"tlsRootCaFile": str(stranger.file), "retryTimeout": "3600"})
 
 
-def test_a_file_that_does_not_exist_is_named(options):
+def test_file_that_does_not_exist_is_named(options):
     with pytest.raises(SourceError, match="the TLS options cannot be used: tls_root_ca_file '/nowhere'"):
         read(options | {"tlsRootCaFile": "/nowhere"})
 
 
-def test_a_missing_secret_is_named(options):
+def test_missing_secret_is_named(options):
     with pytest.raises(SourceError, match=r"wants the AUTH secret \(option authSecretFile\)"):
         read(options | {"authSecretFile": ""})
 
 
-def test_a_secret_that_is_not_valid_is_named(options, tmp_path):
+def test_secret_that_is_not_valid_is_named(options, tmp_path):
     (tmp_path / "other").write_text("nobody")
     with pytest.raises(SourceError, match="could not have the AUTH secret checked, or it is not valid"):
         read(options | {"authSecretFile": str(tmp_path / "other")})
@@ -144,7 +144,7 @@ def ask(address, tmp_path, **changes):
 
 
 @pytest.mark.parametrize("plain", [NAMES_HTTPS], indirect=True)
-def test_a_node_that_insists_on_https_is_not_shown_the_secret_in_plain_text(plain, tmp_path):
+def test_node_that_insists_on_https_is_not_shown_secret_in_plain_text(plain, tmp_path):
     address, seen = plain
     with pytest.raises(NodeError, match="connection refused"):
         ask(address, tmp_path)
@@ -153,7 +153,7 @@ def test_a_node_that_insists_on_https_is_not_shown_the_secret_in_plain_text(plai
 
 
 @pytest.mark.parametrize("plain", [SAYS_NOTHING], indirect=True)
-def test_a_node_that_does_not_ask_is_not_shown_the_secret(plain, tmp_path):
+def test_node_that_does_not_ask_is_not_shown_secret(plain, tmp_path):
     address, seen = plain
     ask(address, tmp_path)
 
@@ -161,7 +161,7 @@ def test_a_node_that_does_not_ask_is_not_shown_the_secret(plain, tmp_path):
 
 
 @pytest.mark.parametrize("plain", [ASKS], indirect=True)
-def test_a_node_that_asks_is_shown_the_secret_from_then_on(plain, tmp_path):
+def test_node_that_asks_is_shown_secret_from_then_on(plain, tmp_path):
     address, seen = plain
     ask(address, tmp_path)
 
@@ -169,7 +169,7 @@ def test_a_node_that_asks_is_shown_the_secret_from_then_on(plain, tmp_path):
 
 
 @pytest.mark.parametrize("plain", [ASKS], indirect=True)
-def test_secret_goes_in_cleartext_to_a_named_node_only_when_allowed(plain, tmp_path):
+def test_secret_goes_in_cleartext_to_named_node_only_when_allowed(plain, tmp_path):
     address, seen = plain
     named = {"nsqdHttpAddresses": "", "lookupdHttpAddresses": "127.0.0.1:1"}
     with pytest.raises(SourceError, match="named by nsqlookupd, where anybody may register"):
@@ -182,7 +182,7 @@ def test_secret_goes_in_cleartext_to_a_named_node_only_when_allowed(plain, tmp_p
 
 
 @pytest.mark.parametrize("plain", [ASKS], indirect=True)
-def test_with_a_tls_option_nobody_is_shown_the_secret_in_plain_text(plain, tmp_path):
+def test_with_tls_option_nobody_is_shown_secret_in_plain_text(plain, tmp_path):
     address, seen = plain
     with pytest.raises(
         SourceError, match="asks for the AUTH secret over plain HTTP, and the TLS options say"
@@ -196,7 +196,7 @@ def test_with_a_tls_option_nobody_is_shown_the_secret_in_plain_text(plain, tmp_p
     ("content", "sentence"), [("", "is empty or has several lines"), (None, "cannot be read: no such file")]
 )
 @pytest.mark.parametrize("plain", [ASKS], indirect=True)
-def test_a_secret_that_cannot_be_read_is_named(plain, tmp_path, content, sentence):
+def test_secret_that_cannot_be_read_is_named(plain, tmp_path, content, sentence):
     path = tmp_path / "other"
     if content is not None:
         path.write_text(content)

@@ -28,12 +28,12 @@ def test_options_that_are_sparks_own_are_passed_over():
         ({"maxBatchBytes": "0"}, "option maxBatchBytes is '0'; it must be a whole number above 0"),
     ],
 )
-def test_a_mistake_is_named(changes, sentence):
+def test_mistake_is_named(changes, sentence):
     with pytest.raises(OptionError, match=sentence):
         SinkOptions.parse({**LEAST, **changes})
 
 
-def test_every_option_is_described_in_the_documentation(pytestconfig):
+def test_every_option_is_described_in_documentation(pytestconfig):
     page = (pytestconfig.rootpath / "docs/spark-reference.md").read_text()
 
     assert [name for name in NAMES if f"`{name}`" not in page] == []

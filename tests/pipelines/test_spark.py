@@ -60,7 +60,7 @@ def query(spark, nodes, topic, tmp_path, published):
     return Query(spark, tmp_path / "checkpoint", nodes.options(topic, maxOffsetsPerTrigger="4"))
 
 
-def test_a_batch_read_has_all_that_is_kept_and_makes_no_channel(spark, nodes, topic, published):
+def test_batch_read_has_all_that_is_kept_and_makes_no_channel(spark, nodes, topic, published):
     found = spark.read.format("nsq").options(**nodes.options(topic, channel="", minPartitions="4")).load()
 
     assert found.count() == 10
@@ -69,7 +69,7 @@ def test_a_batch_read_has_all_that_is_kept_and_makes_no_channel(spark, nodes, to
     assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [None, None]
 
 
-def test_java_maps_the_classes_that_the_stage_keeps(spark):
+def test_java_maps_classes_that_stage_keeps(spark):
     """The image for nsq-archive names its file in the same variable."""
     kept = re.search(r"-XX:SharedArchiveFile=(\S+)", os.environ.get("SPARK_SUBMIT_OPTS", ""))
     if kept is None:
@@ -78,7 +78,7 @@ def test_java_maps_the_classes_that_the_stage_keeps(spark):
     assert kept[1] in Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/maps").read_text()
 
 
-def test_sql_view_reads_a_topic_and_a_table_is_refused(spark, nodes, topic, published):
+def test_sql_view_reads_topic_and_table_is_refused(spark, nodes, topic, published):
     options = f"OPTIONS (lookupdHttpAddresses '{nodes.lookupd.http_address}', topic '{topic}')"
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW of_topic USING nsq {options}")
 
@@ -87,7 +87,7 @@ def test_sql_view_reads_a_topic_and_a_table_is_refused(spark, nodes, topic, publ
         spark.sql(f"CREATE TABLE of_catalog USING nsq {options}")
 
 
-def test_batch_read_returns_the_backlog_of_a_channel(spark, nodes, topic, query):
+def test_batch_read_returns_backlog_of_channel(spark, nodes, topic, query):
     taken = []
 
     def take_one_batch(batch, number):
@@ -182,7 +182,7 @@ def test_killed_planner_is_named_and_the_next_run_continues(nodes, topic, query)
     assert sum(depth(nsqd, topic) for nsqd in nodes.nsqds) == 0
 
 
-def test_a_filter_on_time_and_sequence_is_passed_on(spark, nodes, topic, published):
+def test_filter_on_time_and_sequence_is_passed_on(spark, nodes, topic, published):
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
         messages = spark.read.format("nsq").options(**nodes.options(topic)).load()
@@ -200,7 +200,7 @@ def test_a_filter_on_time_and_sequence_is_passed_on(spark, nodes, topic, publish
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
-def test_json_becomes_columns_beside_those_of_the_message(spark, nodes, topic):
+def test_json_becomes_columns_beside_those_of_message(spark, nodes, topic):
     nodes.publish(
         nodes.nsqds[0], topic, b'{"order": 7, "price": 1.5, "at": {"x": [1, 2]}}', b"[1]", b'{"order": 8}'
     )
@@ -221,7 +221,7 @@ def test_json_becomes_columns_beside_those_of_the_message(spark, nodes, topic):
     ]
 
 
-def test_the_columns_of_json_are_found_out_once_and_kept_beside_the_checkpoint(spark, nodes, topic, tmp_path):
+def test_columns_of_json_are_found_out_once_and_kept_beside_checkpoint(spark, nodes, topic, tmp_path):
     nodes.publish(nodes.nsqds[0], topic, b'{"order": 1, "price": 2.5}', b"no json")
     options = nodes.options(topic, bodyFormat="json", startingOffsets="earliest")
     table = str(tmp_path / "table")
@@ -253,7 +253,7 @@ def test_the_columns_of_json_are_found_out_once_and_kept_beside_the_checkpoint(s
     assert "customer" in spark.read.format("nsq").options(**options).load().columns
 
 
-def test_executors_without_the_package_are_named(spark, nodes, topic, published, tmp_path):
+def test_executors_without_package_are_named(spark, nodes, topic, published, tmp_path):
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     bare.chmod(0o755)
@@ -284,7 +284,7 @@ def test_executors_without_the_package_are_named(spark, nodes, topic, published,
         ),
     ],
 )
-def test_a_bad_option_is_named(spark, nodes, topic, tmp_path, published, changes, expected):
+def test_bad_option_is_named(spark, nodes, topic, tmp_path, published, changes, expected):
     query = Query(spark, tmp_path / "checkpoint", {**nodes.options(topic), **changes})
     with pytest.raises(Exception) as caught:
         query.run(lambda _batch, _number: None)

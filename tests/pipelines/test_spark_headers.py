@@ -69,7 +69,7 @@ def consumed(nodes, topic):
     return found
 
 
-def test_a_batch_read_has_headers_where_they_are_asked_for(spark, nodes, topic, published):
+def test_batch_read_has_headers_where_they_are_asked_for(spark, nodes, topic, published):
     read = spark.read.format("nsq").options(**nodes.options(topic, channel=""))
 
     assert "headers" not in read.load().columns
@@ -80,7 +80,7 @@ def test_a_batch_read_has_headers_where_they_are_asked_for(spark, nodes, topic, 
     assert [row.body for row in chosen.where("headers['k'] = 'v'").collect()] == [b"two"]
 
 
-def test_a_stream_has_headers_and_a_repeated_batch_the_same(spark, nodes, topic, published, tmp_path):
+def test_stream_has_headers_and_repeated_batch_the_same(spark, nodes, topic, published, tmp_path):
     taken = []
 
     def take(batch, number):
@@ -122,7 +122,7 @@ def test_rows_with_headers_are_published_with_them(spark, nodes, topic):
     assert consumed(nodes, topic) == WRITTEN
 
 
-def test_a_stream_is_written_with_its_headers(spark, nodes, topic, published, tmp_path):
+def test_stream_is_written_with_its_headers(spark, nodes, topic, published, tmp_path):
     options = nodes.options(topic, includeHeaders="true", startingOffsets="earliest")
     query = (
         spark.readStream.format("nsq")
@@ -140,7 +140,7 @@ def test_a_stream_is_written_with_its_headers(spark, nodes, topic, published, tm
     assert consumed(nodes, f"{topic}-again") == PUBLISHED
 
 
-def test_a_message_with_headers_can_be_put_off(spark, nodes, topic):
+def test_message_with_headers_can_be_put_off(spark, nodes, topic):
     options = {"lookupdHttpAddresses": nodes.lookupd.http_address, "topic": topic}
     rows = spark.sql("SELECT 'later' AS body, map('a', 'b') AS headers, 3600000 AS defer_ms")
     rows.write.format("nsq").mode("append").options(**options).save()
@@ -155,7 +155,7 @@ def test_a_message_with_headers_can_be_put_off(spark, nodes, topic):
     ]
 
 
-def test_headers_that_are_too_long_fail_the_task_with_a_sentence(spark, nodes, topic):
+def test_headers_that_are_too_long_fail_task_with_sentence(spark, nodes, topic):
     options = {"lookupdHttpAddresses": nodes.lookupd.http_address, "topic": topic}
     rows = spark.sql("SELECT 'm' AS body, map('a', repeat('x', 70000)) AS headers")
 
@@ -165,7 +165,7 @@ def test_headers_that_are_too_long_fail_the_task_with_a_sentence(spark, nodes, t
         rows.write.format("nsq").mode("append").options(**options).save()
 
 
-def test_an_archive_with_headers_is_published_again_with_them(spark, nodes, topic, published, tmp_path):
+def test_archive_with_headers_is_published_again_with_them(spark, nodes, topic, published, tmp_path):
     flags = ["--headers", "--starting-offsets=earliest"]
     archive = Archive(tmp_path, nodes.lookupd.http_address, topic, *flags)
     assert archive.run(spark) == len(PUBLISHED)

@@ -56,7 +56,7 @@ def test_each_look_has_a_row_for_each_topic_and_each_channel(nodes, filled, tmp_
     assert len({row["time"] for row in rows}) == 2
 
 
-def test_rows_lie_in_the_folder_of_their_hour_in_files_of_some_minutes(nodes, filled, tmp_path):
+def test_rows_lie_in_folder_of_their_hour_in_files_of_some_minutes(nodes, filled, tmp_path):
     begin = datetime(2026, 11, 20, 22, 59, 50, tzinfo=UTC).timestamp()
     found = options(nodes, tmp_path, "--looks=6", "--file-every=8")
     record(found, FolderStorage(tmp_path), Stop(), Clock(begin, 1.0))
@@ -69,7 +69,7 @@ def test_rows_lie_in_the_folder_of_their_hour_in_files_of_some_minutes(nodes, fi
     }
 
 
-def test_an_nsqd_that_is_away_has_a_row_with_the_reason_and_the_last_list_is_kept(cluster, tmp_path):
+def test_nsqd_that_is_away_has_a_row_with_reason_and_the_last_list_is_kept(cluster, tmp_path):
     nodes = Nodes(cluster, 1)
     nodes.publish(nodes.nsqds[0], "t", b"a")
     stop = Stop()
@@ -92,7 +92,7 @@ def test_an_nsqd_that_is_away_has_a_row_with_the_reason_and_the_last_list_is_kep
     assert "connection refused" in rows[-1]["error"]
 
 
-def test_an_error_loses_no_rows_of_the_looks_before(nodes, filled, tmp_path):
+def test_error_loses_no_rows_of_looks_before(nodes, filled, tmp_path):
     class Failing(Clock):
         def __call__(self):
             if self.now > 3:
@@ -105,7 +105,7 @@ def test_an_error_loses_no_rows_of_the_looks_before(nodes, filled, tmp_path):
     assert filled in {row["topic"] for row in table(tmp_path)}
 
 
-def test_an_nsqd_that_is_down_has_rows_though_nsqlookupd_lists_it_no_more(cluster):
+def test_nsqd_that_is_down_has_rows_though_nsqlookupd_lists_it_no_more(cluster):
     nodes = Nodes(cluster)
     _, down = nodes.nsqds
     look = StatsPoller(SinkOptions.parse({"lookupdHttpAddresses": nodes.lookupd.http_address}))
@@ -121,7 +121,7 @@ def test_an_nsqd_that_is_down_has_rows_though_nsqlookupd_lists_it_no_more(cluste
     look.close()
 
 
-def test_nobody_who_lists_an_nsqd_is_named(nodes, tmp_path, capsys):
+def test_nobody_who_lists_nsqd_is_named(nodes, tmp_path, capsys):
     lookupd = nodes.cluster.nsqlookupd().http_address
     assert main([f"--lookupd-http-address={lookupd}", f"--output={tmp_path}", "--looks=1"]) == 1
 
@@ -136,13 +136,13 @@ def test_nobody_who_lists_an_nsqd_is_named(nodes, tmp_path, capsys):
         ([], "exactly one of the options lookupdHttpAddresses and nsqdHttpAddresses"),
     ],
 )
-def test_a_mistake_is_named(flags, sentence, capsys):
+def test_mistake_is_named(flags, sentence, capsys):
     with pytest.raises(SystemExit):
         parse(["--output=x", *(["--nsqd-http-address=a:1"] if flags else []), *flags])
     assert sentence in capsys.readouterr().err
 
 
-def test_statistics_unknown_to_an_nsqd_are_null():
+def test_statistics_unknown_to_nsqd_are_null():
     """Go's nsqd has fewer statistics."""
     topic = {
         "topic_name": "t",

@@ -62,7 +62,7 @@ def rows(output):
     return ds.dataset(root, filesystem=files, partitioning="hive").to_table().num_rows
 
 
-def test_a_file_is_in_its_place_when_it_is_complete_and_not_before(output):
+def test_file_is_in_its_place_when_it_is_complete_and_not_before(output):
     with closing(open_storage(output)) as place, RangeFiles(place, PART) as files:
         list(files.write(batch(range(10), [0, 1] * 5)))
         for _ in files.finish():
@@ -71,7 +71,7 @@ def test_a_file_is_in_its_place_when_it_is_complete_and_not_before(output):
     assert rows(output) == 10
 
 
-def test_a_file_that_is_written_again_takes_the_place_of_the_first(output):
+def test_file_that_is_written_again_takes_place_of_the_first(output):
     for _ in range(2):
         with closing(open_storage(output)) as place, RangeFiles(place, PART) as files:
             list(files.write(batch(range(10), [0] * 10)))
@@ -80,7 +80,7 @@ def test_a_file_that_is_written_again_takes_the_place_of_the_first(output):
     assert rows(output) == 10
 
 
-def test_a_text_is_read_as_it_was_written(output):
+def test_text_is_read_as_it_was_written(output):
     with closing(open_storage(output)) as place:
         assert place.read("note.json") is None
         place.write("note.json", '{"a": 1}')
@@ -96,7 +96,7 @@ def test_leftovers_are_removed(tmp_path):
     assert not (tmp_path / UNFINISHED).exists()
 
 
-def test_a_body_larger_than_one_piece_arrives_whole(uri):
+def test_body_larger_than_one_piece_arrives_whole(uri):
     content = os.urandom(12 << 20)
     with closing(open_storage(uri)) as place:
         unfinished = place.unfinished("large.bin")
@@ -108,7 +108,7 @@ def test_a_body_larger_than_one_piece_arrives_whole(uri):
         assert stream.read() == content
 
 
-def test_a_store_that_refuses_is_named_and_nothing_is_there(store, monkeypatch, endpoint):
+def test_store_that_refuses_is_named_and_nothing_is_there(store, monkeypatch, endpoint):
     uri = f"s3://lake/refused?scheme=http&endpoint_override={store.address}&region=us-east-1"
     monkeypatch.setattr(store, "refused", ("PUT /lake/refused", "POST /lake/refused"))
     with (
@@ -120,9 +120,7 @@ def test_a_store_that_refuses_is_named_and_nothing_is_there(store, monkeypatch, 
     assert not [name for name in store.objects if "refused" in name]
 
 
-def test_an_upload_that_fails_leaves_the_file_that_another_attempt_has_put_there(
-    store, monkeypatch, endpoint
-):
+def test_upload_that_fails_leaves_file_that_another_attempt_has_put_there(store, monkeypatch, endpoint):
     uri = f"s3://lake/twice?scheme=http&endpoint_override={store.address}&region=us-east-1"
     with closing(open_storage(uri)) as place:
         place.write("x", "complete")
@@ -137,7 +135,7 @@ def test_an_upload_that_fails_leaves_the_file_that_another_attempt_has_put_there
     assert not [name for name in store.objects if re.search("twice/_unfinished/.", name)]
 
 
-def test_an_upload_of_which_only_a_part_can_be_read_leaves_the_file_that_was_there(uri):
+def test_upload_of_which_only_part_can_be_read_leaves_file_that_was_there(uri):
     class Failing(io.BytesIO):
         def read(self, size=-1):
             if not (piece := super().read(size)):
@@ -152,7 +150,7 @@ def test_an_upload_of_which_only_a_part_can_be_read_leaves_the_file_that_was_the
         assert place.read("x") == "complete"
 
 
-def test_a_file_that_is_too_large_for_a_copy_is_uploaded_into_its_place(store, monkeypatch, endpoint):
+def test_file_that_is_too_large_for_copy_is_uploaded_into_its_place(store, monkeypatch, endpoint):
     uri = f"s3://lake/large?scheme=http&endpoint_override={store.address}&region=us-east-1"
     monkeypatch.setattr(store, "refused", ("PUT /lake/large/_unfinished/",))
     with closing(ObjectStorage(uri)) as place:
@@ -172,6 +170,6 @@ def test_uploads_of_killed_tasks_are_removed(store, endpoint):
     assert "lake/killed/date=1/x.parquet" in store.objects
 
 
-def test_a_place_that_cannot_be_is_named():
+def test_place_that_cannot_be_is_named():
     with pytest.raises(SourceError, match=r"the output nope://x cannot be used: "):
         ObjectStorage("nope://x")

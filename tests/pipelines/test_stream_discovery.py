@@ -19,7 +19,7 @@ def test_unknown_topic_is_named(nodes):
         NsqStreamReader(nodes.parsed("nowhere")).initialOffset()
 
 
-def test_a_topic_that_no_listed_nsqd_has_is_named(nodes):
+def test_topic_that_no_listed_nsqd_has_is_named(nodes):
     options = nodes.parsed("nowhere", lookupdHttpAddresses="", nsqdHttpAddresses=nodes.nsqds[0].http_address)
     with pytest.raises(SourceError, match="topic 'nowhere' does not exist: no nsqd of the list has it"):
         NsqStreamReader(options).initialOffset()
@@ -32,7 +32,7 @@ def test_nsqds_can_be_listed_instead_of_looked_up(nodes, topic, reader):
     assert direct.initialOffset() == reader.initialOffset()
 
 
-def test_a_listed_nsqd_is_known_by_its_broadcast_address_however_it_is_spelled(nodes, topic, reader):
+def test_listed_nsqd_is_known_by_its_broadcast_address_however_it_is_spelled(nodes, topic, reader):
     spelled = ",".join(f"localhost:{nsqd.http_port}" for nsqd in nodes.nsqds)
     direct = NsqStreamReader(nodes.parsed(topic, lookupdHttpAddresses="", nsqdHttpAddresses=spelled))
     start = reader.initialOffset()
@@ -42,9 +42,7 @@ def test_a_listed_nsqd_is_known_by_its_broadcast_address_however_it_is_spelled(n
 
 
 @pytest.mark.parametrize("kind", ["stream", "batch"])
-def test_nsqlookupd_that_is_down_is_not_waited_for_when_others_list_the_topic(
-    nodes, topic, reader, caplog, kind
-):
+def test_nsqlookupd_that_is_down_is_not_waited_for_when_others_list_topic(nodes, topic, reader, caplog, kind):
     both = f"127.0.0.1:1,{nodes.lookupd.http_address}"
     options = nodes.parsed(topic, lookupdHttpAddresses=both, retryTimeout="3600")
     if kind == "stream":
@@ -57,7 +55,7 @@ def test_nsqlookupd_that_is_down_is_not_waited_for_when_others_list_the_topic(
     assert "nsqlookupd 127.0.0.1:1 did not answer, going by the others: Get " in caplog.text
 
 
-def test_nsqlookupd_that_is_down_is_waited_for_when_the_others_do_not_know_the_topic(cluster, topic):
+def test_nsqlookupd_that_is_down_is_waited_for_when_the_others_do_not_know_topic(cluster, topic):
     nodes, empty = Nodes(cluster, 1), cluster.nsqlookupd("--reconnect-interval=1ms")
     nodes.publish(nodes.nsqds[0], topic, b"a", b"b")
     nodes.lookupd.kill()
@@ -90,7 +88,7 @@ def test_non_nsqd_is_named(nodes, topic):
         NsqStreamReader(options).initialOffset()
 
 
-def test_an_nsqd_written_in_go_is_named(cluster, topic):
+def test_nsqd_written_in_go_is_named(cluster, topic):
     nsqd = cluster.go_nsqd()
     nsqd.request("POST", f"/pub?topic={topic}", b"x")
     options = SourceOptions.parse(
@@ -100,7 +98,7 @@ def test_an_nsqd_written_in_go_is_named(cluster, topic):
         NsqStreamReader(options).initialOffset()
 
 
-def test_the_tcp_port_of_nsqlookupd_and_an_nsqd_in_its_place_are_named(nodes, topic):
+def test_tcp_port_of_nsqlookupd_and_nsqd_in_its_place_are_named(nodes, topic):
     for address, sentence in (
         (nodes.lookupd.tcp_address, "does not speak HTTP; is it the TCP port?"),
         (nodes.nsqds[0].http_address, "is not an nsqlookupd, it has no /lookup; is it an nsqd?"),
@@ -111,7 +109,7 @@ def test_the_tcp_port_of_nsqlookupd_and_an_nsqd_in_its_place_are_named(nodes, to
         assert f"{address} {sentence}" in str(caught.value)
 
 
-def test_the_tcp_port_of_an_nsqd_is_named(nodes, topic):
+def test_tcp_port_of_nsqd_is_named(nodes, topic):
     address = nodes.nsqds[0].tcp_address
     options = nodes.parsed(topic, lookupdHttpAddresses="", nsqdHttpAddresses=address)
     with pytest.raises(SourceError, match=f"nsqd {address} does not speak HTTP; is it the TCP port?"):
@@ -122,7 +120,7 @@ def messages_of(options):
     return sum(part.value.count for part in NsqBatchReader(options).partitions() if part.value)
 
 
-def test_a_batch_read_waits_for_an_nsqd_that_is_not_listed_while_it_restarts(cluster, topic, caplog):
+def test_batch_read_waits_for_nsqd_that_is_not_listed_while_it_restarts(cluster, topic, caplog):
     nodes = Nodes(cluster, 1)
     (nsqd,) = nodes.nsqds
     nodes.publish(nsqd, topic, b"a", b"b")
@@ -139,7 +137,7 @@ def test_a_batch_read_waits_for_an_nsqd_that_is_not_listed_while_it_restarts(clu
     back.join()
 
 
-def test_a_batch_read_waits_for_each_of_its_topics_also_while_an_nsqlookupd_is_down(cluster, topic):
+def test_batch_read_waits_for_each_of_its_topics_also_while_nsqlookupd_is_down(cluster, topic):
     nodes = Nodes(cluster)
     stays, restarts = nodes.nsqds
     nodes.publish(stays, topic, b"a")
@@ -157,14 +155,14 @@ def test_a_batch_read_waits_for_each_of_its_topics_also_while_an_nsqlookupd_is_d
     back.join()
 
 
-def test_a_batch_read_says_that_no_nsqlookupd_answers_and_not_that_nothing_is_listed(nodes, topic, caplog):
+def test_batch_read_says_that_no_nsqlookupd_answers_and_not_that_nothing_is_listed(nodes, topic, caplog):
     down = f"127.0.0.1:{free_port()}"
     with pytest.raises(SourceError, match=f"no nsqlookupd answered the search for topic '{topic}': .*{down}"):
         messages_of(nodes.parsed(topic, lookupdHttpAddresses=down))
     assert not caplog.records
 
 
-def test_a_batch_read_does_not_go_by_nsqlookupds_that_have_just_started(nodes, topic):
+def test_batch_read_does_not_go_by_nsqlookupds_that_have_just_started(nodes, topic):
     nodes.publish(nodes.nsqds[0], topic, b"a", b"b")
     started = nodes.cluster.nsqlookupd("--reconnect-interval=1h")
     with pytest.raises(
@@ -177,6 +175,6 @@ def test_a_batch_read_does_not_go_by_nsqlookupds_that_have_just_started(nodes, t
     started.stop()
 
 
-def test_batch_read_of_an_unknown_topic_fails_immediately(nodes):
+def test_batch_read_of_unknown_topic_fails_immediately(nodes):
     with pytest.raises(SourceError, match="topic 'nowhere' does not exist: no nsqlookupd has heard of it"):
         messages_of(nodes.parsed("nowhere", retryTimeout="3600"))

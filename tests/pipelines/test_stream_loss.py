@@ -15,7 +15,7 @@ from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
 
-def test_who_accepts_loss_reads_the_rest_of_a_range(nodes, topic, reader):
+def test_who_accepts_loss_reads_the_rest_of_range(nodes, topic, reader):
     start = reader.initialOffset()
     end = reader.latestOffset(start, ALL)
     nodes.nsqds[0].post(f"/topic/delete?topic={topic}")
@@ -24,7 +24,7 @@ def test_who_accepts_loss_reads_the_rest_of_a_range(nodes, topic, reader):
     assert bodies_of(lenient, start, end) == [b"10", b"11", b"12"]
 
 
-def test_a_query_behind_its_channel_sees_when_that_is_emptied(nodes, topic, reader):
+def test_query_behind_its_channel_sees_when_that_is_emptied(nodes, topic, reader):
     start = reader.initialOffset()
     # Channel other keeps the messages, and channel archive has finished one of them.
     for nsqd in nodes.nsqds:
@@ -42,7 +42,7 @@ def test_a_query_behind_its_channel_sees_when_that_is_emptied(nodes, topic, read
         earliest.latestOffset(begin, ReadMaxRows(2))
 
 
-def test_a_channel_that_is_emptied_while_an_earliest_query_is_down_ends_it(nodes, topic, reader):
+def test_channel_that_is_emptied_while_earliest_query_is_down_ends_it(nodes, topic, reader):
     start = reader.initialOffset()
     nodes.nsqds[0].post(
         f"/channel/commit?topic={topic}&channel=archive&sequence={start[log_name(topic, nodes.nsqds[0])] + 1}"
@@ -61,7 +61,7 @@ def test_a_channel_that_is_emptied_while_an_earliest_query_is_down_ends_it(nodes
         after.latestOffset(json.loads(json.dumps(end)), ALL)
 
 
-def test_an_earliest_query_behind_an_older_channel_goes_on_after_a_restart(nodes, topic, reader):
+def test_earliest_query_behind_older_channel_goes_on_after_restart(nodes, topic, reader):
     start = reader.initialOffset()
     for nsqd in nodes.nsqds:
         nsqd.post(f"/channel/create?topic={topic}&channel=other&start=earliest")
@@ -135,7 +135,7 @@ both_readers = pytest.mark.parametrize("kind", [NsqBatchReader, NsqStreamReader]
 
 
 @both_readers
-def test_a_given_position_whose_messages_are_gone_is_a_loss(retained, topic, caplog, kind):
+def test_given_position_whose_messages_are_gone_is_loss(retained, topic, caplog, kind):
     nodes, before, starting = retained
     (nsqd,) = nodes.nsqds
     first, end = bounds(nsqd, topic)["first"], before["end"]
@@ -157,7 +157,7 @@ def test_a_given_position_whose_messages_are_gone_is_a_loss(retained, topic, cap
 
 
 @both_readers
-def test_a_given_position_below_numbers_that_no_message_had_is_no_loss(retained, topic, kind):
+def test_given_position_below_numbers_that_no_message_had_is_no_loss(retained, topic, kind):
     """All was read and removed, and numbers go on higher after a restart."""
     nodes, before, starting = retained
     (nsqd,) = nodes.nsqds
@@ -200,7 +200,7 @@ def compact(nsqd, topic):
     wait_until(is_compacted, "the segment is compacted", 60)
 
 
-def test_a_query_from_the_earliest_passes_over_what_everybody_had_finished_before(compacted, topic):
+def test_query_from_earliest_passes_over_what_everybody_had_finished_before(compacted, topic):
     reader = NsqStreamReader(compacted.parsed(topic, startingOffsets="earliest"))
     start = reader.initialOffset()
     found = bodies_of(reader, start, reader.latestOffset(start, ALL))
@@ -209,7 +209,7 @@ def test_a_query_from_the_earliest_passes_over_what_everybody_had_finished_befor
     assert len(found) < 41
 
 
-def test_a_channel_that_a_consumer_has_used_is_taken_over_though_a_file_is_compacted(compacted, topic):
+def test_channel_that_consumer_has_used_is_taken_over_though_file_is_compacted(compacted, topic):
     """The consumer finished messages behind one that it still holds."""
     nsqd = compacted.nsqds[0]
     reader = NsqStreamReader(compacted.parsed(topic, channel="other"))
@@ -223,7 +223,7 @@ def test_a_channel_that_a_consumer_has_used_is_taken_over_though_a_file_is_compa
     assert depth(nsqd, topic, "other") == 0
 
 
-def test_a_channel_that_is_taken_over_keeps_what_the_query_will_read(nodes, topic, reader):
+def test_channel_that_is_taken_over_keeps_what_query_will_read(nodes, topic, reader):
     """A consumer has finished the second message and holds the first; others may finish all before it."""
     nsqd = nodes.nsqds[0]
     start = reader.initialOffset()
@@ -239,7 +239,7 @@ def test_a_channel_that_is_taken_over_keeps_what_the_query_will_read(nodes, topi
     assert depth(nsqd, topic) == 3
 
 
-def test_a_producer_that_joins_with_a_compacted_file_has_lost_nothing(compacted, topic):
+def test_producer_that_joins_with_compacted_file_has_lost_nothing(compacted, topic):
     joins, stays = compacted.nsqds
     reader = NsqStreamReader(
         compacted.parsed(topic, lookupdHttpAddresses="", nsqdHttpAddresses=stays.http_address)
@@ -255,7 +255,7 @@ def test_a_producer_that_joins_with_a_compacted_file_has_lost_nothing(compacted,
     assert b"held" in found
 
 
-def test_messages_emptied_and_compacted_before_a_read_are_named(cluster, topic):
+def test_messages_emptied_and_compacted_before_read_are_named(cluster, topic):
     """The loss comes between plan and read of a batch, in a query that accepts messages finished earlier."""
     nodes = Nodes(cluster)
     nsqd = with_small_files(nodes.nsqds[0])
@@ -272,7 +272,7 @@ def test_messages_emptied_and_compacted_before_a_read_are_named(cluster, topic):
         rows_of(reader, start, end)
 
 
-def test_a_channel_that_was_removed_is_not_acknowledged_silently(nodes, topic, reader):
+def test_channel_that_was_removed_is_not_acknowledged_silently(nodes, topic, reader):
     end = reader.latestOffset(reader.initialOffset(), ALL)
     nodes.nsqds[0].post(f"/channel/delete?topic={topic}&channel=archive")
     with pytest.raises(DataLossError, match=r"channel 'archive' was removed from nsqd .* while it was read"):

@@ -34,7 +34,7 @@ def begin_unseen(fragile, topic):
     fragile.lookupd.start()
 
 
-def test_a_query_that_died_while_a_producer_joined_misses_nothing_of_it(fragile, topic):
+def test_query_that_died_while_producer_joined_misses_nothing_of_it(fragile, topic):
     first = fragile.nsqds[0]
     fragile.publish(first, topic, b"a")
     reader = NsqStreamReader(fragile.parsed(topic))
@@ -50,7 +50,7 @@ def test_a_query_that_died_while_a_producer_joined_misses_nothing_of_it(fragile,
     assert bodies_of(again, joined, again.latestOffset(joined, ALL)) == [b"b", b"c"]
 
 
-def test_a_run_with_available_now_ends_where_the_logs_ended_when_it_began(nodes, topic, reader):
+def test_run_with_available_now_ends_where_logs_ended_when_it_began(nodes, topic, reader):
     start = reader.initialOffset()
     reader.prepareForTriggerAvailableNow()
     for nsqd in nodes.nsqds:
@@ -64,7 +64,7 @@ def test_a_run_with_available_now_ends_where_the_logs_ended_when_it_began(nodes,
     assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [1, 1]
 
 
-def test_a_producer_that_comes_while_available_now_runs_is_left_to_the_next_run(nodes, topic):
+def test_producer_that_comes_while_available_now_runs_is_left_to_the_next_run(nodes, topic):
     first, second = nodes.nsqds
     nodes.publish(first, topic, b"a")
     reader = NsqStreamReader(nodes.parsed(topic))
@@ -77,7 +77,7 @@ def test_a_producer_that_comes_while_available_now_runs_is_left_to_the_next_run(
     assert reader.latestOffset(end, ALL) == end
 
 
-def test_query_that_accepts_loss_reads_the_other_producers_and_resumes_the_lost_one(fragile, topic, doomed):
+def test_query_that_accepts_loss_reads_the_other_producers_and_resumes_lost_one(fragile, topic, doomed):
     _, start, nsqd = doomed
     reader = NsqStreamReader(fragile.parsed(topic, failOnDataLoss="false"))
     nsqd.kill()
@@ -121,7 +121,7 @@ def test_removed_producer_is_forgotten_once(fragile, topic, doomed):
     assert NsqStreamReader(fragile.parsed(topic)).latestOffset(without, ALL) == without
 
 
-def test_a_producer_that_has_something_to_read_is_not_forgotten(nodes, topic, reader):
+def test_producer_that_has_something_to_read_is_not_forgotten(nodes, topic, reader):
     start = reader.initialOffset()
     address = nodes.nsqds[0].http_address
     forgetful = NsqStreamReader(nodes.parsed(topic, forgetNsqds=address))

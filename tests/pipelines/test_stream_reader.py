@@ -9,7 +9,7 @@ from tests.pipelines.streams import ALL, bodies_of, log_name, positions, rows_of
 # --- one batch after another
 
 
-def test_messages_published_before_the_query_are_read(nodes, topic, reader):
+def test_messages_published_before_query_are_read(nodes, topic, reader):
     start = reader.initialOffset()
     end = reader.latestOffset(start, ALL)
 
@@ -17,7 +17,7 @@ def test_messages_published_before_the_query_are_read(nodes, topic, reader):
     assert bodies_of(reader, start, end) == [b"00", b"01", b"02", b"10", b"11", b"12"]
 
 
-def test_rows_say_where_a_message_comes_from(nodes, topic, reader):
+def test_rows_say_where_message_comes_from(nodes, topic, reader):
     start = reader.initialOffset()
     rows = rows_of(reader, start, reader.latestOffset(start, ALL))
 
@@ -29,14 +29,14 @@ def test_rows_say_where_a_message_comes_from(nodes, topic, reader):
         assert {(row["topic"], row["channel"], row["attempts"]) for row in mine} == {(topic, "archive", 1)}
 
 
-def test_the_initial_offset_is_the_same_when_asked_twice(nodes, topic, reader):
+def test_initial_offset_is_the_same_when_asked_twice(nodes, topic, reader):
     start = reader.initialOffset()
     nodes.publish(nodes.nsqds[0], topic, b"later")
 
     assert reader.initialOffset() == start
 
 
-def test_a_batch_has_at_most_as_many_messages_as_its_limit(reader):
+def test_batch_has_at_most_as_many_messages_as_its_limit(reader):
     start = reader.initialOffset()
     sizes = []
     while (end := reader.latestOffset(start, ReadMaxRows(4))) != start:
@@ -46,7 +46,7 @@ def test_a_batch_has_at_most_as_many_messages_as_its_limit(reader):
     assert sizes == [4, 2]
 
 
-def test_the_limit_of_the_options_is_what_spark_is_told(nodes, topic):
+def test_limit_of_options_is_what_spark_is_told(nodes, topic):
     assert NsqStreamReader(
         nodes.parsed(topic, maxOffsetsPerTrigger="7")
     ).getDefaultReadLimit() == ReadMaxRows(7)
@@ -63,7 +63,7 @@ def test_batch_reread_gives_the_same_rows_after_new_publishes(nodes, topic, read
     assert rows_of(NsqStreamReader(nodes.parsed(topic)), start, end) == before
 
 
-def test_a_batch_is_cut_into_as_many_partitions_as_are_asked_for(nodes, topic, reader):
+def test_batch_is_cut_into_as_many_partitions_as_are_asked_for(nodes, topic, reader):
     start = reader.initialOffset()
     whole = reader.latestOffset(start, ALL)
     many = NsqStreamReader(nodes.parsed(topic, minPartitions="6"))
@@ -107,7 +107,7 @@ def test_asking_for_the_next_batch_acknowledges_the_one_before(nodes, topic, rea
     assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [1, 1]
 
 
-def test_new_query_starts_at_the_channel_position(nodes, topic, reader):
+def test_new_query_starts_at_channel_position(nodes, topic, reader):
     start = reader.initialOffset()
     reader.commit(reader.latestOffset(start, ReadMaxRows(4)))
     again = NsqStreamReader(nodes.parsed(topic))
@@ -129,7 +129,7 @@ def test_committing_again_changes_nothing(nodes, topic, reader):
     ]
 
 
-def test_log_retains_the_backlog_of_the_slowest_channel(nodes, topic, reader):
+def test_log_retains_backlog_of_slowest_channel(nodes, topic, reader):
     start = reader.initialOffset()
     for nsqd in nodes.nsqds:
         nsqd.post(f"/channel/create?topic={topic}&channel=other")
@@ -149,7 +149,7 @@ def test_latest_skips_stored_messages(nodes, topic, reader):
     assert bodies_of(latest, start, latest.latestOffset(start, ALL)) == [b"later"]
 
 
-def test_earliest_reads_messages_older_than_the_channel(nodes, topic, reader):
+def test_earliest_reads_messages_older_than_channel(nodes, topic, reader):
     reader.initialOffset()
     earliest = NsqStreamReader(nodes.parsed(topic, channel="second", startingOffsets="earliest"))
     start = earliest.initialOffset()
@@ -164,7 +164,7 @@ def test_earliest_reads_messages_older_than_the_channel(nodes, topic, reader):
     assert positions(again) == positions(end)
 
 
-def test_a_topic_that_holds_its_messages_back_is_read_and_owes_nothing_afterwards(nodes, topic):
+def test_topic_that_holds_its_messages_back_is_read_and_owes_nothing_afterwards(nodes, topic):
     nsqd = nodes.nsqds[0]
     nsqd.post(f"/topic/create?topic={topic}")
     nsqd.post(f"/topic/pause?topic={topic}")
@@ -184,7 +184,7 @@ def test_a_topic_that_holds_its_messages_back_is_read_and_owes_nothing_afterward
     assert bounds(nsqd, topic)["channels"]["archive"]["acknowledged"] == end[log_name(topic, nsqd)]
 
 
-def test_the_latest_offset_says_how_much_is_left(nodes, topic, reader):
+def test_latest_offset_says_how_much_is_left(nodes, topic, reader):
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadMaxRows(4))
 

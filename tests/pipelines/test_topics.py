@@ -60,7 +60,7 @@ def test_all_topics_are_read_and_acknowledged(nodes, family, how):
     assert [depth(nsqd, family + topic) for nsqd in nodes.nsqds for topic in "ab"] == [0] * 4
 
 
-def test_a_topic_that_comes_later_joins(nodes, family):
+def test_topic_that_comes_later_joins(nodes, family):
     reader = reader_of(nodes, topicPattern=f"{family}.*")
     start = reader.initialOffset()
     nodes.publish(nodes.nsqds[0], f"{family}c", b"new")
@@ -70,7 +70,7 @@ def test_a_topic_that_comes_later_joins(nodes, family):
     assert rows(reader, joined, end) == [(f"{family}c", b"new")]
 
 
-def test_a_pattern_that_no_topic_matches_is_named(nodes):
+def test_pattern_that_no_topic_matches_is_named(nodes):
     sentence = re.escape("topic matching 'nothing-.*' does not exist: no nsqlookupd has heard of it")
     with pytest.raises(SourceError, match=sentence):
         reader_of(nodes, topicPattern="nothing-.*").initialOffset()

@@ -26,7 +26,7 @@ def path_of(python, *entries):
     return found.stdout.split()
 
 
-def test_the_zips_of_spark_are_left_out_and_nothing_else_is(tmp_path):
+def test_zips_of_spark_are_left_out_and_nothing_else_is(tmp_path):
     python = quick_python(sys.executable, "local[2]", str(tmp_path))
 
     assert python != sys.executable
@@ -39,7 +39,7 @@ def test_the_zips_of_spark_are_left_out_and_nothing_else_is(tmp_path):
 
 
 @pytest.mark.parametrize("master", ["spark://master:7077", "k8s://here", "yarn"])
-def test_on_a_cluster_every_node_has_a_python_of_its_own(tmp_path, master):
+def test_on_cluster_every_node_has_python_of_its_own(tmp_path, master):
     assert quick_python(sys.executable, master, str(tmp_path)) == sys.executable
 
 

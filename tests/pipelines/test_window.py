@@ -36,14 +36,14 @@ US = 1_763_632_801_000_500
         ([LessThan(("sequence",), 5), IsNotNull(("sequence",))], Interval(None, 4)),
     ],
 )
-def test_filters_on_the_sequence_are_a_span(filters, span):
+def test_filters_on_sequence_are_span(filters, span):
     window = FilterWindow()
 
     assert all(window.narrow(one) for one in filters)
     assert window.sequences == span
 
 
-def test_filters_on_the_time_are_a_span_in_microseconds():
+def test_filters_on_time_are_span_in_microseconds():
     window = FilterWindow()
 
     assert window.narrow(GreaterThan(("timestamp",), MOMENT))
@@ -63,7 +63,7 @@ def test_filters_on_topic_and_nsqd_choose_logs():
     ]
 
 
-def test_values_of_an_in_filter_are_an_interval_that_spark_filters_again():
+def test_values_of_in_filter_are_interval_that_spark_filters_again():
     window = FilterWindow()
 
     assert not window.narrow(In(("sequence",), (9, 5, 7)))
@@ -90,7 +90,7 @@ def test_other_filters_are_left_to_spark(one):
     assert window == FilterWindow()
 
 
-def test_rows_outside_a_span_of_time_are_left_out_wherever_they_lie():
+def test_rows_outside_span_of_time_are_left_out_wherever_they_lie():
     times = [7, 2, 5, 9, 5]
     frames = b"".join(
         encode_frame(FRAME_MESSAGE, MessageRecord(us * 1000, 1, b"%016x" % n, b"").encode())
@@ -110,7 +110,7 @@ def test_messages_of_a_time_with_no_rows_make_no_batch():
     assert list(columns.batches(decode_frames(frame), Origin("t", "", "n:1"))) == []
 
 
-def test_only_the_chosen_nsqd_is_read(nodes, topic):
+def test_only_chosen_nsqd_is_read(nodes, topic):
     for nsqd in nodes.nsqds:
         nodes.publish(nsqd, topic, b"a")
     reader = NsqFilteredReader(nodes.parsed(topic, channel=""))

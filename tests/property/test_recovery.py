@@ -109,7 +109,7 @@ def property_of_files(test):
 
 
 @property_of_files
-def test_a_file_cut_anywhere_leaves_all_but_a_named_gap(appends, segment, data):
+def test_file_cut_anywhere_leaves_all_but_named_gap(appends, segment, data):
     with written(appends, segment, data.draw(st.integers(0, len(appends)), label="synced")) as node:
         path = node.draw_file(data)
         content = path.read_bytes()
@@ -128,7 +128,7 @@ def test_a_file_cut_anywhere_leaves_all_but_a_named_gap(appends, segment, data):
 
 
 @property_of_files
-def test_pages_that_never_reached_the_disk_leave_all_but_named_gaps(appends, segment, data):
+def test_pages_that_never_reached_disk_leave_all_but_named_gaps(appends, segment, data):
     with written(appends, segment, -1) as node:
         for path in node.files():
             content = bytearray(path.read_bytes())
@@ -145,7 +145,7 @@ def test_pages_that_never_reached_the_disk_leave_all_but_named_gaps(appends, seg
 
 
 @property_of_files
-def test_any_flipped_byte_costs_at_most_the_append_it_lies_in_which_is_named(appends, segment, data):
+def test_any_flipped_byte_costs_at_most_append_it_lies_in_which_is_named(appends, segment, data):
     with written(appends, segment, data.draw(st.integers(0, len(appends)), label="synced")) as node:
         path = node.draw_file(data)
         content = bytearray(path.read_bytes())

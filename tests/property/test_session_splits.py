@@ -57,7 +57,7 @@ def outcome(pieces: list[bytes]) -> tuple[list[tuple[int, bytes]], bool, dict[st
 
 
 @given(streams, st.lists(st.integers(0, 60_000), max_size=8))
-def test_any_split_of_the_stream_gives_the_same_answers(stream, cuts):
+def test_any_split_of_stream_gives_the_same_answers(stream, cuts):
     stream = b"  V2" + stream
     places = sorted({min(cut, len(stream)) for cut in cuts})
     pieces = [stream[a:b] for a, b in zip([0, *places], [*places, len(stream)], strict=True)]
@@ -86,7 +86,7 @@ def test_garbage_is_answered_with_at_most_one_error_that_closes(garbage, stream)
     st.lists(st.integers(4096, 16_000), min_size=2, max_size=12),
     st.lists(st.integers(0, 160_000), max_size=6),
 )
-def test_long_messages_arrive_whole_wherever_a_read_ends(sizes, cuts):
+def test_long_messages_arrive_whole_wherever_read_ends(sizes, cuts):
     stream = b"  V2" + b"".join(b"PUB t\n" + sized(bytes([65 + n]) * size) for n, size in enumerate(sizes))
     places = sorted({min(cut, len(stream)) for cut in cuts})
     pieces = [stream[a:b] for a, b in zip([0, *places], [*places, len(stream)], strict=True)]

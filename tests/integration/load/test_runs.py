@@ -121,7 +121,7 @@ def test_all_kinds_of_users_on_two_workers_are_counted_to_the_last_message(nsq_l
     assert "<svg" in (tmp_path / "report" / "report.html").read_text()
 
 
-def test_a_cluster_is_left_as_it_was(nsq_load, cluster):
+def test_cluster_is_left_as_it_was(nsq_load, cluster):
     lookupd = cluster.nsqlookupd()
     nsqd = cluster.nsqd()
 
@@ -151,7 +151,7 @@ def test_messages_go_through_tls_and_auth(nsq_load, tmp_path):
     assert server.asked
 
 
-def test_a_paused_channel_is_a_fault_that_has_a_name(nsq_load, cluster):
+def test_paused_channel_is_fault_that_has_name(nsq_load, cluster):
     lookupd = cluster.nsqlookupd()
     nsqd = cluster.nsqd()
     for path in ("/topic/create?topic=t", "/channel/create?topic=t&channel=channel-0"):
@@ -168,7 +168,7 @@ def test_a_paused_channel_is_a_fault_that_has_a_name(nsq_load, cluster):
     assert [topic["topic_name"] for topic in nsqd.get("/stats?format=json")["topics"]] == ["t"]
 
 
-def test_a_disk_that_takes_no_more_is_a_fault_that_has_a_name(nsq_load):
+def test_disk_that_takes_no_more_is_fault_that_has_name(nsq_load):
     taken = shutil.disk_usage("/tmp")
     percent = int(100 * (taken.total - taken.free) / taken.total)
     code, text, report = nsq_load(LITTLE, "--start", f"--nsqd-flag=--disk-watermark={max(1, percent - 1)}%")
@@ -195,7 +195,7 @@ rate = 50
 """
 
 
-def test_a_disk_that_is_really_full_is_told_judged_and_everything_ended(nsq_load, tmp_path):
+def test_disk_that_is_really_full_is_told_judged_and_everything_ended(nsq_load, tmp_path):
     with small_disk(tmp_path / "small", 12) as disk:
         flags = [f"--data-path={disk}", "--max-bytes-per-file=200000"]
         code, text, report = nsq_load(FILLING, "--start", *(f"--nsqd-flag={flag}" for flag in flags))
@@ -210,7 +210,7 @@ def test_a_disk_that_is_really_full_is_told_judged_and_everything_ended(nsq_load
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report", "small", "tried.toml"]
 
 
-def test_started_processes_end_with_the_run(tmp_path):
+def test_started_processes_end_with_run(tmp_path):
     profile = tmp_path / "tried.toml"
     profile.write_text(LITTLE.replace("seconds = 2", "seconds = 200"))
     with (tmp_path / "said").open("wb") as said:

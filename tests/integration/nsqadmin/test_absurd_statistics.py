@@ -51,7 +51,7 @@ def node_json(**channel):
 
 
 @pytest.mark.parametrize("figure", ["depth", "message_count", "timeout_count", "requeue_count"])
-def test_a_node_whose_counts_are_too_large_is_named_and_the_others_are_shown(cluster, answering, figure):
+def test_node_whose_counts_are_too_large_is_named_and_the_others_are_shown(cluster, answering, figure):
     nsqd = cluster.nsqd()
     nsqd.create("orders", "billing")
     liar = answering(node_json(**{figure: TOO_MANY}))
@@ -206,7 +206,7 @@ async def failing(site):
     ("number", "real"),
     [(MOST, 1e308), (LEAST, -1e308), (MOST, 253_402_300_799.0), (-1, -62_135_596_800.0)],
 )
-async def test_every_page_shows_the_largest_reportable_statistics(number, real):
+async def test_every_page_shows_largest_reportable_statistics(number, real):
     async with stub_site(nodes=3, topics=1, channels=2) as site:
         await site.get("/")
         await site.round()
@@ -241,7 +241,7 @@ async def test_node_with_impossible_values_gives_no_statistics(number):
 
 
 @pytest.mark.parametrize("port", [0, -1, 70_000, MOST, LEAST])
-async def test_a_port_that_is_none_is_a_node_that_does_not_answer(port):
+async def test_port_that_is_none_is_node_that_does_not_answer(port):
     def misled(stubs):
         usual = stubs.nodes[0].describe
         stubs.nodes[0].describe = lambda: usual() | {"http_port": port, "tcp_port": port}
@@ -260,7 +260,7 @@ async def test_a_port_that_is_none_is_a_node_that_does_not_answer(port):
         ] == []
 
 
-async def test_a_port_that_no_nsqlookupd_can_list_is_an_unusable_answer():
+async def test_port_that_no_nsqlookupd_can_list_is_unusable_answer():
     def misled(stubs):
         usual = stubs.nodes[0].describe
         stubs.nodes[0].describe = lambda: usual() | {"http_port": 10**30}
@@ -285,7 +285,7 @@ class Stumbling:
         raise TypeError("unexpected")
 
 
-async def test_an_error_that_the_figures_of_a_node_cause_is_the_error_of_that_node():
+async def test_error_that_figures_of_node_cause_is_error_of_that_node():
     async with stub_site(nodes=2, topics=1) as site:
         await site.round()
         member = site.daemon.collector.membership.members[site.address(0)]
@@ -304,7 +304,7 @@ async def test_an_error_that_the_figures_of_a_node_cause_is_the_error_of_that_no
         assert not site.daemon.collector.work.broken.done()
 
 
-async def test_an_error_of_our_own_elsewhere_ends_nsqadmin():
+async def test_error_of_our_own_elsewhere_ends_nsqadmin():
     async def stumble(_):
         raise TypeError("unexpected")
 

@@ -32,7 +32,7 @@ def test_pages_show_who_is_no_admin_that_buttons_are_off_and_why(guarded):
     assert "Pause" in alice.text
 
 
-def test_a_form_from_who_is_no_admin_changes_nothing(guarded):
+def test_form_from_who_is_no_admin_changes_nothing(guarded):
     guarded.fill("orders", "a")
     fields = {"action": "delete", "topic": "orders", "typed": "orders"}
 
@@ -44,7 +44,7 @@ def test_a_form_from_who_is_no_admin_changes_nothing(guarded):
     assert submit(guarded.admin, headers=ALICE, **fields).status == 303
 
 
-def test_an_audit_with_a_name_that_is_no_text_is_shown_as_csv_too(cluster, tmp_path):
+def test_audit_with_name_that_is_no_text_is_shown_as_csv_too(cluster, tmp_path):
     cluster.nsqlookupd()
     entry = {"at": 1.0, "user": "J\udcfcrgen", "via": "", "from": "", "action": "delete_topic"}
     (tmp_path / "audit").write_text(json.dumps(entry) + "\n")
@@ -56,7 +56,7 @@ def test_an_audit_with_a_name_that_is_no_text_is_shown_as_csv_too(cluster, tmp_p
     assert b"J?rgen" in answer.body
 
 
-def test_changes_are_refused_while_the_audit_cannot_be_written(cluster, tmp_path):
+def test_changes_are_refused_while_audit_cannot_be_written(cluster, tmp_path):
     lookupd = cluster.nsqlookupd()
     node = cluster.nsqd("--broadcast-address=127.0.0.1", lookupds=[lookupd])
     node.post("/topic/create?topic=t")

@@ -161,7 +161,7 @@ def test_every_page_has_its_statistics_as_json(full, path):
     assert json.loads(answer.body)["figures_at"] > 0
 
 
-def test_the_percentile_of_several_nodes_is_called_that_of_the_worst(full):
+def test_percentile_of_several_nodes_is_called_that_of_worst(full):
     channel = json.loads(ask(full.admin, "GET", "/api" + CHANNEL).body)
     page = ask(full.admin, "GET", CHANNEL)
     topic = ask(full.admin, "GET", "/topics/orders")

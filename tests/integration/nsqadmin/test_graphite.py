@@ -44,7 +44,7 @@ def rate(admin, query):
     return answer.status, json.loads(answer.body)
 
 
-def test_a_rate_is_the_last_whole_interval_divided_by_its_seconds(cluster, graphite):
+def test_rate_is_the_last_whole_interval_divided_by_its_seconds(cluster, graphite):
     admin = cluster.nsqadmin(NSQD, f"--graphite-url=http://127.0.0.1:{graphite.server_port}")
     graphite.answer = b'[{"target":"x","datapoints":[[120,1],[130,2]]}]'
 
@@ -59,13 +59,13 @@ def test_a_rate_is_the_last_whole_interval_divided_by_its_seconds(cluster, graph
     assert rate(admin, "metric=rate") == (400, {"message": "INVALID_ARG_TARGET"})
 
 
-def test_a_graphite_that_is_down_is_an_internal_error(cluster):
+def test_graphite_that_is_down_is_internal_error(cluster):
     admin = cluster.nsqadmin(NSQD, f"--graphite-url=http://127.0.0.1:{free_port()}")
 
     assert rate(admin, "metric=rate&target=x") == (500, {"message": "INTERNAL_ERROR"})
 
 
-def test_the_proxy_passes_query_and_picture_on_and_nothing_else(cluster, graphite):
+def test_proxy_passes_query_and_picture_on_and_nothing_else(cluster, graphite):
     # Characters that an address cannot have are written as %XX.
     url = f"http://bob:s%65cret@127.0.0.1:{graphite.server_port}/sub"
     admin = cluster.nsqadmin(NSQD, f"--graphite-url={url}", "--proxy-graphite", "--base-path=/nsq")
@@ -82,7 +82,7 @@ def test_there_is_no_proxy_unless_it_is_switched_on(cluster):
 
 
 @pytest.mark.parametrize("url", ["", "ftp://x", "http://", "http://x:port"])
-def test_a_proxy_needs_an_address_it_can_ask(cluster, url):
+def test_proxy_needs_address_it_can_ask(cluster, url):
     daemon = cluster.daemon(
         "nsqadmin", [NSQD, f"--graphite-url={url}", "--proxy-graphite"], listeners=("http",)
     ).spawn()

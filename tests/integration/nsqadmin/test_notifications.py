@@ -21,7 +21,7 @@ async def frozen_site(site, *numbers):
     await site.until(noticed, "the silence is noticed")
 
 
-async def test_a_deletion_names_the_nodes_that_will_bring_the_topic_back_before_and_after():
+async def test_deletion_names_nodes_that_will_bring_topic_back_before_and_after():
     async with stub_site(nodes=20, lookupds=2, **SOON_SILENT) as site:
         await site.get("/")
         await frozen_site(site, 3, 4)
@@ -115,7 +115,7 @@ async def test_topic_that_its_node_refuses_to_delete_is_reported_as_hidden():
 
 @pytest.mark.parametrize("letter", ["x", "ж", "🙂"])
 @pytest.mark.parametrize("nodes", [2, 30])
-async def test_a_change_that_was_not_made_everywhere_is_never_told_as_if_it_was(nodes, letter):
+async def test_change_that_was_not_made_everywhere_is_never_told_as_if_it_was(nodes, letter):
     async with stub_site(nodes=nodes, topics=2) as site:
         await site.get("/")
         for node in site.nodes[1:]:
@@ -130,7 +130,7 @@ async def test_a_change_that_was_not_made_everywhere_is_never_told_as_if_it_was(
     assert len(done.headers["Set-Cookie"]) < 4096
 
 
-async def test_a_change_that_one_node_makes_and_another_refuses_is_done():
+async def test_change_that_one_node_makes_and_another_refuses_is_done():
     async with stub_site(nodes=2, topics=2) as site:
         await site.get("/")
         refuses(site.nodes[0])
@@ -165,7 +165,7 @@ async def test_node_that_is_not_listed_is_left_alone_and_named(action):
     assert not site.nodes[1].posted
 
 
-async def test_a_name_makes_no_line_of_the_log_and_a_claimed_user_is_not_believed():
+async def test_name_makes_no_line_of_log_and_claimed_user_is_not_believed():
     async with stub_site() as site:
         name = "x%0AINFO:%20alice%20from%2010.0.0.1%1b[2J"
         await site.ask(
@@ -196,7 +196,7 @@ async def test_address_is_logged_without_password_and_path():
     assert "http://127.0.0.1:1:" in site.log
 
 
-async def test_errors_of_a_page_asked_for_as_json_are_json():
+async def test_errors_of_page_asked_for_as_json_are_json():
     async with stub_site() as site:
         unknown = await site.get("/topics/none?format=json")
         channel = await site.get(f"/topics/{TOPIC}/none?format=json")
@@ -209,7 +209,7 @@ async def test_errors_of_a_page_asked_for_as_json_are_json():
     assert (down.status, down.json()["message"][:14]) == (502, "UPSTREAM_ERROR")
 
 
-async def test_a_node_that_answers_with_an_error_is_not_said_to_be_silent():
+async def test_node_that_answers_with_error_is_not_said_to_be_silent():
     async with stub_site() as site:
         await site.get("/")
         site.nodes[0].answer = lambda *_: (500, b'{"message":"INTERNAL_ERROR"}')
@@ -223,7 +223,7 @@ async def test_a_node_that_answers_with_an_error_is_not_said_to_be_silent():
     assert "nsqd answers, but gives no statistics" in page
 
 
-async def test_a_field_that_is_null_is_as_one_that_is_missing():
+async def test_field_that_is_null_is_as_one_that_is_missing():
     async with stub_site(nodes=1) as site:
         site.nodes[0].edit = lambda answer: answer.update(version=None)
 
@@ -235,7 +235,7 @@ async def test_a_field_that_is_null_is_as_one_that_is_missing():
         assert (await site.get(f"/api/topics/{TOPIC}")).status == 200
 
 
-async def test_a_channel_that_only_nsqlookupd_knows_has_a_page():
+async def test_channel_that_only_nsqlookupd_knows_has_page():
     async with stub_site(before=lambda stubs: stubs.registered.update({TOPIC: ["waiting"]})) as site:
         page = await site.get(f"/topics/{TOPIC}/waiting")
 
@@ -251,7 +251,7 @@ async def test_nothing_but_files_is_kept_by_anybody():
             assert (await site.get(path)).headers["Cache-Control"] == "no-cache", path
 
 
-async def test_a_script_that_asks_for_every_node_leaves_nothing_behind():
+async def test_script_that_asks_for_every_node_leaves_nothing_behind():
     async with stub_site(nodes=6) as site:
         for number in range(6):
             found = json.loads((await site.get(f"/api/nodes/{site.address(number)}")).body)
@@ -278,7 +278,7 @@ async def test_graphs_of_graphite_are_pictures_with_a_time_frame():
 
 
 @pytest.mark.parametrize(("depth", "typed"), [(0, False), (4000, False), (9000, True)])
-async def test_emptying_many_messages_needs_the_typed_name(depth, typed):
+async def test_emptying_many_messages_needs_typed_name(depth, typed):
     def hold(answer):
         for topic in answer["topics"]:
             for channel in topic["channels"]:

@@ -82,7 +82,7 @@ def test_actions_of_api_and_pages_are_told_in_order(cluster, sink):
         {"Authorization": b"Basic =a"},
     ],
 )
-def test_what_is_said_of_a_person_in_other_bytes_hinders_no_report(cluster, sink, who):
+def test_what_is_said_of_person_in_other_bytes_hinders_no_report(cluster, sink, who):
     cluster.nsqlookupd()
     admin = cluster.nsqadmin(f"--notification-http-endpoint={sink.url}")
 
@@ -99,7 +99,7 @@ def test_what_is_said_of_a_person_in_other_bytes_hinders_no_report(cluster, sink
     assert b"Create topic" in ask(admin, "GET", "/audit?format=csv").body
 
 
-def test_the_address_of_a_request_over_tls_is_told_as_such(cluster, sink, tmp_path):
+def test_address_of_request_over_tls_is_told_as_such(cluster, sink, tmp_path):
     lookupd = cluster.nsqlookupd()
     authority = Authority(tmp_path)
     flags = [f"--lookupd-http-address={lookupd.http_address}", f"--notification-http-endpoint={sink.url}"]

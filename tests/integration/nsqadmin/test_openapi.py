@@ -147,7 +147,7 @@ def in_path(key):
     return {part[1:] for part in key[1].split("/") if part[:1] == ":"}
 
 
-def test_every_code_and_every_member_of_a_body_is_described():
+def test_every_code_and_every_member_of_body_is_described():
     source = "".join(path.read_text() for path in API.glob("*.py"))
     codes = {" ".join(found) for found in re.findall(r'ApiError\((\d+), "([A-Z]+_[A-Z_]+)"', source)}
     members = set(re.findall(r'(?:_string\(body, |body\.get\()"(\w+)"', source))
@@ -157,7 +157,7 @@ def test_every_code_and_every_member_of_a_body_is_described():
     assert members == set().union(*(names(operation.members) for operation in OPERATIONS.values()))
 
 
-async def test_reading_needs_a_viewer_posting_an_operator_and_the_rest_an_admin():
+async def test_reading_needs_viewer_posting_operator_and_the_rest_admin():
     least = {"GET": "viewer", "POST": "operator", "DELETE": "admin", "PUT": "admin"}
     roles = ("viewer", "operator", "admin")
     async with stub_site(**GRAPHITE, roles=tuple(f"{role}:user={role}" for role in roles)) as site:
@@ -172,7 +172,7 @@ async def test_reading_needs_a_viewer_posting_an_operator_and_the_rest_an_admin(
         assert len(routes) == len(OPERATIONS) - 1
 
 
-async def test_every_route_has_the_refusals_that_stand_above_the_tables(tmp_path):
+async def test_every_route_has_refusals_that_stand_above_tables(tmp_path):
     tokens = tmp_path / "tokens"
     tokens.write_text("")
     unknown = [

@@ -24,7 +24,7 @@ def topic_names(site, query):
     return re.findall(r'<tr data-key="([^"]+)"', body)
 
 
-def test_the_index_names_the_channel_in_problem_at_its_top(site):
+def test_index_names_channel_in_problem_at_its_top(site):
     site.fill("pages.index", "stuck", messages=4)
 
     text = page(site, "/")
@@ -43,7 +43,7 @@ def test_index_shows_statistics_of_each_topic(site):
     assert re.search(r"pages\.row no consumers \S+ 1,200 \d+ s \u2013 0 0 0 1,200 a ", text)
 
 
-def test_a_topic_page_shows_channels_and_nodes(site):
+def test_topic_page_shows_channels_and_nodes(site):
     site.fill("pages.topic", "a", "b", messages=2)
 
     text = page(site, "/topics/pages.topic")
@@ -109,7 +109,7 @@ def test_names_with_ephemeral_are_escaped_in_links(site):
         ("/action?action=fly&topic=x", "There is nothing here."),
     ],
 )
-def test_missing_resource_gets_a_page_with_links(site, path, sentence):
+def test_missing_resource_gets_page_with_links(site, path, sentence):
     site.fill("pages.known")
 
     answer = ask(site.admin, "GET", path)
@@ -137,7 +137,7 @@ def test_every_page_forbids_foreign_scripts_frames_and_caches(site, path):
     assert not re.search(rb"<script>|<style|style=|onclick=", answer.body)
 
 
-def test_names_cannot_smuggle_markup_into_a_page(site):
+def test_names_cannot_smuggle_markup_into_page(site):
     site.fill("pages.markup")
 
     answer = ask(site.admin, "GET", "/topics?q=%3Cscript%3Ealert(1)%3C/script%3E")
@@ -146,7 +146,7 @@ def test_names_cannot_smuggle_markup_into_a_page(site):
     assert b"&lt;script&gt;alert(1)" in answer.body
 
 
-def test_assets_are_kept_by_browsers_under_a_name_that_changes_with_them(site):
+def test_assets_are_kept_by_browsers_under_name_that_changes_with_them(site):
     body = ask(site.admin, "GET", "/").body.decode()
     link = re.search(r'href="(/static/admin\.css\?v=\w+)"', body)[1]
 
@@ -163,7 +163,7 @@ def test_assets_are_kept_by_browsers_under_a_name_that_changes_with_them(site):
 # --- actions without JavaScript
 
 
-def test_an_action_explains_what_it_hits_does_it_and_shows_its_result(site):
+def test_action_explains_what_it_hits_does_it_and_shows_its_result(site):
     site.fill("pages.pause", "a", messages=2)
 
     question = page(site, "/action?action=pause&topic=pages.pause&channel=a")
@@ -179,7 +179,7 @@ def test_an_action_explains_what_it_hits_does_it_and_shows_its_result(site):
     assert "Max-Age=0" in result.headers["Set-Cookie"]
 
 
-def test_a_tombstone_leads_back_to_the_node(site):
+def test_tombstone_leads_back_to_node(site):
     site.fill("pages.tomb", "a", messages=1)
     address = site.nsqds[1].http_address
 
@@ -191,7 +191,7 @@ def test_a_tombstone_leads_back_to_the_node(site):
     assert f"Topic pages.tomb was deleted on {address}" in follow(site.admin, done).text
 
 
-def test_a_registered_topic_without_nodes_has_a_page(site):
+def test_registered_topic_without_nodes_has_page(site):
     submit(site.admin, action="create", topic="pages.idle", channel="waiting")
 
     text = page(site, "/topics/pages.idle")
@@ -200,7 +200,7 @@ def test_a_registered_topic_without_nodes_has_a_page(site):
     assert "Registered channels: waiting." in text
 
 
-def test_everything_stays_below_the_base_path(cluster):
+def test_everything_stays_below_base_path(cluster):
     site = build_site(cluster, "--base-path=nsq/", prefix="/nsq")
     site.fill("orders", "a")
 
@@ -220,7 +220,7 @@ def test_everything_stays_below_the_base_path(cluster):
 
 
 @pytest.mark.parametrize("name", [".", ".."])
-def test_topic_named_like_a_dot_segment_has_links_that_browsers_keep(site, name):
+def test_topic_named_like_dot_segment_has_links_that_browsers_keep(site, name):
     site.fill(name, name)
 
     links = {
@@ -234,7 +234,7 @@ def test_topic_named_like_a_dot_segment_has_links_that_browsers_keep(site, name)
     assert f"Channel {name} " in channel.text
 
 
-async def test_path_that_does_not_exist_is_a_page_for_browsers_and_json_for_programs():
+async def test_path_that_does_not_exist_is_page_for_browsers_and_json_for_programs():
     async with stub_site(nodes=1) as site:
         browser = await site.get("/nosuch/path", Accept="text/html,*/*")
         program = await site.get("/nosuch/path", Accept="*/*")

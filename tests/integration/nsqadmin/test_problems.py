@@ -162,7 +162,7 @@ async def site():
 
 
 @pytest.mark.parametrize("name", TROUBLES)
-async def test_a_problem_is_named_soon_and_gone_soon_after(site, name):
+async def test_problem_is_named_soon_and_gone_soon_after(site, name):
     # Soon is ten seconds, and on a busy machine more: slow answers are requested less often (`until`).
     inject, mark, where = TROUBLES[name]
 
@@ -193,7 +193,7 @@ async def test_a_problem_is_named_soon_and_gone_soon_after(site, name):
     assert (mark if mark != "nsqlookupd down" else "error") in page
 
 
-async def test_a_limit_stays_passed_when_something_is_done_to_the_topic(site):
+async def test_limit_stays_passed_when_something_is_done_to_topic(site):
     topic = "topic.0002.events"
     everywhere(figures(topic, depth=700))(site)
 
@@ -238,7 +238,7 @@ async def test_problem_of_frozen_node_stays_as_last_known():
     assert f"last known: nsqd {site.address(0)} does not answer" in page
 
 
-async def test_problem_of_node_that_answers_again_during_a_round_stays():
+async def test_problem_of_node_that_answers_again_during_round_stays():
     async with stub_site(nodes=1, **SOON_SILENT) as site:
         site.nodes[0].edit = figures(depth=9, client_count=0)
         await site.round()
@@ -273,7 +273,7 @@ async def test_problem_of_node_that_answers_again_during_a_round_stays():
     assert all(rounds)
 
 
-async def test_problem_keeps_its_beginning_over_a_restart_with_history_file(tmp_path):
+async def test_problem_keeps_its_beginning_over_restart_with_history_file(tmp_path):
     options = {"history": True, "history_file": str(tmp_path / "history")}
 
     def bare(stubs):
@@ -297,7 +297,7 @@ async def test_problem_keeps_its_beginning_over_a_restart_with_history_file(tmp_
     assert sinces[0] == sinces[1]
 
 
-async def test_card_of_a_channel_without_consumers_names_those_that_it_had():
+async def test_card_of_channel_without_consumers_names_those_that_it_had():
     async with stub_site(nodes=2) as site:
 
         async def seen():

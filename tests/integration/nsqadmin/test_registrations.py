@@ -59,7 +59,7 @@ async def test_topic_without_registration_is_named_with_its_node():
     assert rows[0]["node"] == address
 
 
-async def test_the_address_of_the_counter_stays_and_the_overview_has_its_figure():
+async def test_address_of_counter_stays_and_overview_has_its_figure():
     async with stub_site(nodes=2) as site:
         counter = (await site.get("/counter?format=json")).json()
         overview = await site.get("/")

@@ -133,7 +133,7 @@ async def test_topic_with_too_few_replicas_is_red_until_they_are_in_sync():
         ("unreachable", "10.0.0.2:4150 unreachable unknown unknown unknown unknown not a member"),
     ],
 )
-async def test_node_page_shows_the_state_of_each_replica(state, words):
+async def test_node_page_shows_state_of_each_replica(state, words):
     problem = "not a member" if state == "unreachable" else ""
     page, as_json = await shown(replication([replica(state, problem=problem)]))
 
@@ -144,7 +144,7 @@ async def test_node_page_shows_the_state_of_each_replica(state, words):
     assert as_json["replication"]["replicas"][0]["state"] == state
 
 
-async def test_node_page_shows_the_copies_on_the_node_and_why_they_are_kept():
+async def test_node_page_shows_copies_on_node_and_why_they_are_kept():
     found = [
         copy("promoted", problems={"orders": "a newer format"}),
         copy("state_only", number=2, pending=0, yielded=0),
@@ -162,7 +162,7 @@ async def test_node_page_shows_the_copies_on_the_node_and_why_they_are_kept():
     assert [one["pending"] for one in as_json["replication"]["copies"]] == [120, 0, 0, 0]
 
 
-async def test_node_without_replication_has_a_page_without_it():
+async def test_node_without_replication_has_page_without_it():
     page, as_json = await shown({"message": "NOT_FOUND"}, 404)
     unused, _ = await shown(replication(wanted=0))
 
@@ -201,7 +201,7 @@ def fill(node):
     node.post("/mpub?topic=orders", b"1\n2\n3")
 
 
-def test_pages_follow_a_failover(cluster, secret):
+def test_pages_follow_failover(cluster, secret):
     primary, replica = pair(cluster, secret)
     admin = cluster.nsqadmin()
 

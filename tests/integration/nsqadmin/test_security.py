@@ -26,7 +26,7 @@ def sink():
         yield sink
 
 
-def test_refusal_of_a_foreign_host_name_says_how_to_allow_it(small_admin):
+def test_refusal_of_foreign_host_name_says_how_to_allow_it(small_admin):
     answer = ask(small_admin, "GET", "/", headers={"Host": f"evil.example:{small_admin.http_port}"})
 
     assert answer.status == 403
@@ -35,7 +35,7 @@ def test_refusal_of_a_foreign_host_name_says_how_to_allow_it(small_admin):
     assert ask(small_admin, "GET", "/", headers={"Host": f"localhost:{small_admin.http_port}"}).status == 200
 
 
-def test_a_write_under_a_strangers_name_changes_nothing(cluster):
+def test_write_under_strangers_name_changes_nothing(cluster):
     site = build_site(cluster)
     site.fill("orders", "billing")
     # After DNS rebinding, the browser says that the request is of the same origin.
@@ -53,7 +53,7 @@ def test_probes_may_come_under_any_name(small_admin):
     assert ask(small_admin, "GET", "/ping", headers={"Host": "probe.example"}).body == b"OK"
 
 
-def test_an_operator_names_further_hosts(cluster):
+def test_operator_names_further_hosts(cluster):
     cluster.nsqlookupd()
     admin = cluster.nsqadmin("--allowed-hosts=nsq.example.com", "--allowed-hosts=nsq.example.org")
 
@@ -65,7 +65,7 @@ def test_an_operator_names_further_hosts(cluster):
     assert answers == {"nsq.example.com": 200, "nsq.example.org:443": 200, "evil.example.com": 403}
 
 
-def test_a_request_that_names_two_users_is_refused(cluster):
+def test_request_that_names_two_users_is_refused(cluster):
     site = build_site(cluster, "--admin-user=alice")
     site.fill("orders", "billing")
     connection = http.client.HTTPConnection("127.0.0.1", site.admin.http_port)
@@ -83,7 +83,7 @@ def test_a_request_that_names_two_users_is_refused(cluster):
     assert not site.admin.get("/api/topics/orders")["paused"]
 
 
-def test_a_request_with_two_lists_of_groups_is_refused(cluster):
+def test_request_with_two_lists_of_groups_is_refused(cluster):
     admin = cluster.nsqadmin(NSQD, "--role=admin:group=ops", "--acl-groups-http-header=X-Forwarded-Groups")
     connection = http.client.HTTPConnection("127.0.0.1", admin.http_port)
     connection.putrequest("GET", "/audit")
@@ -99,7 +99,7 @@ def test_a_request_with_two_lists_of_groups_is_refused(cluster):
 @pytest.mark.parametrize(
     "note", [b'["\\ud800",[],[]]', b"[" * 2000, b"7"], ids=["half a character", "deep", "a number"]
 )
-def test_a_planted_note_breaks_no_page(small_admin, note):
+def test_planted_note_breaks_no_page(small_admin, note):
     cookie = f"nsqadmin_note={base64.urlsafe_b64encode(note).decode()}"
 
     assert ask(small_admin, "GET", "/topics", headers={"Cookie": cookie}).status == 200
@@ -151,7 +151,7 @@ def test_graphite_is_not_asked_for_what_a_browser_could_run(cluster, sink, kind)
     assert ask(admin, "GET", f"/render?target=x&format={kind}").status == 400
 
 
-def test_who_did_what_is_in_the_log_and_in_the_notification(cluster, sink):
+def test_who_did_what_is_in_log_and_in_notification(cluster, sink):
     site = build_site(cluster, "--admin-user=alice", f"--notification-http-endpoint={sink.url}/")
     site.fill("orders", "billing")
     alice = {"X-Forwarded-User": "alice"}

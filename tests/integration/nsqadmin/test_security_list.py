@@ -83,7 +83,7 @@ async def test_every_route_refuses_who_is_not_signed_in(tmp_path):
     assert wrong == {}
 
 
-async def test_every_write_refuses_a_viewer_and_who_has_no_role():
+async def test_every_write_refuses_viewer_and_who_has_no_role():
     async with stub_site(roles=("viewer:user=vera",)) as site:
         await site.get("/", X_Forwarded_User="vera")
         wrong = {}
@@ -107,7 +107,7 @@ async def test_every_write_refuses_a_viewer_and_who_has_no_role():
         {"Origin": "null"},
     ],
 )
-async def test_no_write_follows_from_a_form_on_another_site(foreign):
+async def test_no_write_follows_from_form_on_another_site(foreign):
     async with stub_site(admin_users=("alice",)) as site:
         await site.get("/")
         wrong = {}
@@ -120,7 +120,7 @@ async def test_no_write_follows_from_a_form_on_another_site(foreign):
     assert wrong == {}
 
 
-async def test_every_route_but_the_probe_refuses_a_name_that_is_not_ours():
+async def test_every_route_but_probe_refuses_name_that_is_not_ours():
     async with stub_site() as site:
         answers = {route[:2]: (await ask(site, route, Host="evil.example")).status for route in table(site)}
 

@@ -53,7 +53,7 @@ def refusal(cluster, *flags):
         ),
     ],
 )
-def test_invalid_settings_end_the_start_with_one_sentence(cluster, flags, sentence):
+def test_invalid_settings_end_start_with_one_sentence(cluster, flags, sentence):
     code, said = refusal(cluster, *flags)
     if not beside.OURS:  # the original adds no guess of what was meant
         said += sentence[len(said.removeprefix("failed to instantiate nsqadmin - ")) :]
@@ -61,7 +61,7 @@ def test_invalid_settings_end_the_start_with_one_sentence(cluster, flags, senten
     assert (code, said) == (1, f"failed to instantiate nsqadmin - {sentence}")
 
 
-def test_a_host_nobody_knows_yet_is_said_and_does_not_keep_it_from_serving(cluster):
+def test_host_nobody_knows_yet_is_said_and_does_not_keep_it_from_serving(cluster):
     lookupd = cluster.nsqlookupd()
     lookupd.post("/topic/create?topic=t")
     admin = cluster.nsqadmin(
@@ -76,7 +76,7 @@ def test_a_host_nobody_knows_yet_is_said_and_does_not_keep_it_from_serving(clust
     assert b"no such host" in page.body
 
 
-def test_a_port_in_use_ends_the_start(cluster):
+def test_port_in_use_ends_start(cluster):
     first = cluster.nsqadmin(NSQD)
 
     code, line = refusal(cluster, NSQD, f"--http-address={first.http_address}")
@@ -106,7 +106,7 @@ def test_it_skips_verification_only_when_told_to():
     assert _trusted(careless).context.verify_mode == ssl.CERT_NONE
 
 
-def test_it_starts_while_the_cluster_is_down(cluster):
+def test_it_starts_while_cluster_is_down(cluster):
     admin = cluster.nsqadmin(f"--lookupd-http-address=127.0.0.1:{free_port()}")
 
     assert ask(admin, "GET", "/").status == 502

@@ -23,7 +23,7 @@ def hold(topic=TOPIC, channel="billing", **figures):
     return edit
 
 
-async def test_reads_of_an_unknown_topic_do_not_delay_statistics():
+async def test_reads_of_unknown_topic_do_not_delay_statistics():
     async with stub_site(nodes=3) as site:
         for node in site.nodes:
             node.delay_s = 0.15
@@ -78,7 +78,7 @@ async def known(site):
     return (await site.get(f"/api/topics/{TOPIC}")).status == 200
 
 
-async def test_an_answer_of_the_api_is_not_older_than_a_second():
+async def test_answer_of_api_is_not_older_than_a_second():
     async with stub_site(nodes=2, collect_interval=STILL) as site:
         await site.get(f"/api/topics/{TOPIC}")
         for node in site.nodes:
@@ -98,7 +98,7 @@ async def test_an_answer_of_the_api_is_not_older_than_a_second():
     assert found["channels"][0]["depth"] == 4321
 
 
-async def test_a_topic_that_came_up_elsewhere_is_in_the_next_answer_of_the_api():
+async def test_topic_that_came_up_elsewhere_is_in_the_next_answer_of_api():
     async with stub_site(collect_interval=STILL) as site:
         await site.get("/api/topics")
         site.stubs.registered["new.topic"] = ["first"]
@@ -109,7 +109,7 @@ async def test_a_topic_that_came_up_elsewhere_is_in_the_next_answer_of_the_api()
     assert "new.topic" in names
 
 
-async def test_node_without_consumers_is_named_on_a_consumed_channel():
+async def test_node_without_consumers_is_named_on_consumed_channel():
     async with stub_site(nodes=40, topics=1) as site:
         site.nodes[7].edit = hold("topic.0000.events", depth=21506, client_count=0)
 
@@ -122,7 +122,7 @@ async def test_node_without_consumers_is_named_on_a_consumed_channel():
     assert f"21,506 messages wait on {site.address(7)}, no consumers there" in page.text
 
 
-async def test_a_channel_that_appears_on_one_node_makes_no_rate_smaller():
+async def test_channel_that_appears_on_one_node_makes_no_rate_smaller():
     async with stub_site(nodes=2, topics=1) as site:
         name = "topic.0000.events"
 
@@ -143,7 +143,7 @@ async def test_a_channel_that_appears_on_one_node_makes_no_rate_smaller():
     assert all(abs(one - before) < 0.35 * before for one in seen), (before, seen)
 
 
-async def test_a_node_that_has_been_seen_once_makes_a_total_unknown_and_not_smaller():
+async def test_node_that_has_been_seen_once_makes_total_unknown_and_not_smaller():
     async with stub_site(nodes=2, topics=1, before=lambda stubs: stubs.unlisted.add(1)) as site:
 
         async def rate():
@@ -161,7 +161,7 @@ async def test_a_node_that_has_been_seen_once_makes_a_total_unknown_and_not_smal
         await site.until(both, "the rates of both nodes are added")
 
 
-async def test_all_dead_nsqlookupds_are_problem_and_one_of_two_is_worth_a_look():
+async def test_all_dead_nsqlookupds_are_problem_and_one_of_two_is_worth_look():
     async with stub_site(lookupds=2) as site:
         await site.get("/")
         site.stubs.silent_lookupds.add(1)
@@ -187,7 +187,7 @@ async def test_all_dead_nsqlookupds_are_problem_and_one_of_two_is_worth_a_look()
         await site.until(well, "both are back")
 
 
-async def test_with_every_nsqlookupd_down_from_the_start_nothing_is_said_not_to_exist():
+async def test_with_every_nsqlookupd_down_from_start_nothing_is_said_not_to_exist():
     async with stub_site(before=lambda stubs: stubs.silent_lookupds.add(0)) as site:
         for path in ("/api/topics/orders", "/topics/orders", "/api/topics/orders/a", "/api/topics", "/"):
             assert (await site.get(path)).status == 502, path
@@ -199,7 +199,7 @@ async def test_with_every_nsqlookupd_down_from_the_start_nothing_is_said_not_to_
         await site.until(there, "it is there with the nsqlookupd")
 
 
-async def test_a_node_that_was_down_from_the_start_has_the_page_that_links_lead_to():
+async def test_node_that_was_down_from_start_has_page_that_links_lead_to():
     def die(stubs):
         stubs.nodes[1].server.close()
 
@@ -218,7 +218,7 @@ async def test_a_node_that_was_down_from_the_start_has_the_page_that_links_lead_
     assert api.status == 502
 
 
-async def test_the_answer_after_a_change_of_nsqlookupds_is_theirs():
+async def test_answer_after_change_of_nsqlookupds_is_theirs():
     async with stub_site(lookupds=2) as site:
         await site.get("/")
         lookupd = site.lookupds[1]
@@ -228,7 +228,7 @@ async def test_the_answer_after_a_change_of_nsqlookupds_is_theirs():
     assert (put.status, answers) == (200, [200] * 4)
 
 
-async def test_a_handler_that_takes_its_time_is_not_stuck():
+async def test_handler_that_takes_its_time_is_not_stuck():
     figures = {"depth": 50, "message_count": 1000, "deferred_count": 0, "timeout_count": 0}
     busy = hold("topic.0000.events", **figures, in_flight_count=2)
     channel = "topic.0000.events/billing"
@@ -268,7 +268,7 @@ async def test_a_handler_that_takes_its_time_is_not_stuck():
     assert all(one[1:] != ("stuck", channel) for one in seen)
 
 
-async def test_totals_say_that_a_node_left_and_what_it_held():
+async def test_totals_say_that_node_left_and_what_it_held():
     async with stub_site(nodes=2) as site:
         site.nodes[1].edit = hold(depth=500)
         await site.round()
@@ -349,7 +349,7 @@ async def test_consumers_are_put_together_and_nodes_shown_by_what_waits_on_them(
     assert plain.html.count('class="node-tile heat-5"') == 1
 
 
-async def test_a_node_whose_registrations_are_not_what_it_holds_says_so():
+async def test_node_whose_registrations_are_not_what_it_holds_says_so():
     def edit(answer):
         answer["topics"] = [one for one in answer["topics"] if one["topic_name"] != "topic.0001.events"]
         answer["topics"].append({"topic_name": "unheard-of", "channels": []})
@@ -387,7 +387,7 @@ async def test_names_of_topics_are_asked_for_without_who_has_them():
     assert len(nodes) == 1
 
 
-async def test_a_node_that_was_asked_a_moment_ago_is_asked_only_for_what_it_did_not_have():
+async def test_node_that_was_asked_moment_ago_is_asked_only_for_what_it_did_not_have():
     async with stub_site(nodes=2, collect_interval=STILL) as site:
         await site.get("/")
         members = site.daemon.collector.membership.members
@@ -404,7 +404,7 @@ async def test_a_node_that_was_asked_a_moment_ago_is_asked_only_for_what_it_did_
     assert asked[site.address(1)] != 1234
 
 
-async def test_a_topic_is_shown_whose_latency_only_some_nodes_measure():
+async def test_topic_is_shown_whose_latency_only_some_nodes_measure():
     async with stub_site(nodes=2) as site:
         latency = {"count": 3, "percentiles": [{"quantile": 0.99, "value": 12_000_000}]}
 

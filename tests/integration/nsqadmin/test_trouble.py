@@ -42,7 +42,7 @@ def test_dead_node_is_named_with_its_backlog_until_it_returns(cluster):
     assert site.admin.logs().count(f"nsqd {victim.http_address} left with 3 messages") == 1
 
 
-def test_a_missed_node_can_be_dismissed_by_an_admin(cluster):
+def test_missed_node_can_be_dismissed_by_admin(cluster):
     site = build_site(cluster, "--admin-user=alice")
     site.fill("orders", "billing")
     victim = site.nsqds[0].http_address
@@ -62,7 +62,7 @@ def test_a_missed_node_can_be_dismissed_by_an_admin(cluster):
     assert "alice from 127.0.0.1" in site.admin.logs()
 
 
-def test_a_page_comes_while_a_question_to_a_frozen_node_is_still_out(cluster):
+def test_page_comes_while_question_to_frozen_node_is_still_out(cluster):
     site = build_site(cluster, NO_LIMIT)
     site.fill("orders", "billing", messages=5)
     victim = site.nsqds[1].http_address
@@ -77,7 +77,7 @@ def test_a_page_comes_while_a_question_to_a_frozen_node_is_still_out(cluster):
     assert still_out
 
 
-def test_a_draining_node_says_so_with_its_progress(cluster):
+def test_draining_node_says_so_with_its_progress(cluster):
     site = build_site(cluster)
     site.fill("orders", "billing", messages=4)
     node = site.nsqds[0]
@@ -95,7 +95,7 @@ def test_a_draining_node_says_so_with_its_progress(cluster):
     )
 
 
-def test_a_node_that_no_nsqlookupd_lists_but_that_answers_is_named(cluster):
+def test_node_that_no_nsqlookupd_lists_but_that_answers_is_named(cluster):
     site = build_site(cluster)
     site.fill("orders", "billing")
     second = cluster.nsqlookupd()
@@ -108,7 +108,7 @@ def test_a_node_that_no_nsqlookupd_lists_but_that_answers_is_named(cluster):
     assert "no nsqlookupd lists it" in ask(site.admin, "GET", "/").text
 
 
-def test_nothing_is_wrong_with_a_healthy_cluster_and_the_log_stays_quiet(cluster):
+def test_nothing_is_wrong_with_healthy_cluster_and_log_stays_quiet(cluster):
     site = build_site(cluster)
     site.fill("orders", messages=0)
     before = site.admin.logs().count("\n")
@@ -127,7 +127,7 @@ def test_nothing_is_wrong_with_a_healthy_cluster_and_the_log_stays_quiet(cluster
     assert [line for line in polled if re.search(r"GET /(stats|nodes|topics|disk|replication)\b", line)] == []
 
 
-def test_a_node_is_drained_from_its_page_and_taken_back(cluster):
+def test_node_is_drained_from_its_page_and_taken_back(cluster):
     site = build_site(cluster)
     site.fill("orders", "billing", messages=4)
     node = site.nsqds[0]

@@ -36,7 +36,7 @@ def wire(connect, guarded):
     return connect(guarded)
 
 
-def test_a_client_is_told_that_auth_is_required_and_then_who_it_is(wire):
+def test_client_is_told_that_auth_is_required_and_then_who_it_is(wire):
     assert wire.identify()["auth_required"] is True
     assert json.loads(wire.ask(auth())) == ANNA
     wire.publish("t", b"x")
@@ -44,7 +44,7 @@ def test_a_client_is_told_that_auth_is_required_and_then_who_it_is(wire):
     assert wire.message().body == b"x"
 
 
-def test_the_server_is_asked_as_the_original_asks(wire, servers):
+def test_server_is_asked_as_the_original_asks(wire, servers):
     wire.ask(auth(b"a b&c"))
     (asked,) = servers.asked
 
@@ -53,7 +53,7 @@ def test_the_server_is_asked_as_the_original_asks(wire, servers):
     assert asked.accept == "application/vnd.nsq; version=1.0"
 
 
-def test_the_server_is_asked_with_post_when_that_is_wanted(cluster, servers, connect):
+def test_server_is_asked_with_post_when_that_is_wanted(cluster, servers, connect):
     url = f"http://{servers.address}/who"
     nsqd = cluster.nsqd(f"--auth-http-address={url}", "--auth-http-request-method=post")
     connect(nsqd).ask(auth(b"a b"))
@@ -72,7 +72,7 @@ def test_the_server_is_asked_with_post_when_that_is_wanted(cluster, servers, con
     "answer",
     ["no json", granted(ttl=0), granted(topic="("), granted(permissions=("admin",)), {"ttl": "60"}],
 )
-def test_malformed_answer_is_a_failure(wire, servers, guarded, answer):
+def test_malformed_answer_is_failure(wire, servers, guarded, answer):
     servers.answer = answer
     assert wire.refusal(auth()) == AUTH_FAILED
     assert "WARNING: PROTOCOL(V2): " in guarded.logs()
@@ -80,7 +80,7 @@ def test_malformed_answer_is_a_failure(wire, servers, guarded, answer):
 
 
 @pytest.mark.parametrize("status", [201, 403, 404, 500])
-def test_a_server_that_does_not_say_200_grants_nothing(wire, servers, status):
+def test_server_that_does_not_say_200_grants_nothing(wire, servers, status):
     servers.status = status
     assert wire.refusal(auth()) == AUTH_FAILED
 
@@ -151,7 +151,7 @@ def test_one_server_of_several_is_enough(cluster, servers, connect):
         assert json.loads(connect(nsqd).ask(auth())) == ANNA
 
 
-def test_client_waiting_for_the_auth_server_blocks_no_other(connect, guarded, servers):
+def test_client_waiting_for_auth_server_blocks_no_other(connect, guarded, servers):
     servers.held.add("slow")
     slow, quick = connect(guarded), connect(guarded)
     slow.send(auth(b"slow"), pub("t", b"slow"))
@@ -165,7 +165,7 @@ def test_client_waiting_for_the_auth_server_blocks_no_other(connect, guarded, se
     slow.ok()
 
 
-def test_a_client_that_leaves_while_the_server_thinks_is_forgotten(connect, guarded, servers):
+def test_client_that_leaves_while_server_thinks_is_forgotten(connect, guarded, servers):
     servers.held.add("slow")
     slow = connect(guarded)
     slow.send(auth(b"slow"))
@@ -191,7 +191,7 @@ ECHO = SECRET.decode()
         b"",
     ],
 )
-def test_the_secret_is_never_logged_whatever_an_auth_server_does(cluster, connect, method, reply):
+def test_secret_is_never_logged_whatever_auth_server_does(cluster, connect, method, reply):
     with always_saying(reply) as address:
         flags = (f"--auth-http-request-method={method}", "--log-level=debug")
         nsqd = cluster.nsqd(f"--auth-http-address=http://own:hush@{address}/auth", *flags)
@@ -205,13 +205,13 @@ def test_the_secret_is_never_logged_whatever_an_auth_server_does(cluster, connec
 @pytest.mark.parametrize(
     "answer", [ECHO, granted(topic=ECHO), granted(channels=(ECHO,)), granted(permissions=(ECHO,))]
 )
-def test_the_secret_is_not_logged_when_it_is_part_of_the_answer(wire, servers, guarded, answer):
+def test_secret_is_not_logged_when_it_is_part_of_answer(wire, servers, guarded, answer):
     servers.answer = answer
     assert wire.refusal(auth(SECRET)) == AUTH_FAILED
     assert "hush" not in guarded.logs()
 
 
-def test_a_server_that_takes_too_long_grants_nothing(cluster, servers, connect):
+def test_server_that_takes_too_long_grants_nothing(cluster, servers, connect):
     servers.held.add("secret")
     nsqd = cluster.nsqd(f"--auth-http-address={servers.address}", "--http-client-request-timeout=200ms")
     assert connect(nsqd).refusal(auth()) == AUTH_FAILED
@@ -232,20 +232,20 @@ def expired(wire, servers, answer, *, status=200):
     return wait_until(asked_again, "the ttl is over")
 
 
-def test_after_the_ttl_the_server_is_asked_again_and_the_client_notices_nothing(wire, servers):
+def test_after_ttl_server_is_asked_again_and_client_notices_nothing(wire, servers):
     assert expired(wire, servers, granted()).data == b"OK"
     assert servers.asked[0] == servers.asked[1]
     wire.publish("t", b"y")
     assert len(servers.asked) == 2
 
 
-def test_after_the_ttl_a_client_that_lost_its_permission_is_refused(wire, servers):
+def test_after_ttl_client_that_lost_its_permission_is_refused(wire, servers):
     answer = granted(permissions=("subscribe",))
     assert expired(wire, servers, answer).data == b'E_UNAUTHORIZED AUTH failed for PUB on "t" ""'
     assert wire.is_closed()
 
 
-def test_the_statistics_name_who_a_client_is(connect, guarded):
+def test_statistics_name_who_client_is(connect, guarded):
     wire = connect(guarded)
     wire.ask(auth())
     wire.subscribe("t")

@@ -53,7 +53,7 @@ def plain(https):
         yield server
 
 
-async def test_a_server_that_wants_tls_is_asked_again_over_https(plain, https, authority):
+async def test_server_that_wants_tls_is_asked_again_over_https(plain, https, authority):
     found = await ask(plain.address, trust(authority.file))
 
     assert found.identity == "anna"
@@ -68,7 +68,7 @@ async def test_https_address_is_queried_directly(https, authority):
     assert https.asked[0].target.startswith("/who?")
 
 
-async def test_a_server_whose_authority_is_unknown_is_not_believed(plain, https, tmp_path, capfd):
+async def test_server_whose_authority_is_unknown_is_not_believed(plain, https, tmp_path, capfd):
     stranger = Authority(tmp_path / "stranger")
 
     assert await ask(plain.address, trust(stranger.file)) is None
@@ -79,7 +79,7 @@ async def test_a_server_whose_authority_is_unknown_is_not_believed(plain, https,
 @pytest.mark.parametrize(
     "answer", ["no", "[" * 100_000, {}, {"https_port": "443"}, {"https_port": 0}, {"https_port": True}]
 )
-async def test_a_refusal_that_names_no_port_is_final(authority, answer):
+async def test_refusal_that_names_no_port_is_final(authority, answer):
     with AuthServer(status=403, answer=answer) as server:
         assert await ask(server.address, trust(authority.file)) is None
         assert len(server.asked) == 1

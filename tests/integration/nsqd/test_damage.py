@@ -66,13 +66,13 @@ def warnings(nsqd):
     return [line for line in nsqd.logs().splitlines() if " WARNING: " in line]
 
 
-def test_undamaged_files_are_read_without_a_word(nsqd, connect):
+def test_undamaged_files_are_read_without_word(nsqd, connect):
     assert delivered(nsqd, connect) == ALL
     assert warnings(nsqd) == []
 
 
 @pytest.mark.parametrize(("append", "where"), [(0, 0), (4, 33), (8, 73)])
-def test_a_flipped_bit_in_the_messages_costs_the_append_they_lie_in(nsqd, connect, append, where):
+def test_flipped_bit_in_messages_costs_append_they_lie_in(nsqd, connect, append, where):
     log = log_of(nsqd)
     _, damaged = appends_of(log)[append]
     flip(log, 8 * (damaged.start + where))
@@ -85,7 +85,7 @@ def test_a_flipped_bit_in_the_messages_costs_the_append_they_lie_in(nsqd, connec
 
 
 @pytest.mark.parametrize(("append", "where"), [(0, 0), (4, 27), (8, 45)])
-def test_a_wrong_byte_in_the_header_of_an_append_costs_nothing(nsqd, connect, append, where):
+def test_wrong_byte_in_header_of_append_costs_nothing(nsqd, connect, append, where):
     log = log_of(nsqd)
     at, _ = appends_of(log)[append]
     flip(log, 8 * (at + where) + 6)
@@ -93,7 +93,7 @@ def test_a_wrong_byte_in_the_header_of_an_append_costs_nothing(nsqd, connect, ap
 
 
 @pytest.mark.parametrize("drop", [1, 75, 122, 123])
-def test_torn_tail_costs_only_the_torn_append(nsqd, connect, drop):
+def test_torn_tail_costs_only_torn_append(nsqd, connect, drop):
     log = log_of(nsqd)
     size = APPEND_HEADER_BYTES + 74
     cut(log, drop)
@@ -103,7 +103,7 @@ def test_torn_tail_costs_only_the_torn_append(nsqd, connect, drop):
         assert "the end was not written completely" in warnings(nsqd)[0]
 
 
-def test_a_page_that_never_reached_the_disk_costs_what_lay_in_it_which_is_counted(cluster, connect):
+def test_page_that_never_reached_disk_costs_what_lay_in_it_which_is_counted(cluster, connect):
     """Data behind the hole that a power cut has left is kept if it was written completely."""
     nsqd = cluster.nsqd("--sync-timeout=1h", "--sync-every=0")
     nsqd.create("t", "ch")
@@ -126,13 +126,13 @@ def test_a_page_that_never_reached_the_disk_costs_what_lay_in_it_which_is_counte
     assert metrics(nsqd)[LOST] == len(missing)
 
 
-def test_without_checkpoints_the_log_says_all(nsqd, connect):
+def test_without_checkpoints_log_says_all(nsqd, connect):
     for path in (nsqd.folder / "t.topic").glob("checkpoint.?"):
         path.unlink()
     assert delivered(nsqd, connect) == ALL
 
 
-def test_an_unfinished_checkpoint_is_not_looked_at(nsqd, connect):
+def test_unfinished_checkpoint_is_not_looked_at(nsqd, connect):
     (nsqd.folder / "t.topic" / "checkpoint.0.tmp").write_bytes(b"half of it")
     (nsqd.folder / "nsqd.dat.tmp").write_bytes(b"{")
     assert delivered(nsqd, connect) == ALL
@@ -146,7 +146,7 @@ def test_missing_data_file_is_reported_and_costs_its_messages(nsqd, connect):
     assert delivered(nsqd, connect) == [b"in another", b"segment"]
 
 
-def test_strange_things_in_the_data_path_are_left_alone(nsqd, connect):
+def test_strange_things_in_data_path_are_left_alone(nsqd, connect):
     (nsqd.folder / "b@d name.topic").mkdir()
     (nsqd.folder / "notes.txt").write_text("not ours")
     (nsqd.folder / "t.topic" / "notes.txt").write_text("not ours")
@@ -158,7 +158,7 @@ def test_strange_things_in_the_data_path_are_left_alone(nsqd, connect):
     wait_until(lambda: not list(nsqd.folder.glob("*.deleted")), "the remains of a deleted topic go")
 
 
-def test_a_damaged_deferred_message_is_lost_alone(cluster, connect):
+def test_damaged_deferred_message_is_lost_alone(cluster, connect):
     nsqd = cluster.nsqd()
     wire = connect(nsqd)
     wire.subscribe("t")

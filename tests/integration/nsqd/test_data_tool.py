@@ -119,7 +119,7 @@ def test_of_a_whole_data_path_there_is_nothing_to_say(clean):
     assert content(clean) == before
 
 
-def test_an_index_that_a_kill_kept_from_being_written_is_no_damage_and_is_made(nsqd):
+def test_index_that_kill_kept_from_being_written_is_no_damage_and_is_made(nsqd):
     first = segments(nsqd)[0].with_suffix(".index")
     first.unlink(missing_ok=True)
     assert lines(nsqd, "verify") == []
@@ -130,13 +130,13 @@ def test_an_index_that_a_kill_kept_from_being_written_is_no_damage_and_is_made(n
     assert lines(nsqd, "repair") == []
 
 
-def test_it_is_a_command_of_its_own(nsqd):
+def test_it_is_command_of_its_own(nsqd):
     command = [sys.executable, "-m", "nsqd.data", "verify", f"--data-path={nsqd.folder}"]
     done = subprocess.run(command, capture_output=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-def test_summary_shows_the_backlog_of_each_channel(nsqd):
+def test_summary_shows_backlog_of_each_channel(nsqd):
     empty, t = (json.loads(line) for line in lines(nsqd, "summary", "--json"))
     assert (empty["topic"], empty["channels"], empty["pending"]["waiting"]) == ("empty", [], 1)
     ch, other = sorted(t["channels"], key=lambda channel: channel["channel"])
@@ -154,7 +154,7 @@ def test_summary_shows_the_backlog_of_each_channel(nsqd):
     assert f"  channel other, paused: {2 * BATCHES} waiting, 0 deferred" in text
 
 
-def test_the_dump_has_every_message_once_and_in_order(nsqd):
+def test_dump_has_every_message_once_and_in_order(nsqd):
     binary, *messages = (json.loads(line) for line in lines(nsqd, "dump", "--pending"))
     assert binary["body_base64"] == "//4gYmluYXJ5"
     assert (binary["pending_on"], binary["no_channel_yet"]) == ([], True)
@@ -167,7 +167,7 @@ def test_the_dump_has_every_message_once_and_in_order(nsqd):
     assert messages[1]["attempts"] == {"ch": 1}
 
 
-def test_the_dump_has_the_headers_of_messages_and_verify_finds_nothing(cluster, connect):
+def test_dump_has_headers_of_messages_and_verify_finds_nothing(cluster, connect):
     nsqd = cluster.nsqd()
     wire = connect(nsqd)
     wire.send(pub("h", b"1"), pub_ext("h", b'{"a":"b"}', b"2"), pub_ext("h", b"", b"3"))
@@ -186,7 +186,7 @@ def test_the_dump_has_the_headers_of_messages_and_verify_finds_nothing(cluster, 
 
 
 @pytest.mark.parametrize("command", ["dump --pending", "summary"])
-def test_a_reader_who_has_gone_ends_it_without_a_word(clean, command):
+def test_reader_who_has_gone_ends_it_without_word(clean, command):
     tool = f"{sys.executable} -m nsqd.data {command} --data-path={clean.folder}"
     # The reader of the pipe ends before there is anything to read.
     done = subprocess.run(["sh", "-c", f"{tool} | true"], capture_output=True, check=False, timeout=60)
@@ -194,7 +194,7 @@ def test_a_reader_who_has_gone_ends_it_without_a_word(clean, command):
 
 
 @pytest.mark.parametrize("command", ["dump", "summary"])
-def test_a_full_disk_behind_stdout_is_a_failure_and_no_damage(clean, command):
+def test_full_disk_behind_stdout_is_failure_and_no_damage(clean, command):
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
             [sys.executable, "-m", "nsqd.data", command, f"--data-path={clean.folder}"],
@@ -208,7 +208,7 @@ def test_a_full_disk_behind_stdout_is_a_failure_and_no_damage(clean, command):
     assert done.stderr == b"nsqd-data: failed to write to stdout - no space left on device\n"
 
 
-def test_a_part_is_dumped_by_sequence_id_time_and_channel(nsqd):
+def test_part_is_dumped_by_sequence_id_time_and_channel(nsqd):
     whole = [json.loads(line) for line in lines(nsqd, "dump", "--topic=t")]
     third, fifth = whole[2], whole[4]
 
@@ -222,7 +222,7 @@ def test_a_part_is_dumped_by_sequence_id_time_and_channel(nsqd):
     assert part("--from-time=2001-01-01T00:00:00Z") == whole
 
 
-def test_it_says_that_a_nsqd_runs_and_mends_nothing_under_it(nsqd):
+def test_it_says_that_nsqd_runs_and_mends_nothing_under_it(nsqd):
     nsqd.start()
     assert "an nsqd runs on " in data(nsqd, "summary").stderr
     refused = data(nsqd, "repair", "--write")
@@ -329,7 +329,7 @@ def test_damage_is_named_and_repair_mends_what_can_be(clean, connect, tmp_path, 
     assert delivered(clean, connect, len(expected)) == expected
 
 
-def test_a_torn_end_is_cut_as_the_next_start_would(nsqd, connect):
+def test_torn_end_is_cut_as_the_next_start_would(nsqd, connect):
     newest = segments(nsqd)[-1]
     whole = newest.read_bytes()
     with newest.open("ab") as file:
@@ -344,7 +344,7 @@ def test_a_torn_end_is_cut_as_the_next_start_would(nsqd, connect):
     assert delivered(nsqd, connect, 2 * BATCHES - 1) == sorted(BODIES[1:])
 
 
-def test_lost_checkpoints_of_a_log_without_its_beginning_cost_nothing_more(nsqd, connect):
+def test_lost_checkpoints_of_log_without_its_beginning_cost_nothing_more(nsqd, connect):
     """If only the checkpoints were removed, the next start would take the rest for remains of a power cut."""
     nsqd.start()
     for path in ("/channel/empty?topic=t&channel=ch", "/channel/empty?topic=t&channel=other"):
@@ -359,7 +359,7 @@ def test_lost_checkpoints_of_a_log_without_its_beginning_cost_nothing_more(nsqd,
     assert delivered(nsqd, connect, 1) == ["the last"]
 
 
-def test_messages_that_cannot_be_read_are_named_beside_the_dump(clean):
+def test_messages_that_cannot_be_read_are_named_beside_dump(clean):
     one_bit_in_the_data(clean)
     done = data(clean, "dump", "--topic=t")
     assert done.returncode == 1

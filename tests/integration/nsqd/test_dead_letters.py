@@ -36,7 +36,7 @@ def refuse(wire, times):
     return message.id
 
 
-def test_a_poison_message_goes_to_the_dead_letters_with_its_story(node, connect):
+def test_poison_message_goes_to_dead_letters_with_its_story(node, connect):
     set_policy(node, "^t$", apply=True, max_attempts=3)
     wire = connect(node)
     wire.identify(client_id="me", hostname="here")
@@ -64,7 +64,7 @@ def test_a_poison_message_goes_to_the_dead_letters_with_its_story(node, connect)
     assert (figures["depth"], figures["in_flight_count"]) == (0, 0)
 
 
-def test_a_plain_subscriber_sees_the_body_alone(node, connect):
+def test_plain_subscriber_sees_body_alone(node, connect):
     set_policy(node, "^t$", apply=True, max_attempts=1, dead_letter_topic="dead")
     wire = connect(node)
     wire.subscribe("t", "ch", ready=1)
@@ -77,7 +77,7 @@ def test_a_plain_subscriber_sees_the_body_alone(node, connect):
     assert plain.message().body == b"poison"
 
 
-def test_expired_message_becomes_a_dead_letter_by_policy(node, connect):
+def test_expired_message_becomes_dead_letter_by_policy(node, connect):
     set_policy(node, "^t$", apply=True, ttl="100ms", dead_letter_topic="late")
     node.create("t", "ch")
     connect(node).publish("t", *[b"%d" % n for n in range(200)])
@@ -91,7 +91,7 @@ def test_expired_message_becomes_a_dead_letter_by_policy(node, connect):
     assert (figures["depth"], figures["expired_count"]) == (0, 200)
 
 
-def test_full_dead_letter_topic_retains_the_originals(node, connect):
+def test_full_dead_letter_topic_retains_originals(node, connect):
     set_policy(node, "^t$", apply=True, max_attempts=1, dead_letter_topic="dead")
     set_policy(node, "^dead$", name="full", max_depth=1)
     wire = connect(node)
@@ -114,7 +114,7 @@ def test_full_dead_letter_topic_retains_the_originals(node, connect):
     assert sorted(body for _, body in dead_letters(node, connect, "dead", 2)) == [b"1", b"2"]
 
 
-def test_a_poison_message_survives_a_crash_at_any_time(node, connect):
+def test_poison_message_survives_crash_at_any_time(node, connect):
     """Wherever a crash stops it on the way to the dead letters, it is in one of the two topics or in both."""
     set_policy(node, "^t$", apply=True, max_attempts=1)
     published = [b"%d" % n for n in range(40)]
@@ -143,7 +143,7 @@ def test_a_poison_message_survives_a_crash_at_any_time(node, connect):
 
 
 @pytest.mark.slow
-def test_a_poison_message_goes_its_whole_way_though_the_node_is_killed_at_each_step(node, connect):
+def test_poison_message_goes_its_whole_way_though_node_is_killed_at_each_step(node, connect):
     set_policy(node, "^t$", apply=True, max_attempts=2)
     node.create("t", "ch")
 
@@ -227,7 +227,7 @@ def depths(node, topic="t"):
     return {one["channel_name"]: one["depth"] for one in topic_stats(node, topic)["channels"]}
 
 
-def test_all_go_back_to_the_channel_they_came_from_and_to_no_other(node, connect, buried, restart):
+def test_all_go_back_to_channel_they_came_from_and_to_no_other(node, connect, buried, restart):
     # After a clean restart the finished messages are certainly recorded.
     node.restart()
 
@@ -255,7 +255,7 @@ def frames_and_gaps(node, start, end, channel):
         return [MessageRecord.decode(data).body for _, data in frames], answer.headers.get("X-Nsq-Gaps")
 
 
-def test_a_reader_of_the_log_with_another_channel_is_not_given_what_went_back(node, connect, buried):
+def test_reader_of_log_with_another_channel_is_not_given_what_went_back(node, connect, buried):
     def bounds(channel=""):
         return node.get(f"/log/bounds?topic=t&channel={channel}")
 
@@ -289,7 +289,7 @@ def test_a_reader_of_the_log_with_another_channel_is_not_given_what_went_back(no
     assert node.request("GET", f"/log/range?topic=t&start={at}&end={behind}&channel=ch")[0] == 410
 
 
-def test_a_dry_run_counts_and_changes_nothing(node, buried):
+def test_dry_run_counts_and_changes_nothing(node, buried):
     answer = send_back(node, "&dry_run=true")
 
     assert (answer["found"], answer["sent"]) == (3, 0)
@@ -305,7 +305,7 @@ def test_some_go_back(node, buried, query, count):
     assert (depths(node)["ch"], waiting_in(node, "t.ch.dead")) == (count, 3 - count)
 
 
-def test_an_id_that_is_not_in_the_log_sends_no_other_one_back(node, buried):
+def test_id_that_is_not_in_log_sends_no_other_one_back(node, buried):
     first = node.get("/messages?topic=t.ch.dead")["messages"][0]["id"]
     before = f"{int(first, 16) - 1:016x}"
 
@@ -314,7 +314,7 @@ def test_an_id_that_is_not_in_the_log_sends_no_other_one_back(node, buried):
     assert (answer["found"], answer["sent"], answer["left"]) == (0, 0, {})
 
 
-def test_what_a_consumer_of_the_dead_letters_has_in_hand_stays_with_it(node, connect, buried):
+def test_what_a_consumer_of_dead_letters_has_in_hand_stays_with_it(node, connect, buried):
     wire = connect(node)
     wire.subscribe("t.ch.dead", "look", ready=1)
     wire.message()
@@ -322,7 +322,7 @@ def test_what_a_consumer_of_the_dead_letters_has_in_hand_stays_with_it(node, con
     assert send_back(node)["sent"] == 2
 
 
-def test_dead_letter_that_cannot_return_stays_with_a_reason(node, connect, buried):
+def test_dead_letter_that_cannot_return_stays_with_reason(node, connect, buried):
     connect(node).publish("t.ch.dead", b"no dead letter")
     node.post("/topic/pause?topic=t")
 
@@ -336,7 +336,7 @@ def test_dead_letter_that_cannot_return_stays_with_a_reason(node, connect, burie
     assert waiting_in(node, "t.ch.dead") == 4
 
 
-def test_dead_letters_go_back_as_far_as_the_bounds_allow(node, buried):
+def test_dead_letters_go_back_as_far_as_bounds_allow(node, buried):
     set_policy(node, "^t$", apply=True, max_depth=2)
 
     for query, sent in (("&dry_run=true", 0), ("", 2)):
@@ -365,7 +365,7 @@ def test_dead_letter_sent_back_and_retained_is_not_sent_again(node, buried):
     assert send_back(node)["found"] == 0
 
 
-def test_ttl_and_max_attempts_reached_together_give_the_reason_of_the_attempt(node, connect):
+def test_ttl_and_max_attempts_reached_together_give_reason_of_attempt(node, connect):
     set_policy(node, "^t$", apply=True, max_attempts=1, ttl="600ms")
     wire = connect(node)
     wire.subscribe("t", "ch", ready=1)
@@ -380,7 +380,7 @@ def test_ttl_and_max_attempts_reached_together_give_the_reason_of_the_attempt(no
 
 
 @pytest.mark.parametrize("paused", ["topic", "channel", ""])
-def test_ttl_of_a_deferred_or_paused_message(node, connect, paused):
+def test_ttl_of_deferred_or_paused_message(node, connect, paused):
     """It expires on a paused channel, at the unpause of a paused topic, and when its delay is over."""
     set_policy(node, "^t$", apply=True, ttl="400ms")
     node.create("t", "ch")
@@ -401,7 +401,7 @@ def test_ttl_of_a_deferred_or_paused_message(node, connect, paused):
     wait_until(lambda: channel_stats(node, "t", "ch")["expired_count"] == 1, "it has expired")
 
 
-def test_ephemeral_channel_alone_takes_its_messages_along_at_a_kill(node, connect):
+def test_ephemeral_channel_alone_takes_its_messages_along_at_kill(node, connect):
     wire = connect(node)
     wire.subscribe("t", "only#ephemeral")
     node.post("/pub?topic=t", b"1")

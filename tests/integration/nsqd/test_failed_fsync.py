@@ -29,7 +29,7 @@ REASON = "no publishes until a restart: an fsync failed - input/output error"
 
 
 @pytest.mark.parametrize("sync_every", [1, 2500])
-def test_topic_with_a_failed_fsync_waits_for_a_restart_and_says_so(tmp_path, sync_every):
+def test_topic_with_failed_fsync_waits_for_restart_and_says_so(tmp_path, sync_every):
     flags = (f"--sync-every={sync_every}", "--sync-timeout=50ms")
     with PatchedNsqd(BREAKING, tmp_path, *flags, BROKEN="1") as node:
         assert node.ask("/live") == (200, "OK")

@@ -127,7 +127,7 @@ def test_what_is_finished_by_and_by_makes_room_by_and_by(nsqd, connect):
     assert sorted(rest) == acknowledged[half:]
 
 
-def test_nothing_acknowledged_is_lost_by_a_kill_on_the_full_disk(nsqd, connect):
+def test_nothing_acknowledged_is_lost_by_kill_on_full_disk(nsqd, connect):
     acknowledged = fill(nsqd, connect)
     nsqd.kill()
     nsqd.start()
@@ -136,7 +136,7 @@ def test_nothing_acknowledged_is_lost_by_a_kill_on_the_full_disk(nsqd, connect):
     wait_until(lambda: can_publish(nsqd), "there is room again", 10)
 
 
-def test_a_channel_can_be_emptied_there(nsqd, connect):
+def test_channel_can_be_emptied_there(nsqd, connect):
     fill(nsqd, connect)
     nsqd.post("/channel/empty?topic=t&channel=ch")
     assert depth(nsqd) == 0
@@ -147,7 +147,7 @@ def test_a_channel_can_be_emptied_there(nsqd, connect):
     assert depth(nsqd) < 20
 
 
-def test_a_topic_can_be_deleted_there(nsqd, connect):
+def test_topic_can_be_deleted_there(nsqd, connect):
     fill(nsqd, connect)
     nsqd.post("/topic/delete?topic=t")
     wait_until(lambda: can_publish(nsqd), "there is room again", 10)
@@ -158,7 +158,7 @@ def test_a_topic_can_be_deleted_there(nsqd, connect):
     assert topics[0]["channels"] == []
 
 
-def test_a_stop_on_the_full_disk_keeps_what_was_finished(nsqd, connect):
+def test_stop_on_full_disk_keeps_what_was_finished(nsqd, connect):
     acknowledged = fill(nsqd, connect)
     # They are less than a segment, so no file can be removed.
     finished = consume(nsqd, connect, 300)
@@ -169,7 +169,7 @@ def test_a_stop_on_the_full_disk_keeps_what_was_finished(nsqd, connect):
     assert finished == acknowledged[:300]
 
 
-def test_many_holes_are_noted_on_the_full_disk_too(nsqd, connect):
+def test_many_holes_are_noted_on_full_disk_too(nsqd, connect):
     """A checkpoint is largest, for so many messages, when every second one is finished."""
     acknowledged = fill(nsqd, connect)
     wire = connect(nsqd)

@@ -93,7 +93,7 @@ async def doors(tmp_path):
 
 
 @pytest.mark.parametrize("sent", FORBIDDEN.values(), ids=FORBIDDEN)
-async def test_what_http_forbids_is_refused_at_both_doors_and_ends_the_connection(doors, sent):
+async def test_what_http_forbids_is_refused_at_both_doors_and_ends_connection(doors, sent):
     for door in (doors.alone, doors.front):
         found = await outcome(door, sent, PING)
 
@@ -134,7 +134,7 @@ OWN = [b"Sec-Fetch-Site: same-origin\r\n", b"Sec-Fetch-Site: none\r\n", b"Origin
 
 
 @pytest.mark.parametrize("header", FOREIGN)
-async def test_a_page_of_another_site_changes_nothing(doors, header):
+async def test_page_of_another_site_changes_nothing(doors, header):
     for door in (doors.alone, doors.front):
         for target in (b"/pub?topic=t", b"/mpub?topic=t", b"/topic/create?topic=t"):
             sent = (HEAD + header + REST).replace(b"/pub?topic=t", target)
@@ -151,7 +151,7 @@ async def test_programs_and_pages_of_its_own_may_publish(doors, header):
         assert (await outcome(door, HEAD + header + REST)).statuses == [200]
 
 
-async def test_a_request_may_be_cut_anywhere(doors):
+async def test_request_may_be_cut_anywhere(doors):
     whole = HEAD + b"User-Agent: u\r\n" + REST
     client = MemoryTransport()
     client.connect(doors.front())

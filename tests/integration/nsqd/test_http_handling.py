@@ -60,7 +60,7 @@ def id_of(node, body):
     return found
 
 
-def test_a_poison_message_is_thrown_away_while_a_consumer_has_it(node, connect):
+def test_poison_message_is_thrown_away_while_consumer_has_it(node, connect):
     publish(node, b"poison", b"good")
     wire = connect(node)
     wire.subscribe("t", "ch", ready=2)
@@ -76,7 +76,7 @@ def test_a_poison_message_is_thrown_away_while_a_consumer_has_it(node, connect):
     assert states(node)["poison"] == "finished"
 
 
-def test_a_message_is_requeued_with_a_delay_and_that_survives_a_crash(node):
+def test_message_is_requeued_with_delay_and_that_survives_crash(node):
     publish(node, b"a", b"b")
 
     do(node, "requeue", id=id_of(node, "a"), defer=600_000)
@@ -86,7 +86,7 @@ def test_a_message_is_requeued_with_a_delay_and_that_survives_a_crash(node):
     assert states(node) == {"a": "deferred", "b": "waiting"}
 
 
-def test_a_message_is_put_off_as_long_as_the_policy_of_its_channel_allows(node):
+def test_message_is_put_off_as_long_as_policy_of_its_channel_allows(node):
     set_policy(node, "t", name="far", channel="ch", priority=1, max_defer="48h")
     publish(node, b"a")
     day_ms = 24 * 3_600_000
@@ -98,7 +98,7 @@ def test_a_message_is_put_off_as_long_as_the_policy_of_its_channel_allows(node):
     assert (status, said.partition(":")[0]) == (400, "INVALID_ARG_DEFER")
 
 
-def test_a_deferred_message_is_sent_and_another_cancelled(node, connect):
+def test_deferred_message_is_sent_and_another_cancelled(node, connect):
     publish(node, b"now", b"never", query="&defer=600000")
 
     do(node, "send", id=id_of(node, "now"))
@@ -187,7 +187,7 @@ def test_filter_resumes_at_its_position(node):
         ("/channel/create", {"channel": "new", "start": "soon"}, 400, "INVALID_ARG_START"),
     ],
 )
-def test_bad_input_is_refused_with_a_sentence_and_changes_nothing(node, path, arguments, status, message):
+def test_bad_input_is_refused_with_sentence_and_changes_nothing(node, path, arguments, status, message):
     publish(node, b"a")
     before = node.get("/stats?format=json&topic=t")["topics"]
 
@@ -198,7 +198,7 @@ def test_bad_input_is_refused_with_a_sentence_and_changes_nothing(node, path, ar
     assert node.get("/stats?format=json&topic=t")["topics"] == before
 
 
-def test_a_message_that_is_finished_or_not_deferred_is_a_conflict(node):
+def test_message_that_is_finished_or_not_deferred_is_conflict(node):
     publish(node, b"a")
     message_id = id_of(node, "a")
     never = f"{int(message_id, 16) + 1:016x}"
@@ -213,7 +213,7 @@ def test_a_message_that_is_finished_or_not_deferred_is_a_conflict(node):
 # --- seek ---
 
 
-def test_a_channel_is_replayed_from_its_beginning_and_that_survives_a_crash(node, connect):
+def test_channel_is_replayed_from_its_beginning_and_that_survives_crash(node, connect):
     publish(node, b"a", b"b", b"c")
     wire, first = consume(connect, node, 3)
     for message in first:
@@ -230,7 +230,7 @@ def test_a_channel_is_replayed_from_its_beginning_and_that_survives_a_crash(node
 
 
 @pytest.mark.parametrize("restarts", [0, 1])
-def test_a_channel_is_set_to_each_kind_of_place(node, restarts):
+def test_channel_is_set_to_each_kind_of_place(node, restarts):
     publish(node, b"a", b"b", b"c")
     _, b, c = messages(node)
     seconds, fraction = divmod(c["timestamp"], 1_000_000_000)
@@ -248,7 +248,7 @@ def test_a_channel_is_set_to_each_kind_of_place(node, restarts):
         assert "".join(state[0] for state in states(node).values()) == expected
 
 
-def test_a_reader_by_position_goes_on_from_the_place(node):
+def test_reader_by_position_goes_on_from_place(node):
     publish(node, b"a", b"b")
     first, second = (one["sequence"] for one in messages(node))
     ask(node, "POST", "/channel/commit", channel="ch", sequence=second + 1)
@@ -265,7 +265,7 @@ def test_a_reader_by_position_goes_on_from_the_place(node):
     assert acknowledged() == second
 
 
-def test_a_topic_in_memory_is_handled_as_well(node):
+def test_topic_in_memory_is_handled_as_well(node):
     name = "mem#ephemeral"
     node.post(f"/topic/create?topic={urllib.parse.quote(name)}")
     node.post(f"/channel/create?topic={urllib.parse.quote(name)}&channel=ch")

@@ -26,7 +26,7 @@ def refused(status, code):
 # --- /info
 
 
-def test_info_has_every_key_in_the_originals_order(nsqd):
+def test_info_has_every_key_in_originals_order(nsqd):
     info = nsqd.get("/info")
     assert abs(info["start_time"] - time.time()) < 3600
     if beside.OURS:  # only ours has it, as the last key
@@ -83,7 +83,7 @@ def test_stats_of_all_topics_have_disk_and_replication(nsqd):
     assert stats["disk"]["fsync_p99_ns"] >= 0
 
 
-def test_stats_have_every_key_in_the_originals_order(nsqd, topic, busy):
+def test_stats_have_every_key_in_originals_order(nsqd, topic, busy):
     producer, consumer = busy
     stats = nsqd.get(f"/stats?format=json&topic={topic}")
     assert list(stats) == ["version", "health", "start_time", "topics", "memory", "producers"]
@@ -192,14 +192,14 @@ def test_stats_have_every_key_in_the_originals_order(nsqd, topic, busy):
     ]
 
 
-def test_an_unknown_topic_has_null_and_an_unknown_channel_an_empty_list(nsqd, topic, busy):
+def test_unknown_topic_has_null_and_unknown_channel_empty_list(nsqd, topic, busy):
     unknown = nsqd.get("/stats?format=json&topic=not.there")
     assert (unknown["topics"], unknown["producers"]) == (None, None)
     assert nsqd.get("/stats?format=json&channel=not.there")["topics"] == []
     assert nsqd.get(f"/stats?format=json&topic={topic}&channel=not.there")["topics"] == []
 
 
-def test_the_channel_filter_leaves_other_channels_and_topics_out(nsqd, connect, topic):
+def test_channel_filter_leaves_other_channels_and_topics_out(nsqd, connect, topic):
     for name, channel in (
         (topic, "wanted"),
         (topic, "other"),
@@ -258,7 +258,7 @@ def test_producers_are_not_filtered_by_topic_but_what_they_published_is(nsqd, to
     assert "pub_counts" not in publisher
 
 
-def test_a_consumer_that_publishes_is_in_both_lists(nsqd, wire, topic):
+def test_consumer_that_publishes_is_in_both_lists(nsqd, wire, topic):
     wire.subscribe(topic)
     wire.publish(topic, b"m")
     stats = nsqd.get(f"/stats?format=json&topic={topic}")
@@ -267,7 +267,7 @@ def test_a_consumer_that_publishes_is_in_both_lists(nsqd, wire, topic):
     one_of(stats["topics"][0]["channels"][0]["clients"], remote_address=address)
 
 
-def test_a_producer_of_several_topics_is_listed_with_all_of_them(nsqd, wire, topic):
+def test_producer_of_several_topics_is_listed_with_all_of_them(nsqd, wire, topic):
     # The original lists only one of the topics.
     wire.publish(topic, b"a", b"b")
     wire.publish(topic + "-b", b"c")
@@ -275,7 +275,7 @@ def test_a_producer_of_several_topics_is_listed_with_all_of_them(nsqd, wire, top
     assert publisher["pub_counts"] == [{"topic": topic, "count": 2}, {"topic": topic + "-b", "count": 1}]
 
 
-def test_a_malformed_query_is_refused(nsqd):
+def test_malformed_query_is_refused(nsqd):
     assert nsqd.request("GET", "/stats?topic=%zz") == refused(400, "INVALID_REQUEST")
 
 
@@ -305,7 +305,7 @@ def text_of(nsqd, query):
     return body.decode()
 
 
-def test_the_text_has_the_originals_columns(nsqd, topic, busy):
+def test_text_has_originals_columns(nsqd, topic, busy):
     producer, consumer = busy
     nsqd.post(f"/channel/pause?topic={topic}&channel=billing")
     lines = text_of(nsqd, f"topic={topic}").splitlines()
@@ -333,7 +333,7 @@ def test_the_text_has_the_originals_columns(nsqd, topic, busy):
     )
 
 
-def test_topics_are_separated_by_an_empty_line(nsqd, connect, topic):
+def test_topics_are_separated_by_empty_line(nsqd, connect, topic):
     for name in ("a", "b"):
         nsqd.post(f"/topic/create?topic={topic}-{name}")
         nsqd.post(f"/channel/create?topic={topic}-{name}&channel=only.{topic}")
@@ -372,13 +372,13 @@ def test_every_other_format_is_text(nsqd, word):
         ("id", None),
     ],
 )
-def test_an_option_is_shown_by_its_toml_key(nsqd, name, shown):
+def test_option_is_shown_by_its_toml_key(nsqd, name, shown):
     status, body = nsqd.request("GET", f"/config/{name}")
     assert status == 200
     assert body == shown or (shown is None and body.isdigit())
 
 
-def test_the_statsd_prefix_is_shown_with_the_host_in_it(nsqd):
+def test_statsd_prefix_is_shown_with_host_in_it(nsqd):
     status, body = nsqd.request("GET", "/config/statsd_prefix")
     assert (status, body) == (200, f"nsq.127_0_0_1_{nsqd.http_port}.".encode())
 
@@ -457,7 +457,7 @@ def test_nsqlookupds_can_be_changed_while_running(cluster):
 
 
 @pytest.mark.parametrize("probe", ["/live", "/ready", "/started"])
-def test_the_probes_answer_ok(nsqd, probe):
+def test_probes_answer_ok(nsqd, probe):
     assert nsqd.request("GET", probe) == (200, b"OK")
 
 

@@ -35,7 +35,7 @@ async def test_others_have_their_turn_while_statistics_are_gathered(doors, path)
     assert turns > TOPICS / 50
 
 
-async def test_topic_deleted_during_the_read_is_left_out(doors):
+async def test_topic_deleted_during_read_is_left_out(doors):
     client = MemoryTransport()
     client.connect(doors.front())
     client.say(b"GET /stats?format=json HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -18,7 +18,7 @@ def resident(nsqd):
     return nsqd.get("/stats?format=json&topic=none")["memory"]["heap_in_use_bytes"]
 
 
-def test_a_deleted_topic_is_forgotten_also_while_its_producers_live(nsqd, connect):
+def test_deleted_topic_is_forgotten_also_while_its_producers_live(nsqd, connect):
     producers = [connect(nsqd) for _ in range(2)]
 
     def publish_and_delete(topic):
@@ -35,7 +35,7 @@ def test_a_deleted_topic_is_forgotten_also_while_its_producers_live(nsqd, connec
     wait_until(lambda: resident(nsqd) < before + 40 * MIB, "the deleted topics are forgotten")
 
 
-def test_deleted_topics_leave_the_memory_also_once_their_checkpoints_were_written(nsqd, connect):
+def test_deleted_topics_leave_memory_also_once_their_checkpoints_were_written(nsqd, connect):
     """Data for the next checkpoint once kept the channels in memory, and they the log: 8 MiB a topic."""
 
     def fill_and_delete(name):

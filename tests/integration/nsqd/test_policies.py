@@ -45,14 +45,14 @@ def refused(answer, status=400):
     return json.loads(answer[1])["message"]
 
 
-def test_a_node_without_policies_says_so(node):
+def test_node_without_policies_says_so(node):
     answer = node.get("/policies?topic=t")
 
     assert answer["policies"] == []
     assert answer["in_force"] == {"topic": "t", "channel": "", "policy": None, "definition": {}}
 
 
-def test_policy_set_over_http_applies_and_survives_a_restart(node, restart):
+def test_policy_set_over_http_applies_and_survives_restart(node, restart):
     assert put(node, "a", "^orders$", max_depth=5)[0] == 200
     digest = node.get("/policies")["digest"]
 
@@ -63,7 +63,7 @@ def test_policy_set_over_http_applies_and_survives_a_restart(node, restart):
     assert in_force(node, "other") == (None, {})
 
 
-def test_a_policy_is_replaced_and_taken_away(node):
+def test_policy_is_replaced_and_taken_away(node):
     put(node, "a", max_depth=5)
     put(node, "a", max_depth=6)
     assert in_force(node, "t") == ("a", {"max_depth": 6})
@@ -117,7 +117,7 @@ def test_invalid_policy_is_refused_and_changes_nothing(node, query, body, senten
         ("?channel=c", "MISSING_ARG_TOPIC"),
     ],
 )
-def test_a_question_about_no_name_is_refused(node, query, code):
+def test_question_about_no_name_is_refused(node, query, code):
     assert refused(node.request("GET", f"/policies{query}")) == code
 
 
@@ -133,7 +133,7 @@ def test_what_would_delete_messages_is_done_only_when_that_is_meant(node):
     assert names(node) == ["a"]
 
 
-def test_the_file_counts_and_is_not_changed_over_http(cluster, file):
+def test_file_counts_and_is_not_changed_over_http(cluster, file):
     node = cluster.nsqd(f"--policies-file={file}")
 
     assert in_force(node, "orders") == ("orders", {"max_depth": 100})
@@ -146,7 +146,7 @@ def test_the_file_counts_and_is_not_changed_over_http(cluster, file):
     assert node.request("PUT", "/policies", node.request("GET", "/policies")[1])[0] == 200
 
 
-def test_hanging_up_reads_the_file_again(cluster, file):
+def test_hanging_up_reads_file_again(cluster, file):
     node = cluster.nsqd(f"--policies-file={file}")
     put(node, "own", "^own$", max_depth=5)
 
@@ -158,7 +158,7 @@ def test_hanging_up_reads_the_file_again(cluster, file):
 
 
 @pytest.mark.executed
-def test_sighup_during_the_start_does_not_end_nsqd_and_the_file_is_read_again(cluster, file):
+def test_sighup_during_start_does_not_end_nsqd_and_file_is_read_again(cluster, file):
     node = cluster.nsqd(f"--policies-file={file}")
     node.stop()
     node.spawn()
@@ -175,7 +175,7 @@ def test_sighup_during_the_start_does_not_end_nsqd_and_the_file_is_read_again(cl
 
 
 @pytest.mark.parametrize("text", ["[policies.orders", FILE.replace("max_depth", "max_dept"), None])
-def test_a_file_that_cannot_be_used_changes_nothing_while_it_runs(cluster, file, text):
+def test_file_that_cannot_be_used_changes_nothing_while_it_runs(cluster, file, text):
     node = cluster.nsqd(f"--policies-file={file}")
 
     file.unlink()
@@ -195,7 +195,7 @@ def test_a_file_that_cannot_be_used_changes_nothing_while_it_runs(cluster, file,
         (None, "no such file or directory"),
     ],
 )
-def test_a_node_does_not_start_with_a_file_that_cannot_be_used(cluster, file, text, sentence):
+def test_node_does_not_start_with_file_that_cannot_be_used(cluster, file, text, sentence):
     file.unlink()
     if text is not None:
         file.write_text(text)
@@ -206,7 +206,7 @@ def test_a_node_does_not_start_with_a_file_that_cannot_be_used(cluster, file, te
     assert sentence in node.logs()
 
 
-def test_a_node_does_not_start_without_the_policies_that_were_set(node):
+def test_node_does_not_start_without_policies_that_were_set(node):
     put(node, "a", max_depth=5)
     node.stop()
     (node.folder / "policies.json").write_bytes(b"{}")

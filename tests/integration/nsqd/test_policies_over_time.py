@@ -85,7 +85,7 @@ def files(disk):
 @pytest.mark.parametrize(
     "settings", [{"retain_time_ns": 10 * MINUTE * SECOND}, {"retain_bytes": 100_000}], ids=["time", "bytes"]
 )
-def test_what_is_kept_under_load_takes_the_same_room_for_an_hour(settings):
+def test_what_is_kept_under_load_takes_the_same_room_for_hour(settings):
     sizes = []
     kept_s = []
 
@@ -151,7 +151,7 @@ def test_topic_unread_for_a_day_stays_in_its_bounds_and_refuses_publishes():
     assert max(sizes) == min(sizes)
 
 
-def test_topic_unread_for_a_day_has_the_newest_messages_with_drop_oldest():
+def test_topic_unread_for_a_day_has_newest_messages_with_drop_oldest():
     sizes = []
 
     async def play(one):
@@ -179,7 +179,7 @@ def test_topic_unread_for_a_day_has_the_newest_messages_with_drop_oldest():
     assert max(sizes[2:]) <= 40_000
 
 
-def test_an_hour_is_replayed_into_a_second_channel_while_the_first_goes_on():
+def test_hour_is_replayed_into_a_second_channel_while_the_first_goes_on():
     async def play(one):
         node = await node_with(one, retain_time_ns=2 * HOUR * SECOND)
         publisher, first, second = Publisher(node), [], []

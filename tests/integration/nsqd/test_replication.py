@@ -81,7 +81,7 @@ def took(one, body=b"x", topic="t"):
 # --- acknowledgements ---
 
 
-def test_ok_waits_for_the_replica_at_most_the_ack_timeout(cluster):
+def test_ok_waits_for_replica_at_most_ack_timeout(cluster):
     owner, other = nodes(cluster, 2, "--replica-ack-timeout=1s")
     publish(owner, "t", [b"first"])
     suspended(other)
@@ -110,7 +110,7 @@ def test_with_two_replicas_and_one_away_ok_waits_for_the_other(cluster):
     assert quick < 1.9 <= seconds
 
 
-def test_without_enough_replicas_publishers_are_refused_with_a_sentence(cluster):
+def test_without_enough_replicas_publishers_are_refused_with_sentence(cluster):
     owner, other = nodes(cluster, 2, "--replicas-missing=refuse")
     publish(owner, "t", [b"first"])
     other.kill()
@@ -126,7 +126,7 @@ def test_without_enough_replicas_publishers_are_refused_with_a_sentence(cluster)
     wait_until(lambda: took(owner)[0] == b"OK", "the replica is back")
 
 
-def test_ready_counts_the_topics_with_too_few_replicas(cluster):
+def test_ready_counts_topics_with_too_few_replicas(cluster):
     owner, other = nodes(cluster, 2)
     publish(owner, "t", [b"first"])
     assert owner.request("GET", "/ready") == (200, b"OK")
@@ -157,7 +157,7 @@ def test_ready_says_whether_replicas_are_missing_for_publishes(cluster, tmp_path
 # --- failover ---
 
 
-def test_replica_takes_over_after_the_failover_timeout(cluster):
+def test_replica_takes_over_after_failover_timeout(cluster):
     # Its own nodes: messages that another test left would keep the promoted copy.
     owner, *others = nodes(cluster, 3)
     replica = replica_of(owner, others)
@@ -254,7 +254,7 @@ def test_suspended_owner_delivers_nothing_of_what_was_taken_over(cluster):
 # --- membership ---
 
 
-def test_wrong_secret_is_refused_with_a_sentence_at_both_ends(cluster):
+def test_wrong_secret_is_refused_with_sentence_at_both_ends(cluster):
     member = node(cluster, 1, secret_file(cluster.folder)).start()
     stranger = node(
         cluster,
@@ -276,14 +276,14 @@ def test_wrong_secret_is_refused_with_a_sentence_at_both_ends(cluster):
 
 
 @pytest.mark.parametrize("flags", [["--replicas=1"], ["--replicas=1", "--replica=127.0.0.1:1"]])
-def test_replicas_without_a_secret_are_refused_at_the_start(cluster, flags):
+def test_replicas_without_secret_are_refused_at_start(cluster, flags):
     one = node(cluster, 1, *flags).spawn()
 
     assert one.wait() == 1
     assert "--replicas=1 needs --cluster-secret-file: only members are replicas" in one.logs()
 
 
-def test_without_a_secret_nothing_is_accepted(cluster):
+def test_without_secret_nothing_is_accepted(cluster):
     plain = node(cluster, 1).start()
     member = node(
         cluster, 2, secret_file(cluster.folder), "--replicas=1", f"--replica={plain.tcp_address}"
@@ -316,7 +316,7 @@ def resident(one):
     [b"\xff" * 4096, b"GET / HTTP/1.0\r\n\r\n", b"\x40\0\0\0\5" + bytes(63), b"\xff\xff\xff\x7f\1"],
     ids=["noise", "http", "a frame of a stream", "a large frame"],
 )
-def test_garbage_behind_the_magic_is_refused(three, sent):
+def test_garbage_behind_magic_is_refused(three, sent):
     one = three[0]
     before = resident(one)
     for _ in range(20):
@@ -393,7 +393,7 @@ def test_rogue_registration_at_nsqlookupd_receives_nothing(cluster):
     assert replica["address"] == member.tcp_address
 
 
-def test_secret_is_rotated_while_the_cluster_runs(cluster):
+def test_secret_is_rotated_while_cluster_runs(cluster):
     owner, other = nodes(cluster, 2)
     path = cluster.folder / "secret"
     old = path.read_text().strip()
@@ -430,7 +430,7 @@ def test_replication_over_tls(cluster, tmp_path):
     assert len(consume(other, "t", count=100, seconds=10)) == 100
 
 
-def test_without_tls_a_connection_is_refused_where_tls_is_required(cluster, tmp_path):
+def test_without_tls_connection_is_refused_where_tls_is_required(cluster, tmp_path):
     authority = Authority(tmp_path / "ca")
     secret = secret_file(cluster.folder)
     required = node(
@@ -442,7 +442,7 @@ def test_without_tls_a_connection_is_refused_where_tls_is_required(cluster, tmp_
     assert "TLS is required here: --replication-tls" in problem
 
 
-def test_proof_does_not_pass_through_a_proxy_with_another_certificate(cluster, tmp_path):
+def test_proof_does_not_pass_through_proxy_with_another_certificate(cluster, tmp_path):
     """The proof is bound to the certificate: TLS that ends between the nodes is no membership."""
     from tests.support.tls_proxy import TlsProxy
 
@@ -505,7 +505,7 @@ def test_copied_data_path_is_another_node(cluster):
     assert consume(copy, "t", quiet=4) == []
 
 
-def test_copies_of_a_development_version_stop_the_start(cluster):
+def test_copies_of_development_version_stop_start(cluster):
     one = node(cluster, 1, secret_file(cluster.folder))
     (one.folder / "carried" / "x").mkdir(parents=True)
 
@@ -519,7 +519,7 @@ def test_copies_of_a_development_version_stop_the_start(cluster):
 # --- deleted topics ---
 
 
-def test_deleted_topic_is_removed_from_a_replica_that_was_away(cluster):
+def test_deleted_topic_is_removed_from_replica_that_was_away(cluster):
     owner, other = nodes(cluster, 2)
     for topic in ("kept", "deleted", "deleted_later"):
         owner.post(f"/topic/create?topic={topic}")
@@ -581,7 +581,7 @@ def decommission(one, *flags, seconds=60):
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds, check=False)
 
 
-def test_decommission_moves_everything_to_a_replica(cluster):
+def test_decommission_moves_everything_to_replica(cluster):
     owner, *others = nodes(cluster, 3)
     for topic in ("t", "u"):
         owner.create(topic, "ch")
@@ -598,7 +598,7 @@ def test_decommission_moves_everything_to_a_replica(cluster):
     assert consume(owner, "t", quiet=4) == []
 
 
-def test_decommission_to_a_named_node(cluster):
+def test_decommission_to_named_node(cluster):
     owner, *others = nodes(cluster, 3)
     target = next(one for one in others if one is not replica_of(owner, others))
     owner.create("t", "ch")
@@ -611,7 +611,7 @@ def test_decommission_to_a_named_node(cluster):
     assert len(consume(target, "t", count=100)) == 100
 
 
-def test_decommission_without_a_target_says_what_it_waits_for(cluster):
+def test_decommission_without_target_says_what_it_waits_for(cluster):
     one = node(cluster, 1, secret_file(cluster.folder)).start()
     one.post("/channel/create?topic=t&channel=ch") if one.post("/topic/create?topic=t") else None
     publish(one, "t", NUMBERS)
@@ -627,7 +627,7 @@ def test_decommission_without_a_target_says_what_it_waits_for(cluster):
     publish(one, "t", [b"again"])
 
 
-def test_decommission_needs_a_secret(cluster):
+def test_decommission_needs_secret(cluster):
     one = node(cluster, 1).start()
 
     ended = decommission(one)
@@ -676,7 +676,7 @@ def test_orphaned_volume_is_decommissioned(cluster):
     assert consume(orphan, "t", quiet=3) == []
 
 
-def test_rescue_of_a_data_path_that_is_in_use_is_refused(three):
+def test_rescue_of_data_path_that_is_in_use_is_refused(three):
     one = three[0]
     ended = data_tool("decommission", f"--data-path={one.folder}", "--cluster-secret-file=x", "--replica=a:1")
 
@@ -702,7 +702,7 @@ def test_forgotten_node_is_not_waited_for(cluster):
     assert consume(owner, "t", count=1, seconds=1.5) == [b"x"]
 
 
-def test_new_identity_makes_another_node_of_a_snapshot(cluster):
+def test_new_identity_makes_another_node_of_snapshot(cluster):
     one = node(cluster, 1, secret_file(cluster.folder)).start()
     publish(one, "t", NUMBERS)
     one.post("/channel/create?topic=t&channel=ch")
@@ -717,7 +717,7 @@ def test_new_identity_makes_another_node_of_a_snapshot(cluster):
     assert len(consume(one, "t", count=100)) == 100
 
 
-def test_lost_disk_is_replaced_by_an_empty_one(cluster):
+def test_lost_disk_is_replaced_by_empty_one(cluster):
     owner, other = nodes(cluster, 2)
     owner.create("t", "ch")
     publish(owner, "t", NUMBERS)

@@ -19,7 +19,7 @@ def nsqd(cluster):
 # --- messages
 
 
-def test_acknowledged_messages_survive_the_restart(nsqd, connect, restart):
+def test_acknowledged_messages_survive_restart(nsqd, connect, restart):
     wire = connect(nsqd)
     wire.subscribe("t")
     wire.publish("t", b"pub")
@@ -32,7 +32,7 @@ def test_acknowledged_messages_survive_the_restart(nsqd, connect, restart):
     assert [message.attempts for message in messages] == [1] * 6
 
 
-def test_a_message_keeps_its_id_and_its_time(nsqd, connect, restart):
+def test_message_keeps_its_id_and_its_time(nsqd, connect, restart):
     wire = connect(nsqd)
     wire.subscribe("t", ready=1)
     wire.publish("t", b"m")
@@ -53,7 +53,7 @@ def test_ids_are_not_used_again(nsqd, connect, restart):
     assert bodies(messages) == [b"a", b"b", b"c", b"d"]
 
 
-def test_a_finished_message_does_not_come_back_after_a_clean_stop(nsqd, connect):
+def test_finished_message_does_not_come_back_after_clean_stop(nsqd, connect):
     wire = connect(nsqd)
     wire.subscribe("t", ready=10)
     assert wire.ask(mpub("t", *[b"%d" % n for n in range(10)])) == b"OK"
@@ -65,7 +65,7 @@ def test_a_finished_message_does_not_come_back_after_a_clean_stop(nsqd, connect)
     assert sorted(bodies(again)) == sorted(bodies(messages[1::2]))
 
 
-def test_finished_message_does_not_come_back_a_second_before_a_crash(nsqd, connect):
+def test_finished_message_does_not_come_back_a_second_before_crash(nsqd, connect):
     wire = connect(nsqd)
     wire.subscribe("t", ready=10)
     connect(nsqd).publish("t", b"finished", b"not yet")
@@ -84,7 +84,7 @@ def test_finished_message_does_not_come_back_a_second_before_a_crash(nsqd, conne
     assert bodies(messages) == [b"not yet"]
 
 
-def test_what_is_in_flight_and_its_attempts_survive_a_clean_stop(nsqd, connect):
+def test_what_is_in_flight_and_its_attempts_survive_clean_stop(nsqd, connect):
     wire = connect(nsqd)
     wire.subscribe("t", ready=10)
     connect(nsqd).publish("t", b"once", b"often")
@@ -98,7 +98,7 @@ def test_what_is_in_flight_and_its_attempts_survive_a_clean_stop(nsqd, connect):
     assert {message.body: message.attempts for message in messages} == {b"once": 2, b"often": 5}
 
 
-def test_messages_of_before_can_be_finished_by_a_nsqd_with_another_node_id(nsqd, connect, restart):
+def test_messages_of_before_can_be_finished_by_nsqd_with_another_node_id(nsqd, connect, restart):
     # The default node id is made from the host name, which a container may change with every start.
     connect(nsqd).publish("t", *[b"%d" % n for n in range(5)])
     nsqd.flags.append("--node-id=99")
@@ -117,7 +117,7 @@ def test_messages_of_before_can_be_finished_by_a_nsqd_with_another_node_id(nsqd,
 
 
 @pytest.mark.slow
-def test_a_deferred_message_keeps_its_time(nsqd, connect, restart):
+def test_deferred_message_keeps_its_time(nsqd, connect, restart):
     wire = connect(nsqd)
     wire.subscribe("t")
     due = time.time() + 3
@@ -133,7 +133,7 @@ def test_a_deferred_message_keeps_its_time(nsqd, connect, restart):
     again.quiet()
 
 
-def test_a_message_deferred_at_a_topic_without_channels_keeps_its_time(nsqd, connect, restart):
+def test_message_deferred_at_topic_without_channels_keeps_its_time(nsqd, connect, restart):
     assert connect(nsqd).ask(dpub("t", 3600000, b"later")) == b"OK"
     restart(nsqd)
     _, messages = consume(connect, nsqd, 0)
@@ -167,7 +167,7 @@ def test_many_topics_with_any_legal_name(nsqd, connect, restart):
     assert outside == [nsqd.folder.name]  # ".." stays inside the data path
 
 
-def test_a_long_backlog_is_read_back_in_order(cluster, connect, restart):
+def test_long_backlog_is_read_back_in_order(cluster, connect, restart):
     nsqd = cluster.nsqd("--mem-queue-size=100", "--max-bytes-per-file=100000")
     producer = connect(nsqd)
     producer.subscribe("t")
@@ -210,7 +210,7 @@ def test_segments_without_pending_messages_are_removed(cluster, connect):
 # --- files
 
 
-def test_nsqd_dat_has_the_originals_shape_and_is_private(nsqd, connect):
+def test_nsqd_dat_has_originals_shape_and_is_private(nsqd, connect):
     path = nsqd.folder / "nsqd.dat"
     ours = {}
     if beside.OURS:  # the original leaves it out when it writes the file
@@ -261,7 +261,7 @@ def test_nsqd_dat_of_the_original_is_read(cluster):
         assert f" WARNING: {warning}\n" in nsqd.logs()
 
 
-def test_without_nsqd_dat_the_folders_of_the_topics_are_believed(nsqd, connect):
+def test_without_nsqd_dat_folders_of_topics_are_believed(nsqd, connect):
     connect(nsqd).subscribe("t", "ch")
     connect(nsqd).publish("t", b"m")
     nsqd.kill()
@@ -270,7 +270,7 @@ def test_without_nsqd_dat_the_folders_of_the_topics_are_believed(nsqd, connect):
     assert bodies(consume(connect, nsqd, 1)[1]) == [b"m"]
 
 
-def test_crashes_in_the_middle_of_traffic_lose_nothing_acknowledged(nsqd, connect):
+def test_crashes_in_middle_of_traffic_lose_nothing_acknowledged(nsqd, connect):
     """All messages that were acknowledged to the producer are delivered, whatever the moment of the kill."""
     consumer = connect(nsqd)
     consumer.subscribe("t", "ch")

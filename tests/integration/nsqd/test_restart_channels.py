@@ -13,7 +13,7 @@ def nsqd(cluster):
     return cluster.nsqd()
 
 
-def test_a_new_channel_is_owed_what_was_published_after_it_whenever_the_crash_comes(nsqd, connect):
+def test_new_channel_is_owed_what_was_published_after_it_whenever_crash_comes(nsqd, connect):
     consume(connect, nsqd, 0, channel="old")
     producer = connect(nsqd)
     for n in range(5):
@@ -29,7 +29,7 @@ def test_a_new_channel_is_owed_what_was_published_after_it_whenever_the_crash_co
     }
 
 
-def test_a_topic_and_a_channel_without_messages_are_there_again(nsqd, restart):
+def test_topic_and_channel_without_messages_are_there_again(nsqd, restart):
     nsqd.post("/topic/create?topic=bare")
     nsqd.create("t", "ch")
     restart(nsqd)
@@ -74,7 +74,7 @@ def test_deleted_is_deleted(nsqd, connect, restart):
     }
 
 
-def test_a_topic_made_anew_after_its_deletion_has_only_new_messages(nsqd, connect, restart):
+def test_topic_made_anew_after_its_deletion_has_only_new_messages(nsqd, connect, restart):
     connect(nsqd).subscribe("t", "old")
     connect(nsqd).publish("t", b"old")
     nsqd.post("/topic/delete?topic=t")
@@ -84,7 +84,7 @@ def test_a_topic_made_anew_after_its_deletion_has_only_new_messages(nsqd, connec
     assert bodies(messages) == [b"new"]
 
 
-def test_emptied_channel_stays_empty_after_a_clean_stop(nsqd, connect):
+def test_emptied_channel_stays_empty_after_clean_stop(nsqd, connect):
     connect(nsqd).subscribe("t", "ch")
     connect(nsqd).publish("t", b"m", b"m")
     nsqd.post("/channel/empty?topic=t&channel=ch")
@@ -92,7 +92,7 @@ def test_emptied_channel_stays_empty_after_a_clean_stop(nsqd, connect):
     consume(connect, nsqd, 0)
 
 
-def test_counters_go_on_after_a_clean_stop(nsqd, connect):
+def test_counters_go_on_after_clean_stop(nsqd, connect):
     wire = connect(nsqd)
     wire.subscribe("t", ready=1)
     connect(nsqd).publish("t", b"four", b"five!")

@@ -65,7 +65,7 @@ def the_only_body(connect, nsqd, channel):
     return message.body
 
 
-def test_a_message_deferred_for_an_hour_holds_no_more_than_itself(connect, nsqd):
+def test_message_deferred_for_hour_holds_no_more_than_itself(connect, nsqd):
     flow = Flow(connect, nsqd)
     assert flow.publisher.ask(dpub("t", 3_600_000, b"later" * 1000)) == b"OK"
 
@@ -75,7 +75,7 @@ def test_a_message_deferred_for_an_hour_holds_no_more_than_itself(connect, nsqd)
         comes_down_to(nsqd, ALLOWED)
 
 
-def test_a_message_that_is_stuck_holds_no_more_than_itself_and_is_still_there(connect, nsqd):
+def test_message_that_is_stuck_holds_no_more_than_itself_and_is_still_there(connect, nsqd):
     flow = Flow(connect, nsqd)
     stuck = connect(nsqd)
     stuck.subscribe("t", "other")
@@ -101,7 +101,7 @@ def test_a_message_that_is_stuck_holds_no_more_than_itself_and_is_still_there(co
     comes_down_to(nsqd, ALLOWED)
 
 
-def test_an_ephemeral_tail_that_never_finishes_holds_only_what_it_is_owed(connect, nsqd):
+def test_ephemeral_tail_that_never_finishes_holds_only_what_it_is_owed(connect, nsqd):
     flow = Flow(connect, nsqd)
     tail = connect(nsqd)
     tail.subscribe("t", "tail#ephemeral")
@@ -113,7 +113,7 @@ def test_an_ephemeral_tail_that_never_finishes_holds_only_what_it_is_owed(connec
     comes_down_to(nsqd, ALLOWED + 120 * len(BODY))
 
 
-def test_messages_held_all_over_the_log_hold_no_more_than_themselves(connect, nsqd):
+def test_messages_held_all_over_log_hold_no_more_than_themselves(connect, nsqd):
     flow = Flow(connect, nsqd)
     count = 30
     for number in range(count):
@@ -142,7 +142,7 @@ def test_what_is_held_comes_when_its_time_has_come(connect, nsqd):
     assert topic["channels"][0]["depth"] == 0
 
 
-def test_an_idle_topic_gives_back_what_it_held_when_it_was_left(connect, nsqd):
+def test_idle_topic_gives_back_what_it_held_when_it_was_left(connect, nsqd):
     """Nobody uses the topic after the start."""
     flow = Flow(connect, nsqd)
     assert flow.publisher.ask(dpub("t", 3_600_000, b"later")) == b"OK"

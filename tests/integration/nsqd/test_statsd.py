@@ -27,7 +27,7 @@ def collector():
         yield listening
 
 
-def test_a_collector_gets_every_figure_by_the_originals_name(cluster, connect, collector):
+def test_collector_gets_every_figure_by_originals_name(cluster, connect, collector):
     port = collector.getsockname()[1]
     nsqd = cluster.nsqd(f"--statsd-address=127.0.0.1:{port}", "--statsd-interval=1001ms")
     wire = connect(nsqd)

@@ -20,7 +20,7 @@ def syncs(nsqd):
     return metrics(nsqd)["nsqd_fsyncs_total"]
 
 
-def test_every_way_of_publishing_is_answered_after_a_sync(strict, connect, topic):
+def test_every_way_of_publishing_is_answered_after_sync(strict, connect, topic):
     wire = connect(strict)
     for publish in (
         lambda: wire.publish(topic, b"m"),
@@ -33,7 +33,7 @@ def test_every_way_of_publishing_is_answered_after_a_sync(strict, connect, topic
         assert syncs(strict) > before
 
 
-def test_the_replies_of_a_pipeline_keep_their_order(strict, connect, topic):
+def test_replies_of_pipeline_keep_their_order(strict, connect, topic):
     wire = connect(strict)
     for _ in range(20):
         wire.send(
@@ -54,7 +54,7 @@ def test_the_replies_of_a_pipeline_keep_their_order(strict, connect, topic):
     assert wire.is_closed()
 
 
-def test_a_reply_behind_a_publish_of_an_earlier_packet_waits_too(strict, connect, topic):
+def test_reply_behind_publish_of_earlier_packet_waits_too(strict, connect, topic):
     wire = connect(strict)
     for n in range(50):
         wire.send(pub(topic, b"%d" % n))
@@ -83,7 +83,7 @@ def test_many_publishers_share_their_syncs(strict, connect, topic):
     assert syncs(strict) - before < publishers * each
 
 
-def test_acknowledged_messages_survive_a_crash(cluster, connect):
+def test_acknowledged_messages_survive_crash(cluster, connect):
     nsqd = cluster.nsqd("--sync-every=1")
     wire = connect(nsqd)
     wire.send(*[pub(f"t{n}", b"m") for n in range(20)])

@@ -27,12 +27,12 @@ def figures(channel):
 
 
 @pytest.mark.parametrize("word", WORDS)
-def test_a_missing_id_is_fatal(wire, topic, word):
+def test_missing_id_is_fatal(wire, topic, word):
     wire.subscribe(topic)
     assert wire.refusal(word.encode() + b"\n") == f"E_INVALID {word} insufficient number of params".encode()
 
 
-def test_req_needs_a_delay(wire, topic):
+def test_req_needs_delay(wire, topic):
     wire.subscribe(topic)
     assert wire.refusal(b"REQ %b\n" % NO_ID) == b"E_INVALID REQ insufficient number of params"
 
@@ -41,7 +41,7 @@ def test_req_needs_a_delay(wire, topic):
 @pytest.mark.parametrize(
     "message_id", [NO_ID, b"0123456789ABCDEF", b"z" * 16, b"\xff" * 16, b"+123456789abcdef"]
 )
-def test_any_16_bytes_are_an_id_though_nothing_is_in_flight_by_it(wire, topic, word, message_id):
+def test_any_16_bytes_are_id_though_nothing_is_in_flight_by_it(wire, topic, word, message_id):
     wire.subscribe(topic)
     for _ in range(3):  # not fatal
         wire.send(answer(word, message_id))
@@ -54,7 +54,7 @@ def test_any_16_bytes_are_an_id_though_nothing_is_in_flight_by_it(wire, topic, w
 
 
 @pytest.mark.parametrize("delay", [b"-1", b"+1", b"x", b"1.5"])
-def test_req_needs_a_decimal_delay(wire, topic, delay):
+def test_req_needs_decimal_delay(wire, topic, delay):
     wire.subscribe(topic)
     assert wire.refusal(answer("REQ", NO_ID, delay)) == b"E_INVALID REQ could not parse timeout " + delay
 
@@ -63,7 +63,7 @@ def test_req_needs_a_decimal_delay(wire, topic, delay):
 
 
 @pytest.mark.parametrize("word", WORDS)
-def test_a_message_can_be_finished_once_only(wire, delivered, word):
+def test_message_can_be_finished_once_only(wire, delivered, word):
     wire.send(fin(delivered), answer(word, delivered.id))
     assert wire.error() == b"E_%b_FAILED %b %b failed ID not in flight" % (
         word.encode(),
@@ -74,7 +74,7 @@ def test_a_message_can_be_finished_once_only(wire, delivered, word):
 
 
 @pytest.mark.parametrize("word", WORDS)
-def test_a_stranger_can_do_nothing_to_it(wire, connect, topic, stats, delivered, word):
+def test_stranger_can_do_nothing_to_it(wire, connect, topic, stats, delivered, word):
     stranger = connect()
     stranger.subscribe(topic)
     stranger.send(answer(word, delivered.id))
@@ -99,7 +99,7 @@ def test_another_channels_consumer_does_not_have_it_in_flight(connect, topic, de
 # --- REQ
 
 
-def test_a_message_requeued_without_delay_goes_behind_what_waits(wire, connect, topic):
+def test_message_requeued_without_delay_goes_behind_what_waits(wire, connect, topic):
     wire.subscribe(topic, ready=1)
     connect().publish(topic, b"first", b"second", b"third")
     first = wire.message()
@@ -111,7 +111,7 @@ def test_a_message_requeued_without_delay_goes_behind_what_waits(wire, connect, 
     assert [second.body, third.body, wire.message().body] == [b"second", b"third", b"first"]
 
 
-def test_a_message_requeued_with_a_delay_comes_back_when_it_is_over(wire, topic, stats, delivered):
+def test_message_requeued_with_delay_comes_back_when_it_is_over(wire, topic, stats, delivered):
     wire.send(req(delivered, 250))
     wire.quiet()
     channel = stats(topic, "ch")
@@ -123,18 +123,18 @@ def test_a_message_requeued_with_a_delay_comes_back_when_it_is_over(wire, topic,
 
 
 @pytest.mark.parametrize("delay", [b"3600001", b"99999999999", b"18446744073709551615"])
-def test_a_delay_beyond_the_limit_is_cut_down_to_it(wire, topic, stats, delivered, delay):
+def test_delay_beyond_limit_is_cut_down_to_it(wire, topic, stats, delivered, delay):
     wire.send(answer("REQ", delivered.id, delay))
     wire.quiet()
     assert figures(stats(topic, "ch")) == (0, 0, 1, 1)
 
 
-def test_an_empty_delay_is_none(wire, delivered):
+def test_empty_delay_is_none(wire, delivered):
     wire.send(answer("REQ", delivered.id, b""))
     assert wire.message().id == delivered.id
 
 
-def test_a_deferred_message_is_not_in_flight(wire, delivered):
+def test_deferred_message_is_not_in_flight(wire, delivered):
     wire.send(req(delivered, 60000), fin(delivered))
     assert wire.error() == b"E_FIN_FAILED FIN %b failed ID not in flight" % delivered.id
 

@@ -41,13 +41,13 @@ def deaf(nsqd):
         yield wire
 
 
-def test_a_producer_that_reads_no_replies_is_read_no_further(deaf, connect, topic):
+def test_producer_that_reads_no_replies_is_read_no_further(deaf, connect, topic):
     publishes = pub(f"{topic}#ephemeral", b"m") * 10_000
     assert deaf.shout(publishes, ENOUGH) < ENOUGH
     connect().publish(topic, b"others go on")
 
 
-def test_a_producer_that_was_held_back_gets_all_its_replies_once_it_reads(deaf, topic):
+def test_producer_that_was_held_back_gets_all_its_replies_once_it_reads(deaf, topic):
     publish = pub(f"{topic}#ephemeral", b"m")
     sent = deaf.shout(publish * 10_000, ENOUGH)
     deaf.socket.settimeout(10)
@@ -57,13 +57,13 @@ def test_a_producer_that_was_held_back_gets_all_its_replies_once_it_reads(deaf, 
     assert replies == OK * (sent // len(publish))
 
 
-def test_a_consumer_that_reads_no_replies_is_cut_off(deaf, connect, topic):
+def test_consumer_that_reads_no_replies_is_cut_off(deaf, connect, topic):
     deaf.send(sub(topic, "ch"))
     assert deaf.shout(b"FIN %b\n" % NO_ID * 10_000, ENOUGH) < ENOUGH
     connect().publish(topic, b"others go on")
 
 
-def test_a_consumer_that_does_not_read_gets_no_more_than_fits(nsqd, deaf, connect, topic, stats):
+def test_consumer_that_does_not_read_gets_no_more_than_fits(nsqd, deaf, connect, topic, stats):
     deaf.send(sub(topic, "ch"), b"RDY 2500\n")
     wait_until(lambda: stats_or_none(nsqd, topic), "it is subscribed")
     producer = connect()
@@ -82,7 +82,7 @@ def test_a_consumer_that_does_not_read_gets_no_more_than_fits(nsqd, deaf, connec
 
 
 @pytest.mark.slow
-def test_a_client_that_neither_reads_nor_speaks_is_cut_off(nsqd, deaf, connect, topic, stats):
+def test_client_that_neither_reads_nor_speaks_is_cut_off(nsqd, deaf, connect, topic, stats):
     deaf.send(identify(heartbeat_interval=1000), sub(topic, "ch"), b"RDY 2500\n")
     wait_until(lambda: stats_or_none(nsqd, topic), "it is subscribed")
     connect().send(mpub(topic, *[b"m" * 100_000] * 50))

@@ -59,7 +59,7 @@ def took(began, seconds):
     return time.monotonic() - began >= seconds - 0.1
 
 
-def test_a_message_not_answered_in_time_is_delivered_again(hasty, consumer, producer, topic):
+def test_message_not_answered_in_time_is_delivered_again(hasty, consumer, producer, topic):
     producer.publish(topic, b"m")
     first = consumer.message()
     began = time.monotonic()
@@ -73,7 +73,7 @@ def test_a_message_not_answered_in_time_is_delivered_again(hasty, consumer, prod
     consumer.quiet()
 
 
-def test_an_answer_after_the_time_out_is_too_late(connect, hasty, consumer, producer, topic):
+def test_answer_after_time_out_is_too_late(connect, hasty, consumer, producer, topic):
     consumer.send(b"RDY 1\n")
     producer.publish(topic, b"m")
     message = consumer.message()
@@ -84,7 +84,7 @@ def test_an_answer_after_the_time_out_is_too_late(connect, hasty, consumer, prod
         assert consumer.error().endswith(b" failed ID not in flight")
 
 
-def test_a_timed_out_message_may_go_to_somebody_else(connect, hasty, consumer, producer, topic):
+def test_timed_out_message_may_go_to_somebody_else(connect, hasty, consumer, producer, topic):
     consumer.send(b"RDY 1\n")
     producer.publish(topic, b"m")
     message = consumer.message()
@@ -97,7 +97,7 @@ def test_a_timed_out_message_may_go_to_somebody_else(connect, hasty, consumer, p
     assert consumer.error() == b"E_FIN_FAILED FIN %b failed client does not own message" % message.id
 
 
-def test_touch_extends_the_time_out_up_to_max_msg_timeout_from_the_delivery(hasty, patient, producer, topic):
+def test_touch_extends_time_out_up_to_max_msg_timeout_from_delivery(hasty, patient, producer, topic):
     producer.publish(topic, b"m")
     message = patient.message()
     began = time.monotonic()
@@ -112,7 +112,7 @@ def test_touch_extends_the_time_out_up_to_max_msg_timeout_from_the_delivery(hast
     assert channel_stats(hasty, topic)["timeout_count"] == 1
 
 
-def test_the_messages_of_a_paused_or_unready_channel_time_out_too(hasty, consumer, producer, topic):
+def test_messages_of_paused_or_unready_channel_time_out_too(hasty, consumer, producer, topic):
     producer.publish(topic, b"a", b"b")
     consumer.messages(2)
     hasty.post(f"/channel/pause?topic={topic}&channel=ch")
@@ -123,7 +123,7 @@ def test_the_messages_of_a_paused_or_unready_channel_time_out_too(hasty, consume
     assert [message.attempts for message in consumer.messages(2)] == [2, 2]
 
 
-def test_a_deferred_message_becomes_due_while_the_channel_is_paused(hasty, consumer, producer, topic):
+def test_deferred_message_becomes_due_while_channel_is_paused(hasty, consumer, producer, topic):
     hasty.post(f"/channel/pause?topic={topic}&channel=ch")
     producer.send(dpub(topic, 100, b"m"))
     producer.ok()
@@ -133,7 +133,7 @@ def test_a_deferred_message_becomes_due_while_the_channel_is_paused(hasty, consu
     assert consumer.message().attempts == 1
 
 
-def test_a_client_may_ask_for_its_own_message_time_out(connect, nsqd, topic, stats):
+def test_client_may_ask_for_its_own_message_time_out(connect, nsqd, topic, stats):
     wire = connect()
     assert wire.identify(msg_timeout=1000)["msg_timeout"] == 1000
     wire.subscribe(topic, ready=1)
@@ -145,7 +145,7 @@ def test_a_client_may_ask_for_its_own_message_time_out(connect, nsqd, topic, sta
 
 
 @pytest.mark.slow
-def test_heartbeats_come_whatever_else_is_said_and_silence_ends_the_connection(connect, topic):
+def test_heartbeats_come_whatever_else_is_said_and_silence_ends_connection(connect, topic):
     talker, mute, deaf = connect(), connect(), connect()
     for wire in (talker, mute):
         wire.identify(heartbeat_interval=1000)
@@ -236,7 +236,7 @@ def test_bytes_sent_while_nsqd_was_suspended_are_read_before_silence_is_judged(b
 
 
 @pytest.mark.slow
-def test_a_client_that_only_answers_heartbeats_outlives_a_stop_of_nsqd(beating, stopped, topic):
+def test_client_that_only_answers_heartbeats_outlives_stop_of_nsqd(beating, stopped, topic):
     time.sleep(2.5)
     stopped()
 
@@ -249,7 +249,7 @@ def test_a_client_that_only_answers_heartbeats_outlives_a_stop_of_nsqd(beating, 
 
 
 @pytest.mark.slow
-def test_the_consumer_of_a_silent_connection_is_gone_and_its_messages_wait_again(connect, topic, stats):
+def test_consumer_of_silent_connection_is_gone_and_its_messages_wait_again(connect, topic, stats):
     wire = connect()
     wire.identify(heartbeat_interval=1000)
     wire.subscribe(topic, ready=1)

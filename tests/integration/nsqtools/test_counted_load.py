@@ -49,7 +49,7 @@ def test_every_message_is_counted_until_it_is_told_to_stop(lookup, nsqd):
     assert last["lookups"] > 0
 
 
-def test_an_answer_that_names_too_few_brokers_is_wrong(lookup, nsqd):
+def test_answer_that_names_too_few_brokers_is_wrong(lookup, nsqd):
     output, _ = start(lookup.http_address, "--rate=50", "--producers=2", "--seconds=4").communicate(
         timeout=30
     )

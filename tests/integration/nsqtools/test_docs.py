@@ -29,7 +29,7 @@ def commands(block: str) -> list[tuple[str, str]]:
     return re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
 
 
-def test_every_tool_has_an_example():
+def test_every_tool_has_example():
     tools = {
         "nsq_channel",
         "nsq_peek",
@@ -45,11 +45,11 @@ def test_every_tool_has_an_example():
 
 
 @pytest.mark.parametrize("kind", ["tcp", "http"])
-def test_the_page_uses_the_addresses_of_a_local_nsqd(kind):
+def test_page_uses_addresses_of_local_nsqd(kind):
     assert {"tcp": "127.0.0.1:4150", "http": "127.0.0.1:4151"}[kind] in PAGE
 
 
-def test_the_examples_print_what_the_page_says(nsqd, tmp_path):
+def test_examples_print_what_page_says(nsqd, tmp_path):
     for topic, channels in CHANNELS.items():
         nsqd.post(f"/topic/create?topic={topic}")
         for channel in channels:

@@ -73,7 +73,7 @@ def test_nsq_to_nsq_passes_headers_on(cluster, nsqd, tmp_path):
     ]
 
 
-def test_nsq_to_nsq_copies_bodies_to_an_nsqd_without_headers(nsqd, tmp_path):
+def test_nsq_to_nsq_copies_bodies_to_nsqd_without_headers(nsqd, tmp_path):
     publish_ext(nsqd, "t", (SOME, b"1"), (SOME, b"2"), channel="nsq_to_nsq")
     with MemoryNsqd() as destination:
         to = f"-destination-nsqd-tcp-address={destination.address}"
@@ -104,7 +104,7 @@ def test_nsq_to_http_passes_headers_on_so_that_another_nsqd_has_them(cluster, ns
     ]
 
 
-def test_headers_of_a_get_are_sent_as_well(nsqd, tmp_path):
+def test_headers_of_get_are_sent_as_well(nsqd, tmp_path):
     publish_ext(nsqd, "t", ({"a": "b"}, b"1"), channel="nsq_to_http")
     with HttpSink() as sink:
         flags = [f"-nsqd-tcp-address={nsqd.tcp_address}", f"-get={sink.url}/?x=%s"]

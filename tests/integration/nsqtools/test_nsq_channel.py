@@ -34,7 +34,7 @@ def message_id(nsqd, body: str) -> str:
     return next(message["id"] for message in found if message["body"] == body)
 
 
-def test_a_channel_is_made_paused_emptied_and_deleted(nsqd):
+def test_channel_is_made_paused_emptied_and_deleted(nsqd):
     publish(nsqd, "t", [b"one"])
 
     assert done("create", nsqd) == "created"
@@ -50,7 +50,7 @@ def test_a_channel_is_made_paused_emptied_and_deleted(nsqd):
 
 
 @pytest.mark.parametrize("all_answer", [True, False])
-def test_an_nsqd_that_failed_is_named_even_if_nobody_reads_what_was_done_on_others(nsqd, all_answer):
+def test_nsqd_that_failed_is_named_even_if_nobody_reads_what_was_done_on_others(nsqd, all_answer):
     publish(nsqd, "t", [b"one"], channel="c")
     dead = f"127.0.0.1:{free_port()}"
     addresses = [nsqd.http_address] if all_answer else [nsqd.http_address, dead]
@@ -71,7 +71,7 @@ def test_an_nsqd_that_failed_is_named_even_if_nobody_reads_what_was_done_on_othe
         assert dead.encode() in ended.stderr
 
 
-def test_a_full_disk_behind_stdout_is_named_beside_an_nsqd_that_failed(nsqd):
+def test_full_disk_behind_stdout_is_named_beside_nsqd_that_failed(nsqd):
     publish(nsqd, "t", [b"one"], channel="c")
     dead = f"127.0.0.1:{free_port()}"
     words = [
@@ -91,7 +91,7 @@ def test_a_full_disk_behind_stdout_is_named_beside_an_nsqd_that_failed(nsqd):
     assert b"failed to write to stdout - no space left on device" in ended.stderr
 
 
-def test_a_channel_is_set_back_and_another_begins_where_it_is_told(nsqd):
+def test_channel_is_set_back_and_another_begins_where_it_is_told(nsqd):
     publish(nsqd, "t", [b"one", b"two", b"three"], channel="keeps")
     nsqd.post("/channel/create?topic=t&channel=c")
     second = message_id(nsqd, "two")
@@ -162,7 +162,7 @@ def test_dead_letters_return_to_their_channel(nsqd):
     assert read_all(nsqd, "from", "c") == [b"0", b"1"]
 
 
-def test_it_is_done_on_all_nsqd_and_an_id_on_the_one_that_has_it(cluster):
+def test_it_is_done_on_all_nsqd_and_id_on_the_one_that_has_it(cluster):
     lookupd = cluster.nsqlookupd()
     nsqds = [cluster.nsqd("--node-id=1"), cluster.nsqd("--node-id=2")]
     for nsqd in nsqds:
@@ -192,7 +192,7 @@ def test_it_is_done_on_all_nsqd_and_an_id_on_the_one_that_has_it(cluster):
         ("requeue", ["-all", "-defer=9000h"], b": INVALID_ARG_DEFER: "),
     ],
 )
-def test_what_cannot_be_done_ends_it_with_a_sentence_and_changes_nothing(nsqd, action, asked, sentence):
+def test_what_cannot_be_done_ends_it_with_sentence_and_changes_nothing(nsqd, action, asked, sentence):
     publish(nsqd, "t", [b"one"], channel="c")
     if action == "create":
         asked = ["-channel=new", *asked]
@@ -206,7 +206,7 @@ def test_what_cannot_be_done_ends_it_with_a_sentence_and_changes_nothing(nsqd, a
     assert channel_stats(nsqd, "t", "c")["depth"] == 1
 
 
-def test_an_nsqd_that_does_not_answer_is_named_and_the_other_does_it(cluster, nsqd):
+def test_nsqd_that_does_not_answer_is_named_and_the_other_does_it(cluster, nsqd):
     publish(nsqd, "t", [b"one"], channel="c")
     gone = cluster.nsqd()
     gone.kill()
@@ -217,7 +217,7 @@ def test_an_nsqd_that_does_not_answer_is_named_and_the_other_does_it(cluster, ns
     assert f"ERROR: {gone.http_address}: ".encode() in ended.stderr
 
 
-def test_help_names_every_action_and_a_wrong_one_is_refused():
+def test_help_names_every_action_and_wrong_one_is_refused():
     shown = run_tool("nsq_channel", "-help")
     wrong = run_tool("nsq_channel", "puase", "-topic=t")
 

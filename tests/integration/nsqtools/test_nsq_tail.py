@@ -30,7 +30,7 @@ def address(nsqd) -> str:
     return f"-nsqd-tcp-address={nsqd.tcp_address}"
 
 
-def test_a_message_is_its_body_and_a_newline(nsqd):
+def test_message_is_its_body_and_newline(nsqd):
     publish(nsqd, "t", [b"m1", b"\x00\xff", b"two\nlines"], "c")
 
     ended = run_tool("nsq_tail", "-topic=t", "-channel=c", "-n=3", address(nsqd))
@@ -39,7 +39,7 @@ def test_a_message_is_its_body_and_a_newline(nsqd):
     assert b"Adding consumer for topic: t\n" in ended.stderr
 
 
-def test_the_topic_is_printed_when_asked_for(nsqd):
+def test_topic_is_printed_when_asked_for(nsqd):
     publish(nsqd, "tailt", [b"m1"], "c")
 
     ended = run_tool("nsq_tail", "-topic=tailt", "-channel=c", "-n=1", "-print-topic", address(nsqd))
@@ -69,7 +69,7 @@ def test_messages_that_are_not_shown_lose_no_attempt(nsqd):
     assert [(one["body"], one.get("attempts", 0)) for one in waiting] == [("3", 0), ("4", 0), ("5", 0)]
 
 
-def test_n_counts_the_messages_of_all_topics(nsqd):
+def test_n_counts_messages_of_all_topics(nsqd):
     for topic in ("a", "b"):
         publish(nsqd, topic, [b"x"] * 2, "c")
 
@@ -79,7 +79,7 @@ def test_n_counts_the_messages_of_all_topics(nsqd):
     assert owed(nsqd, "a", "c") + owed(nsqd, "b", "c") == 1
 
 
-def test_without_a_channel_only_what_is_published_later_is_shown_and_nothing_stays(nsqd, tmp_path):
+def test_without_channel_only_what_is_published_later_is_shown_and_nothing_stays(nsqd, tmp_path):
     publish(nsqd, "t", [b"early"])
     nsqd.post("/channel/create?topic=t&channel=keeps-the-backlog")
     with Tool(tmp_path, "nsq_tail", "-topic=t", address(nsqd)) as tool:
@@ -121,7 +121,7 @@ def test_messages_come_from_all_nsqd_that_lookupd_knows(cluster, tmp_path):
     assert sorted(ended.stdout.split()) == [b"0", b"1"]
 
 
-def test_a_kill_loses_nothing_that_was_finished(nsqd, tmp_path):
+def test_kill_loses_nothing_that_was_finished(nsqd, tmp_path):
     bodies = [b"%06d" % n for n in range(20_000)]
     publish(nsqd, "t", bodies, "c")
     with Tool(tmp_path, "nsq_tail", "-topic=t", "-channel=c", address(nsqd)) as tool:
@@ -135,7 +135,7 @@ def test_a_kill_loses_nothing_that_was_finished(nsqd, tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_it_with_0_and_nothing_is_printed_twice(nsqd, tmp_path, number):
+def test_signal_ends_it_with_0_and_nothing_is_printed_twice(nsqd, tmp_path, number):
     bodies = [b"%06d" % n for n in range(20_000)]
     publish(nsqd, "t", bodies, "c")
     with Tool(tmp_path, "nsq_tail", "-topic=t", "-channel=c", address(nsqd)) as tool:
@@ -174,7 +174,7 @@ def test_nsq_tail_finishes_nothing_unprinted_when_its_reader_ends(nsqd):
     assert len(read_all(nsqd, "t", "c")) == 3
 
 
-def test_a_pipe_that_nobody_reads_does_not_keep_it_from_ending(nsqd):
+def test_pipe_that_nobody_reads_does_not_keep_it_from_ending(nsqd):
     publish(nsqd, "t", LARGE[:1], "c")
     with piped(nsqd, "-n=1") as (process, reader):
         wait_until(lambda: channel_stats(nsqd, "t", "c")["in_flight_count"], "it has a message")
@@ -185,7 +185,7 @@ def test_a_pipe_that_nobody_reads_does_not_keep_it_from_ending(nsqd):
     assert (taken, process.returncode) == (LARGE[0] + b"\n", 0)
 
 
-def test_while_the_reader_stalls_nothing_is_taken_and_nothing_is_given_up(nsqd):
+def test_while_reader_stalls_nothing_is_taken_and_nothing_is_given_up(nsqd):
     publish(nsqd, "t", LARGE, "c")
 
     def all_wait() -> bool:
@@ -203,7 +203,7 @@ def test_while_the_reader_stalls_nothing_is_taken_and_nothing_is_given_up(nsqd):
     assert sorted(read_all(nsqd, "t", "c")) == LARGE
 
 
-def test_a_reader_that_goes_on_after_a_stall_gets_all_and_what_comes_later(nsqd):
+def test_reader_that_goes_on_after_stall_gets_all_and_what_comes_later(nsqd):
     publish(nsqd, "t", LARGE, "c")
     with piped(nsqd, "-consumer-opt=msg_timeout,1s") as (process, reader):
         wait_until(lambda: channel_stats(nsqd, "t", "c")["timeout_count"] >= 3, "all have timed out")
@@ -219,7 +219,7 @@ def test_a_reader_that_goes_on_after_a_stall_gets_all_and_what_comes_later(nsqd)
     assert sorted(set(lines)) == [*LARGE, b"later"]
 
 
-def test_nsq_tail_requeues_unprinted_messages_when_its_reader_ends_after_a_signal(nsqd):
+def test_nsq_tail_requeues_unprinted_messages_when_its_reader_ends_after_signal(nsqd):
     # As Ctrl-C does in a terminal: it reaches both ends of the pipe.
     publish(nsqd, "t", LARGE, "c")
     with piped(nsqd) as (process, reader):
@@ -235,7 +235,7 @@ def test_nsq_tail_requeues_unprinted_messages_when_its_reader_ends_after_a_signa
     assert len(read_all(nsqd, "t", "c")) == 3
 
 
-def test_unreachable_nsqd_ends_it_with_a_sentence(nsqd):
+def test_unreachable_nsqd_ends_it_with_sentence(nsqd):
     nsqd.stop()
 
     ended = run_tool("nsq_tail", "-topic=t", "-channel=c", address(nsqd))
@@ -266,7 +266,7 @@ def test_it_names_itself_to_nsqd(nsqd, tmp_path):
         assert tool.stop() == 0
 
 
-def test_options_of_the_client_are_passed_through(cluster, tmp_path):
+def test_options_of_client_are_passed_through(cluster, tmp_path):
     authority = Authority(tmp_path / "ca")
     nsqd = cluster.nsqd(*authority.flags, "--tls-required=tcp-https")
     publish(nsqd, "t", [b"secret"], "c")

@@ -80,7 +80,7 @@ def numbered(count: int) -> list[bytes]:
     return [b"%07d" % n for n in range(count)]
 
 
-def test_messages_are_lines_of_a_file_named_by_topic_host_and_hour(nsqd, folders, tmp_path):
+def test_messages_are_lines_of_file_named_by_topic_host_and_hour(nsqd, folders, tmp_path):
     publish(nsqd, "t", [b"a", b"b"], CHANNEL)
     with Tool(tmp_path, "nsq_to_file", *folders.flags(nsqd, "-datetime-format=%Y")) as tool:
         wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "all is finished")
@@ -93,7 +93,7 @@ def test_messages_are_lines_of_a_file_named_by_topic_host_and_hour(nsqd, folders
     assert "INFO: [t/nsq_to_file] syncing 2 records to disk" in tool.said()
 
 
-def test_nothing_is_finished_before_the_sync_but_everything_is_in_the_file(nsqd, folders, tmp_path):
+def test_nothing_is_finished_before_sync_but_everything_is_in_file(nsqd, folders, tmp_path):
     publish(nsqd, "t", [b"first"], CHANNEL)
     with Tool(tmp_path, "nsq_to_file", *folders.flags(nsqd, "-sync-interval=2s")) as tool:
         tool.until_said(SYNCED)
@@ -119,7 +119,7 @@ def test_gzip_files_are_members_that_end_with_each_sync(nsqd, folders, tmp_path)
     assert path.read_bytes().count(b"\x1f\x8b\x08") == 2
 
 
-def test_a_message_held_for_long_is_synced_before_it_times_out(cluster, folders, tmp_path):
+def test_message_held_for_long_is_synced_before_it_times_out(cluster, folders, tmp_path):
     nsqd = cluster.nsqd("--msg-timeout=2s")
     publish(nsqd, "t", [b"first"], CHANNEL)
     with Tool(tmp_path, "nsq_to_file", *folders.flags(nsqd, "-sync-interval=60s")) as tool:
@@ -131,7 +131,7 @@ def test_a_message_held_for_long_is_synced_before_it_times_out(cluster, folders,
     assert folders.lines() == [b"first", b"second"]
 
 
-def test_a_small_max_in_flight_does_not_wait_for_the_interval(nsqd, folders, tmp_path):
+def test_small_max_in_flight_does_not_wait_for_interval(nsqd, folders, tmp_path):
     publish(nsqd, "t", numbered(50), CHANNEL)
     with Tool(tmp_path, "nsq_to_file", *folders.flags(nsqd, "-max-in-flight=5")):
         wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "all is finished")
@@ -172,7 +172,7 @@ def test_kills_lose_nothing_that_was_finished(nsqd, folders, tmp_path, flags):
     assert {line for line in folders.lines() if len(line) == 7} <= set(bodies)
 
 
-def test_leftovers_of_a_killed_run_are_finished_by_the_next(nsqd, folders, tmp_path):
+def test_leftovers_of_killed_run_are_finished_by_the_next(nsqd, folders, tmp_path):
     publish(nsqd, "t", [b"a"], CHANNEL)
     flags = folders.flags(nsqd, "-gzip", f"-work-dir={folders.work}")
     with Tool(tmp_path, "nsq_to_file", *flags) as tool:
@@ -189,7 +189,7 @@ def test_leftovers_of_a_killed_run_are_finished_by_the_next(nsqd, folders, tmp_p
 
 
 @pytest.mark.parametrize("work", [False, True])
-def test_a_hang_up_finishes_the_file_and_the_next_message_opens_another(nsqd, folders, tmp_path, work):
+def test_hang_up_finishes_file_and_the_next_message_opens_another(nsqd, folders, tmp_path, work):
     publish(nsqd, "t", [b"a"], CHANNEL)
     flags = [f"-work-dir={folders.work}"] if work else []
     with Tool(tmp_path, "nsq_to_file", *folders.flags(nsqd, *flags)) as tool:
@@ -230,7 +230,7 @@ def test_removed_file_is_opened_again_before_its_messages_are_finished(nsqd, fol
 
 
 @pytest.mark.executed
-def test_a_hang_up_before_there_is_a_file_does_not_end_it(nsqd, folders, tmp_path):
+def test_hang_up_before_there_is_file_does_not_end_it(nsqd, folders, tmp_path):
     publish(nsqd, "t", [b"a"], CHANNEL)
     with Tool(tmp_path, "nsq_to_file", *folders.flags(nsqd)) as tool:
         wait_until(lambda: ignores_or_handles(tool.process.pid, signal.SIGHUP), "SIGHUP does not end it")
@@ -259,7 +259,7 @@ def test_hang_ups_while_messages_flow_lose_and_double_nothing(nsqd, folders, tmp
     assert sorted(folders.lines()) == bodies
 
 
-def test_idle_files_are_rotated_in_a_work_folder_too(nsqd, folders, tmp_path):
+def test_idle_files_are_rotated_in_work_folder_too(nsqd, folders, tmp_path):
     publish(nsqd, "t", [b"a"], CHANNEL)
     flags = folders.flags(
         nsqd,
@@ -278,7 +278,7 @@ def test_idle_files_are_rotated_in_a_work_folder_too(nsqd, folders, tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_with_0_and_nothing_is_written_twice(nsqd, folders, tmp_path, number):
+def test_signal_ends_it_with_0_and_nothing_is_written_twice(nsqd, folders, tmp_path, number):
     bodies = numbered(20_000)
     publish(nsqd, "t", bodies, CHANNEL)
     flags = folders.flags(nsqd, "-max-in-flight=50", f"-work-dir={folders.work}")
@@ -292,7 +292,7 @@ def test_a_signal_ends_it_with_0_and_nothing_is_written_twice(nsqd, folders, tmp
     assert sorted(folders.lines() + left) == bodies
 
 
-def test_topics_of_the_cluster_are_archived_at_once_and_new_ones_follow(cluster, folders, tmp_path):
+def test_topics_of_cluster_are_archived_at_once_and_new_ones_follow(cluster, folders, tmp_path):
     lookupd, nsqd = cluster.nsqlookupd(), cluster.nsqd()
     publish(nsqd, "logs.a", [b"a"], CHANNEL)
     publish(nsqd, "other", [b"x"], CHANNEL)
@@ -315,7 +315,7 @@ def test_topics_of_the_cluster_are_archived_at_once_and_new_ones_follow(cluster,
     assert folders.lines() == [b"a", b"b"]
 
 
-def test_a_full_disk_ends_it_with_nothing_finished(nsqd, tmp_path):
+def test_full_disk_ends_it_with_nothing_finished(nsqd, tmp_path):
     publish(nsqd, "t", [b"a", b"b"], CHANNEL)
 
     ended = run_tool(
@@ -331,7 +331,7 @@ def test_a_full_disk_ends_it_with_nothing_finished(nsqd, tmp_path):
     assert read_all(nsqd, "t", CHANNEL) == [b"a", b"b"]
 
 
-def test_while_the_disk_stalls_nothing_is_taken_and_nothing_is_given_up(nsqd, folders, tmp_path):
+def test_while_disk_stalls_nothing_is_taken_and_nothing_is_given_up(nsqd, folders, tmp_path):
     bodies = [letter * 100_000 for letter in (b"a", b"b", b"c")]  # more than a pipe holds
     publish(nsqd, "t", bodies, CHANNEL)
     folders.out.mkdir(parents=True)
@@ -347,7 +347,7 @@ def test_while_the_disk_stalls_nothing_is_taken_and_nothing_is_given_up(nsqd, fo
     assert sorted(read_all(nsqd, "t", CHANNEL)) == bodies
 
 
-def test_a_folder_that_cannot_be_made_ends_it(nsqd, tmp_path):
+def test_folder_that_cannot_be_made_ends_it(nsqd, tmp_path):
     publish(nsqd, "t", [b"a"], CHANNEL)
     (tmp_path / "file").write_bytes(b"")
 
@@ -378,7 +378,7 @@ def test_folders_on_different_devices_end_it_before_anything_is_read(nsqd, tmp_p
     assert read_all(nsqd, "t", CHANNEL) == [b"a"]
 
 
-def test_an_nsqd_that_restarts_is_read_on(nsqd, folders, tmp_path):
+def test_nsqd_that_restarts_is_read_on(nsqd, folders, tmp_path):
     publish(nsqd, "t", [b"a"], CHANNEL)
     flags = folders.flags(nsqd, "-sync-interval=200ms", "-consumer-opt=lookupd_poll_interval,200ms")
     with Tool(tmp_path, "nsq_to_file", *flags) as tool:

@@ -50,7 +50,7 @@ def done(nsqd) -> bool:
     return owed(nsqd, "t", CHANNEL) == 0
 
 
-def test_a_post_has_the_message_as_its_body(nsqd, sink, tmp_path):
+def test_post_has_message_as_its_body(nsqd, sink, tmp_path):
     publish(nsqd, "t", [b"\x00 raw"], CHANNEL)
     with Tool(tmp_path, "nsq_to_http", *flags(nsqd, f"-post={sink.url}/x?y=1", "-header=X-A: b:c")) as tool:
         wait_until(lambda: done(nsqd), "it is sent")
@@ -65,7 +65,7 @@ def test_a_post_has_the_message_as_its_body(nsqd, sink, tmp_path):
 
 
 @pytest.mark.parametrize("flag", ["post", "get"])
-def test_an_address_is_used_as_it_was_typed(nsqd, sink, tmp_path, flag):
+def test_address_is_used_as_it_was_typed(nsqd, sink, tmp_path, flag):
     typed = [
         "/a//b", "//a", "/a/../b", "/./a/", "/%2F", "/%7e~", "/a%20b", "/a+b", "/;p=1,2", "/@:!$&'()*=",
         "/?", "/?a=/b?c", "/?a=%zz", "/?a=%2b+%20", "/?a[]=1&a[]=2", '/?j={"a":1}', "/?a=1;b=2", "/?&&=",
@@ -91,7 +91,7 @@ def test_an_address_is_used_as_it_was_typed(nsqd, sink, tmp_path, flag):
     assert [one.target for one in sink.received] == [one.removesuffix("?") or one for one in wanted]
 
 
-def test_given_headers_replace_those_of_the_tool(nsqd, sink, tmp_path):
+def test_given_headers_replace_those_of_tool(nsqd, sink, tmp_path):
     publish(nsqd, "t", [b"x"], CHANNEL)
     given = ["-content-type=text/a", "-header=user-agent: me", "-header=content-type: text/b"]
     with Tool(tmp_path, "nsq_to_http", *flags(nsqd, f"-post={sink.url}", *given)):
@@ -101,7 +101,7 @@ def test_given_headers_replace_those_of_the_tool(nsqd, sink, tmp_path):
     assert (headers["user-agent"], headers["content-type"]) == ("me", "text/b")
 
 
-def test_a_get_has_the_message_in_its_address(nsqd, sink, tmp_path):
+def test_get_has_message_in_its_address(nsqd, sink, tmp_path):
     publish(nsqd, "t", ["msg 1&=ä%".encode()], CHANNEL)
     with Tool(tmp_path, "nsq_to_http", *flags(nsqd, f"-get={sink.url}/g?a=%20&b=%%21&m=%s")):
         wait_until(lambda: done(nsqd), "it is sent")
@@ -129,7 +129,7 @@ def test_max_in_flight_1_sends_one_message_after_the_other(nsqd, tmp_path):
 
 
 @pytest.mark.parametrize("verb", ["post", "get"])
-def test_any_status_of_2xx_accepts_the_message(nsqd, tmp_path, verb):
+def test_any_status_of_2xx_accepts_message(nsqd, tmp_path, verb):
     async def created_first(number: int) -> web.StreamResponse:
         return web.Response(status=201 if number == 1 else 200)
 
@@ -142,7 +142,7 @@ def test_any_status_of_2xx_accepts_the_message(nsqd, tmp_path, verb):
     assert len(sink.received) == 1
 
 
-def test_message_is_accepted_though_the_body_of_the_answer_does_not_end(nsqd, tmp_path):
+def test_message_is_accepted_though_body_of_answer_does_not_end(nsqd, tmp_path):
     publish(nsqd, "t", [b"x"], CHANNEL)
     with HttpSink(unending) as sink:
         more = ["-http-client-request-timeout=1s", *IMPATIENT]
@@ -154,7 +154,7 @@ def test_message_is_accepted_though_the_body_of_the_answer_does_not_end(nsqd, tm
 
 
 @pytest.mark.parametrize("headers", [{"X-Long": "x" * 20_000}, {f"X-{n}": "x" for n in range(500)}])
-def test_a_message_is_taken_whatever_headers_the_answer_has(nsqd, tmp_path, headers):
+def test_message_is_taken_whatever_headers_answer_has(nsqd, tmp_path, headers):
     async def talkative(_: int) -> web.StreamResponse:
         return web.Response(headers=headers)
 
@@ -166,7 +166,7 @@ def test_a_message_is_taken_whatever_headers_the_answer_has(nsqd, tmp_path, head
     assert channel_stats(nsqd, "t", CHANNEL)["requeue_count"] == 0
 
 
-def test_message_is_touched_while_an_address_works(cluster, tmp_path):
+def test_message_is_touched_while_address_works(cluster, tmp_path):
     async def slow(_: int) -> web.StreamResponse:
         await asyncio.sleep(3)
         return web.Response()
@@ -194,7 +194,7 @@ def test_redirects_are_followed(nsqd, tmp_path):
     assert [(one.target, one.body) for one in sink.received] == [("/here", b"x"), ("/there", b"x")]
 
 
-def test_a_server_that_fails_now_and_then_gets_every_message(nsqd, tmp_path):
+def test_server_that_fails_now_and_then_gets_every_message(nsqd, tmp_path):
     async def moody(number: int) -> web.StreamResponse | None:
         if number % 7 == 0:
             return None
@@ -218,7 +218,7 @@ def test_a_server_that_fails_now_and_then_gets_every_message(nsqd, tmp_path):
         assert ": no answer within 0.3s\n" in tool.said()
 
 
-def test_lines_that_cannot_be_written_do_not_send_a_message_twice(nsqd, sink):
+def test_lines_that_cannot_be_written_do_not_send_message_twice(nsqd, sink):
     bodies = [b"%d" % n for n in range(250)]
     publish(nsqd, "t", bodies, CHANNEL)
     with (
@@ -252,7 +252,7 @@ def test_kills_lose_nothing_that_was_finished(nsqd, sink, tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_with_0_and_nothing_is_sent_twice(nsqd, sink, tmp_path, number):
+def test_signal_ends_it_with_0_and_nothing_is_sent_twice(nsqd, sink, tmp_path, number):
     bodies = [b"%06d" % n for n in range(5000)]
     publish(nsqd, "t", bodies, CHANNEL)
     with Tool(tmp_path, "nsq_to_http", *flags(nsqd, f"-post={sink.url}")) as tool:
@@ -264,7 +264,7 @@ def test_a_signal_ends_it_with_0_and_nothing_is_sent_twice(nsqd, sink, tmp_path,
     assert Counter(bodies) - sent - left == Counter()
 
 
-def test_a_message_is_given_up_after_max_attempts_and_named(nsqd, tmp_path):
+def test_message_is_given_up_after_max_attempts_and_named(nsqd, tmp_path):
     async def broken(_: int) -> web.StreamResponse:
         return web.Response(status=500)
 
@@ -281,7 +281,7 @@ def test_a_message_is_given_up_after_max_attempts_and_named(nsqd, tmp_path):
 
 
 @pytest.mark.parametrize(("mode", "shares"), [("round-robin", (20, 20)), ("hostpool", (20, 20))])
-def test_two_addresses_share_the_messages(nsqd, tmp_path, mode, shares):
+def test_two_addresses_share_messages(nsqd, tmp_path, mode, shares):
     publish(nsqd, "t", [b"%d" % n for n in range(40)], CHANNEL)
     with HttpSink() as one, HttpSink() as two:
         more = [f"-post={one.url}", f"-post={two.url}", f"-mode={mode}", "-n=1", "-status-every=10"]
@@ -321,7 +321,7 @@ def test_all_addresses_get_every_message_when_asked_for(nsqd, tmp_path, mode):
     assert Counter(one.taken) == Counter(two.taken) == Counter(bodies)
 
 
-def test_what_is_not_in_the_sample_is_finished_without_being_sent(nsqd, sink, tmp_path):
+def test_what_is_not_in_sample_is_finished_without_being_sent(nsqd, sink, tmp_path):
     publish(nsqd, "t", [b"x"] * 100, CHANNEL)
     with Tool(tmp_path, "nsq_to_http", *flags(nsqd, f"-post={sink.url}", "-sample=0")):
         wait_until(lambda: done(nsqd), "all are finished")

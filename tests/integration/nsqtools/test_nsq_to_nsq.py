@@ -71,7 +71,7 @@ def test_messages_are_copied_as_they_are(source, destination, tmp_path):
     assert sorted(read_all(destination, "t", "c")) == [b"\x00raw", b'{"b": 1, "a": 2}']
 
 
-def test_a_message_is_dropped_also_when_that_cannot_be_said(source, destination):
+def test_message_is_dropped_also_when_that_cannot_be_said(source, destination):
     publish(source, "t", [b"notjson", b'{"a": 1}'], CHANNEL)
     more = ("-require-json-field=a",)
     with (
@@ -98,7 +98,7 @@ def test_several_topics_may_go_into_one(source, cluster, tmp_path):
     assert sorted(read_all(destination, "d", "c")) == [b"t", b"u"]
 
 
-def test_a_field_may_be_required_and_others_left_out(source, destination, tmp_path):
+def test_field_may_be_required_and_others_left_out(source, destination, tmp_path):
     bodies = [
         b'{"kind":"x","n":12345678901234567890,"secret":1}',
         b'{"kind":"y","n":2}',
@@ -150,7 +150,7 @@ def test_kills_lose_nothing_that_was_finished(source, destination, tmp_path):
     assert set(bodies) - set(left) <= set(read_all(destination, "t", "c"))
 
 
-def test_a_destination_that_is_killed_and_comes_back_gets_everything(source, destination, tmp_path):
+def test_destination_that_is_killed_and_comes_back_gets_everything(source, destination, tmp_path):
     bodies = numbered(20_000)
     publish(source, "t", bodies, CHANNEL)
     with Tool(tmp_path, "nsq_to_nsq", *flags(source, destination, more=tuple(IMPATIENT))) as tool:
@@ -176,7 +176,7 @@ def test_with_one_of_two_destinations_down_the_other_gets_everything(source, des
     assert set(read_all(destination, "t", "c")) == set(bodies)
 
 
-def test_round_robin_shares_the_messages(source, destination, cluster, tmp_path):
+def test_round_robin_shares_messages(source, destination, cluster, tmp_path):
     other = with_channel(cluster.nsqd())
     publish(source, "t", numbered(100), CHANNEL)
     with Tool(tmp_path, "nsq_to_nsq", *flags(source, destination, other, more=("-mode=round-robin",))):
@@ -186,7 +186,7 @@ def test_round_robin_shares_the_messages(source, destination, cluster, tmp_path)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_with_0_and_nothing_is_copied_twice(source, destination, tmp_path, number):
+def test_signal_ends_it_with_0_and_nothing_is_copied_twice(source, destination, tmp_path, number):
     bodies = numbered(20_000)
     publish(source, "t", bodies, CHANNEL)
     with Tool(tmp_path, "nsq_to_nsq", *flags(source, destination)) as tool:

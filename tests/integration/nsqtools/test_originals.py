@@ -211,7 +211,7 @@ def test_nsq_to_nsq_copies_the_same(cluster, nsqd, tmp_path, flags):
     assert len(copies[0][1]) == 3 or not wants_value
 
 
-def test_the_lines_of_status_read_the_same(nsqd, tmp_path):
+def test_lines_of_status_read_the_same(nsqd, tmp_path):
     shapes = []
     publish_to_both(nsqd, [b"x"] * 45)
     for number, tool in enumerate(both("nsq_to_http")):

@@ -222,7 +222,7 @@ def test_what_the_original_refuses_is_refused_in_its_words(tool, argv, sentence,
 
 
 @pytest.mark.parametrize(("tool", "argv", "sentence"), OURS)
-def test_what_could_not_work_is_refused_with_a_sentence(tool, argv, sentence, capsys):
+def test_what_could_not_work_is_refused_with_sentence(tool, argv, sentence, capsys):
     code, said = refused(tool, argv, capsys)
 
     assert code == 1
@@ -233,7 +233,7 @@ def test_what_could_not_work_is_refused_with_a_sentence(tool, argv, sentence, ca
 @pytest.mark.parametrize(
     "error", [PermissionError(13, "Permission denied", "/x"), RuntimeError("Symlink loop from '/x'")]
 )
-def test_a_folder_that_cannot_be_looked_into_is_refused_with_a_sentence(error, capsys, monkeypatch):
+def test_folder_that_cannot_be_looked_into_is_refused_with_sentence(error, capsys, monkeypatch):
     def resolve(path):
         raise error
 
@@ -257,7 +257,7 @@ def test_invalid_client_option_is_refused(tool, option, capsys):
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_an_unknown_flag_is_refused(tool, capsys):
+def test_unknown_flag_is_refused(tool, capsys):
     code, said = refused(tool, ["-bogus"], capsys)
 
     assert code == 2
@@ -265,7 +265,7 @@ def test_an_unknown_flag_is_refused(tool, capsys):
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_the_version_is_printed_by_all(tool, capsys):
+def test_version_is_printed_by_all(tool, capsys):
     with pytest.raises(SystemExit) as ended:
         importlib.import_module(f"nsqtools.{tool}.__main__").main(["--version"])
 
@@ -273,14 +273,14 @@ def test_the_version_is_printed_by_all(tool, capsys):
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_a_stray_word_is_not_passed_over(tool, capsys):
+def test_stray_word_is_not_passed_over(tool, capsys):
     code, said = refused(tool, ["-topic=t", "stray", "-channel=c"], capsys)
 
     assert code == (1 if tool == "nsq_to_file" else 2)
     assert "stray" in said
 
 
-def test_the_original_says_the_same():
+def test_original_says_the_same():
     if original("nsq_tail") is None:
         pytest.skip(f"the original's tools are neither in ${GO_TOOLS} nor on PATH")
     different = []

@@ -38,7 +38,7 @@ def flags(*nsqds) -> list[str]:
         (b"", []),
     ],
 )
-def test_each_record_is_a_message_also_the_last(nsqd, stdin, records):
+def test_each_record_is_message_also_the_last(nsqd, stdin, records):
     ended = run_tool("to_nsq", *flags(nsqd), stdin=stdin)
 
     assert (ended.returncode, ended.stdout) == (0, b"")
@@ -56,7 +56,7 @@ def test_each_record_is_a_message_also_the_last(nsqd, stdin, records):
         (".", os.O_RDONLY, b"is a directory"),  # Python's own words: it does not start
     ],
 )
-def test_stdin_that_cannot_be_read_is_an_error_with_a_sentence(nsqd, tmp_path, name, way, sentence):
+def test_stdin_that_cannot_be_read_is_error_with_sentence(nsqd, tmp_path, name, way, sentence):
     stdin = os.open(tmp_path / name, way)
     try:
         words = [*command("to_nsq"), *flags(nsqd)]
@@ -96,7 +96,7 @@ def test_records_are_sent_as_they_come(nsqd, tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_with_0_and_what_was_read_is_published(nsqd, tmp_path, number):
+def test_signal_ends_it_with_0_and_what_was_read_is_published(nsqd, tmp_path, number):
     with Tool(tmp_path, "to_nsq", *flags(nsqd)) as tool:
         tool.stdin.write(b"a\nb\nunfinished")
         tool.stdin.flush()
@@ -107,7 +107,7 @@ def test_a_signal_ends_it_with_0_and_what_was_read_is_published(nsqd, tmp_path, 
     assert read_all(nsqd, "t", "c") == [b"a", b"b"]
 
 
-def test_a_rate_is_kept(nsqd):
+def test_rate_is_kept(nsqd):
     ended = run_tool("to_nsq", *flags(nsqd), "-rate=20", stdin=b"x\n" * 11)
 
     assert b"Throttling messages rate to max:20/second\n" in ended.stderr
@@ -130,7 +130,7 @@ def test_what_a_failing_nsqd_had_confirmed_is_there_when_it_is_back(nsqd, tmp_pa
     assert read_all(nsqd, "t", "c") == [b"%07d" % n for n in range(2000)]
 
 
-def test_unreachable_nsqd_ends_it_with_a_sentence(nsqd):
+def test_unreachable_nsqd_ends_it_with_sentence(nsqd):
     nsqd.stop()
 
     ended = run_tool("to_nsq", *flags(nsqd), stdin=b"x\n")
@@ -139,7 +139,7 @@ def test_unreachable_nsqd_ends_it_with_a_sentence(nsqd):
     assert b"of 1 records 0 were confirmed by nsqd\n" in ended.stderr
 
 
-def test_one_of_two_nsqd_missing_is_an_error(cluster, nsqd):
+def test_one_of_two_nsqd_missing_is_error(cluster, nsqd):
     other = cluster.nsqd()
     other.stop()
 
@@ -150,7 +150,7 @@ def test_one_of_two_nsqd_missing_is_an_error(cluster, nsqd):
         assert b"of 1 records 0 were confirmed by each of 2 nsqd\n" in ended.stderr
 
 
-def test_oversized_record_is_an_error(cluster):
+def test_oversized_record_is_error(cluster):
     nsqd = cluster.nsqd("--max-msg-size=100")
 
     ended = run_tool("to_nsq", *flags(nsqd), stdin=b"ok\n" + b"x" * 101 + b"\nlater\n")
@@ -159,7 +159,7 @@ def test_oversized_record_is_an_error(cluster):
     assert b"E_BAD_MESSAGE" in ended.stderr
 
 
-def test_a_kill_leaves_whole_records_behind(nsqd, tmp_path):
+def test_kill_leaves_whole_records_behind(nsqd, tmp_path):
     with Tool(tmp_path, "to_nsq", *flags(nsqd)) as tool:
         tool.stdin.write(b"".join(b"%07d\n" % n for n in range(50_000)))
         tool.kill()
@@ -168,7 +168,7 @@ def test_a_kill_leaves_whole_records_behind(nsqd, tmp_path):
     assert got == [b"%07d" % n for n in range(len(got))]
 
 
-async def test_few_records_are_in_doubt_when_a_destination_falls_silent():
+async def test_few_records_are_in_doubt_when_destination_falls_silent():
     async def say_nothing(reader, writer):
         await answer_identify(reader, writer)
         await reader.read()

@@ -5,7 +5,7 @@ import pytest
 from load.latency import Histogram
 
 
-def test_percentiles_are_right_to_a_bucket():
+def test_percentiles_are_right_to_bucket():
     histogram = Histogram()
     for milliseconds in range(1, 1001):
         histogram.record(milliseconds)
@@ -27,7 +27,7 @@ def test_histograms_of_workers_add_up():
     assert both.longest() == pytest.approx(100.0, rel=0.03)
 
 
-def test_a_stall_of_somebody_who_waits_counts_for_all_that_was_not_asked():
+def test_stall_of_somebody_who_waits_counts_for_all_that_was_not_asked():
     plain, corrected = Histogram(), Histogram()
     for histogram in (plain, corrected):
         histogram.record(1.0, 1000)

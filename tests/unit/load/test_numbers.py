@@ -9,7 +9,7 @@ RANGES = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 8)).map(lambda r:
 
 
 @given(RANGES)
-def test_a_set_of_ranges_is_the_set_of_their_numbers(ranges):
+def test_set_of_ranges_is_set_of_their_numbers(ranges):
     numbers, model = NumberSet(), set()
     for first, end in ranges:
         again = numbers.add(first, end)

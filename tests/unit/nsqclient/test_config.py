@@ -22,13 +22,13 @@ from nsqclient._config import Config, check_option
         ("low_rdy_timeout", float("nan")),
     ],
 )
-def test_a_value_out_of_range_is_refused_by_name(name, value):
+def test_value_out_of_range_is_refused_by_name(name, value):
     with pytest.raises(ValueError, match=f"{name} .* is out of range"):
         Config(**{name: value})
 
 
 @pytest.mark.parametrize("value", ["10", None, True])
-def test_a_number_must_be_one(value):
+def test_number_must_be_one(value):
     with pytest.raises(TypeError, match=r"max_in_flight .* is not a number"):
         Config(max_in_flight=value)
 
@@ -52,7 +52,7 @@ def test_nothing_changes_once_it_is_made():
         Config().max_in_flight = 2
 
 
-def test_a_secret_is_not_shown():
+def test_secret_is_not_shown():
     assert "hush" not in repr(Config(auth_secret="hush"))
 
 
@@ -104,7 +104,7 @@ def test_options_are_read_as_command_lines_give_them(option, name, value):
         ("tls_min_version,tls9", "tls_min_version 'tls9' is none of"),
     ],
 )
-def test_an_option_that_cannot_be_used_is_refused_by_name(option, complaint):
+def test_option_that_cannot_be_used_is_refused_by_name(option, complaint):
     with pytest.raises(ValueError, match=complaint):
         Config().with_options(option)
 

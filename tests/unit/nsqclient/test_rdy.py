@@ -27,18 +27,18 @@ def counts(rdy: RdyDistribution[str], keys: str) -> list[int]:
     return [rdy.count(key) for key in keys]
 
 
-def test_the_first_connection_gets_all():
+def test_first_connection_gets_all():
     assert distribution(10).add("a", 2500, now=0) == {"a": 10}
 
 
-def test_the_others_make_room_before_a_newcomer_is_served():
+def test_others_make_room_before_newcomer_is_served():
     changes = distribution(10, "a").add("b", 2500, now=1)
 
     assert changes == {"a": 5, "b": 5}
     assert list(changes.values()) == sorted(changes.values())
 
 
-def test_a_large_share_is_lowered_before_a_small_one_is_raised():
+def test_large_share_is_lowered_before_small_one_is_raised():
     rdy = distribution(9, "a")
 
     assert list(rdy.add("b", 3, now=0).items()) == [("a", 4), ("b", 3)]
@@ -74,7 +74,7 @@ def test_more_connections_than_messages_leave_some_at_zero():
     assert sorted(counts(distribution(2, "a", "b", "c"), "abc")) == [0, 1, 1]
 
 
-def test_a_silent_connection_passes_its_share_on():
+def test_silent_connection_passes_its_share_on():
     rdy = distribution(1, "a", "b")
     holder, waiting = ("a", "b") if rdy.count("a") else ("b", "a")
 
@@ -82,7 +82,7 @@ def test_a_silent_connection_passes_its_share_on():
     assert rdy.rotate(11, first) == {holder: 0, waiting: 1}
 
 
-def test_a_busy_connection_passes_its_share_on_when_its_time_is_up():
+def test_busy_connection_passes_its_share_on_when_its_time_is_up():
     rdy = distribution(1, "a", "b")
     holder, waiting = ("a", "b") if rdy.count("a") else ("b", "a")
     rdy.heard(holder, 29)
@@ -91,13 +91,13 @@ def test_a_busy_connection_passes_its_share_on_when_its_time_is_up():
     assert rdy.rotate(31, first) == {holder: 0, waiting: 1}
 
 
-def test_a_connection_whose_message_is_being_handled_is_not_silent():
+def test_connection_whose_message_is_being_handled_is_not_silent():
     rdy = distribution(1, "a", "b")
 
     assert rdy.rotate(11, first, {"a": 1}) == {}
 
 
-def test_a_share_is_passed_on_only_when_its_message_is_answered():
+def test_share_is_passed_on_only_when_its_message_is_answered():
     rdy = distribution(1, "a", "b")
 
     assert rdy.rotate(31, first, {"a": 1}) == {"a": 0}
@@ -152,7 +152,7 @@ def test_thousands_that_come_and_go_one_by_one_cost_no_square():
     assert sum(rdy.count(key) for key in keys) == 10
 
 
-def test_the_share_of_one_that_goes_is_passed_on():
+def test_share_of_one_that_goes_is_passed_on():
     rdy = distribution(2, "a", "b", "c", "d")
     holders = [key for key in "abcd" if rdy.count(key)]
 
@@ -162,7 +162,7 @@ def test_the_share_of_one_that_goes_is_passed_on():
     assert sum(rdy.count(key) for key in "abcd") == 2
 
 
-def test_how_long_a_turn_may_take_to_come():
+def test_how_long_turn_may_take_to_come():
     assert longest_wait(1000, 100, 10) == 90
     assert longest_wait(100, 100, 10) == 0
     assert longest_wait(5, 0, 10) == 0
@@ -172,7 +172,7 @@ def test_nothing_rotates_when_there_is_enough_for_all():
     assert distribution(2, "a", "b").rotate(1000, first) == {}
 
 
-def test_stopping_tells_all_zero_and_a_newcomer_waits():
+def test_stopping_tells_all_zero_and_newcomer_waits():
     rdy = distribution(10, "a", "b")
 
     assert rdy.enter(Phase.STOPPED, 1, first) == {"a": 0, "b": 0}
@@ -187,7 +187,7 @@ def test_one_connection_is_tried_with_one_message():
     assert rdy.enter(Phase.RUNNING, 3, first) == {"a": 5, "b": 5}
 
 
-def test_a_lost_trial_connection_hands_the_trial_on():
+def test_lost_trial_connection_hands_trial_on():
     rdy = distribution(10, "a", "b")
     rdy.enter(Phase.STOPPED, 1, first)
     rdy.enter(Phase.TRIAL, 2, last)
@@ -195,7 +195,7 @@ def test_a_lost_trial_connection_hands_the_trial_on():
     assert rdy.remove("b", 3, first) == {"a": 1}
 
 
-def test_a_lost_trial_is_handed_to_the_one_that_is_chosen():
+def test_lost_trial_is_handed_to_the_one_that_is_chosen():
     rdy = distribution(10, "a", "b", "c")
     rdy.enter(Phase.STOPPED, 1, first)
     rdy.enter(Phase.TRIAL, 2, last)
@@ -203,7 +203,7 @@ def test_a_lost_trial_is_handed_to_the_one_that_is_chosen():
     assert rdy.remove("c", 3, first) == {"a": 1}
 
 
-def test_a_trial_without_connections_waits_for_the_next_one():
+def test_trial_without_connections_waits_for_the_next_one():
     rdy = distribution(10)
     rdy.enter(Phase.TRIAL, 1, first)
 
@@ -220,11 +220,11 @@ def test_resize_to_zero_pauses_and_back_runs():
 
 
 @pytest.mark.parametrize("phase", [Phase.STOPPED, Phase.TRIAL, Phase.RUNNING])
-def test_a_consumer_without_connections_has_nobody_to_tell(phase):
+def test_consumer_without_connections_has_nobody_to_tell(phase):
     assert distribution(10).enter(phase, 1, first) == {}
 
 
-def test_a_trial_on_an_nsqd_without_messages_moves_on():
+def test_trial_on_nsqd_without_messages_moves_on():
     rdy = distribution(10, "idle", "busy")
     rdy.enter(Phase.STOPPED, 1, first)
     rdy.enter(Phase.TRIAL, 3, lambda _: "idle")
@@ -233,7 +233,7 @@ def test_a_trial_on_an_nsqd_without_messages_moves_on():
     assert rdy.rotate(14, first) == {"idle": 0, "busy": 1}
 
 
-def test_a_trial_that_takes_long_is_passed_on_only_when_it_has_its_outcome():
+def test_trial_that_takes_long_is_passed_on_only_when_it_has_its_outcome():
     rdy = distribution(1, "tried", "other")
     rdy.enter(Phase.STOPPED, 1, first)
     rdy.enter(Phase.TRIAL, 3, lambda _: "tried")
@@ -243,7 +243,7 @@ def test_a_trial_that_takes_long_is_passed_on_only_when_it_has_its_outcome():
     assert rdy.rotate(39, first, {"tried": 1}) == {}
 
 
-def test_messages_from_before_a_back_off_do_not_keep_the_trial_from_moving_on():
+def test_messages_from_before_back_off_do_not_keep_trial_from_moving_on():
     rdy = distribution(10, "a", "b", "c")
     rdy.enter(Phase.STOPPED, 1, first)
     rdy.enter(Phase.TRIAL, 3, lambda _: "a")
@@ -251,7 +251,7 @@ def test_messages_from_before_a_back_off_do_not_keep_the_trial_from_moving_on():
     assert rdy.rotate(14, first, {"c": 3}) == {"a": 0, "b": 1}
 
 
-def test_the_one_that_waited_longest_comes_next():
+def test_one_that_waited_longest_comes_next():
     rdy = distribution(1, "a", "b", "c")
     order = []
     for minute in range(1, 7):

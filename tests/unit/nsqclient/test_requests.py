@@ -25,7 +25,7 @@ async def test_one_message_is_sent_as_pub_and_several_as_mpub():
     assert b"".join(joined(b"a", b"b").parts()) == commands.mpub("t", [b"a", b"b"])
 
 
-async def test_the_size_counts_what_has_joined():
+async def test_size_counts_what_has_joined():
     assert joined(b"aa", b"bbb").size == 5
 
 
@@ -39,7 +39,7 @@ async def test_only_messages_for_the_same_topic_join_and_not_too_many():
     assert not joined(bytes(300_000)).has_room("t")
 
 
-async def test_all_that_joined_have_the_answer_but_for_those_that_gave_up():
+async def test_all_that_joined_have_answer_but_for_those_that_gave_up():
     publish = joined(b"a", b"b", b"c")
     publish.answers[1].cancel()
 
@@ -49,7 +49,7 @@ async def test_all_that_joined_have_the_answer_but_for_those_that_gave_up():
     assert publish.is_settled
 
 
-async def test_each_has_an_error_of_its_own():
+async def test_each_has_error_of_its_own():
     publish = joined(b"a", b"b")
     publish.fail(ProtocolError("E_BAD_MESSAGE", "too big"))
 
@@ -79,13 +79,13 @@ async def test_what_somebody_put_together_stays_together():
     assert not batch.has_room("t")
 
 
-async def test_a_bad_topic_is_refused_before_anything_joins():
+async def test_bad_topic_is_refused_before_anything_joins():
     with pytest.raises(ValueError, match="topic name 'a b' is not valid"):
         Publish.of("a b", b"x", future())
 
 
 @pytest.mark.parametrize("error", [OSError(2, "no"), ConnectionError("gone"), ProtocolError("E_INVALID")])
-def test_a_copy_says_the_same_and_has_no_traceback(error):
+def test_copy_says_the_same_and_has_no_traceback(error):
     try:
         raise error
     except type(error) as raised:
@@ -94,5 +94,5 @@ def test_a_copy_says_the_same_and_has_no_traceback(error):
     assert (type(twin), str(twin), twin.__traceback__) == (type(error), str(error), None)
 
 
-async def test_a_request_is_as_large_as_its_command():
+async def test_request_is_as_large_as_its_command():
     assert PendingCommand(b"CLS\n", [future()]).size == 4

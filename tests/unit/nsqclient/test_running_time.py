@@ -22,7 +22,7 @@ def run(clock):
     loop.close()
 
 
-def test_a_timer_calls_when_its_time_is_up(run):
+def test_timer_calls_when_its_time_is_up(run):
     async def seconds_until_called() -> float:
         loop = asyncio.get_running_loop()
         called, began = asyncio.Event(), loop.time()
@@ -33,7 +33,7 @@ def test_a_timer_calls_when_its_time_is_up(run):
     assert run(seconds_until_called()) == pytest.approx(10, abs=0.01)
 
 
-def test_a_timer_that_is_cancelled_calls_nobody(run):
+def test_timer_that_is_cancelled_calls_nobody(run):
     called = []
 
     async def cancel_halfway() -> None:
@@ -47,7 +47,7 @@ def test_a_timer_that_is_cancelled_calls_nobody(run):
     assert called == []
 
 
-def test_a_pause_of_the_process_is_not_counted(run, clock):
+def test_pause_of_process_is_not_counted(run, clock):
     async def seconds_it_ran() -> float:
         loop = asyncio.get_running_loop()
         called, began = asyncio.Event(), loop.time()
@@ -69,7 +69,7 @@ def test_what_takes_too_long_is_cancelled(run):
         run(wait_too_long())
 
 
-def test_what_is_there_after_a_pause_is_not_late(run, clock):
+def test_what_is_there_after_pause_is_not_late(run, clock):
     async def answer_arrives_during_a_pause() -> str:
         loop = asyncio.get_running_loop()
         answer = loop.create_future()
@@ -92,7 +92,7 @@ def test_no_seconds_are_no_limit(run):
     assert run(wait_long()) == "done"
 
 
-def test_on_a_machine_that_is_always_late_a_time_out_ends_all_the_same(run, clock):
+def test_on_machine_that_is_always_late_a_time_out_ends_all_the_same(run, clock):
     async def wait_among_pauses() -> None:
         loop = asyncio.get_running_loop()
 

@@ -15,7 +15,7 @@ def outcome():
     return PublishOutcome()
 
 
-def test_an_outcome_is_open_until_it_has_a_result(outcome):
+def test_outcome_is_open_until_it_has_result(outcome):
     assert not outcome.done()
 
     outcome.set_result(b"OK")
@@ -25,7 +25,7 @@ def test_an_outcome_is_open_until_it_has_a_result(outcome):
     assert outcome.exception() is None
 
 
-def test_an_outcome_that_failed_raises_its_error(outcome):
+def test_outcome_that_failed_raises_its_error(outcome):
     outcome.set_exception(ValueError("no"))
 
     assert outcome.done()
@@ -35,7 +35,7 @@ def test_an_outcome_that_failed_raises_its_error(outcome):
 
 
 @pytest.mark.parametrize("prepared", [True, False])
-def test_a_thread_that_waits_is_woken(outcome, prepared):
+def test_thread_that_waits_is_woken(outcome, prepared):
     if prepared:
         outcome.prepare_to_wait()
     threading.Timer(0.01, outcome.set_result, [b"OK"]).start()
@@ -43,7 +43,7 @@ def test_a_thread_that_waits_is_woken(outcome, prepared):
     assert outcome.result(10) is None
 
 
-def test_a_time_out_is_one(outcome):
+def test_time_out_is_one(outcome):
     with pytest.raises(TimeoutError):
         outcome.result(0.01)
 
@@ -87,7 +87,7 @@ def test_it_can_be_waited_for_with_others(outcome):
     assert (done, waiting) == ({outcome}, {other})
 
 
-async def test_an_event_loop_can_wait_for_it(outcome):
+async def test_event_loop_can_wait_for_it(outcome):
     threading.Timer(0.01, outcome.set_result, [b"OK"]).start()
 
     async with asyncio.timeout(10):
@@ -115,7 +115,7 @@ def test_it_has_no_other_attributes(outcome):
         outcome.nothing  # noqa: B018 - the access itself is tested
 
 
-async def test_a_call_that_fails_keeps_none_behind_it_waiting(caplog):
+async def test_call_that_fails_keeps_none_behind_it_waiting(caplog):
     made = []
     mailbox = Mailbox(asyncio.get_running_loop())
     mailbox.post(int, "no number")
@@ -126,7 +126,7 @@ async def test_a_call_that_fails_keeps_none_behind_it_waiting(caplog):
     assert "failed" in caplog.text
 
 
-def test_a_loop_that_was_stopped_can_be_stopped_again():
+def test_loop_that_was_stopped_can_be_stopped_again():
     thread = LoopThread("stopped twice")
     thread.stop()
     thread.stop()
@@ -134,7 +134,7 @@ def test_a_loop_that_was_stopped_can_be_stopped_again():
     assert "stopped twice" not in {one.name for one in threading.enumerate()}
 
 
-def test_call_that_is_made_while_the_loop_ends_is_answered():
+def test_call_that_is_made_while_loop_ends_is_answered():
     for _ in range(200):
         loop = LoopThread("test")
         with concurrent.futures.ThreadPoolExecutor(4) as threads:

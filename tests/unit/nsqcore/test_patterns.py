@@ -25,7 +25,7 @@ def engine(request, monkeypatch):
         (r"^\w+\.[a-z-]{2,}$|^x#ephemeral$", "x#ephemeral"),
     ],
 )
-def test_a_pattern_is_looked_for_anywhere_in_the_name(engine, pattern, topic):
+def test_pattern_is_looked_for_anywhere_in_name(engine, pattern, topic):
     assert search_for(pattern)(topic)
 
 
@@ -45,7 +45,7 @@ def test_other_names_do_not_match(engine, pattern, topic):
 
 
 @pytest.mark.parametrize("pattern", ["(", "*", "(?=a)", "[[:letters:]]", "\ud800"])
-def test_what_is_no_pattern_is_refused_without_a_word_on_stderr(engine, pattern, capfd):
+def test_what_is_no_pattern_is_refused_without_word_on_stderr(engine, pattern, capfd):
     with pytest.raises(PatternError, match=r"\w"):
         search_for(pattern)
 

@@ -59,7 +59,7 @@ def test_it_is_ready_once_all_that_another_knows_are_back(start):
     assert start.ready_at(S)
 
 
-def test_a_nsqd_is_back_when_all_its_topics_are(start):
+def test_nsqd_is_back_when_all_its_topics_are(start):
     start.told(a="t u")
     peer = start.announce("a", "t")
 
@@ -68,7 +68,7 @@ def test_a_nsqd_is_back_when_all_its_topics_are(start):
     assert start.ready_at(S)
 
 
-def test_one_look_is_not_enough_for_the_channels_of_the_last_topic_follow_it(start):
+def test_one_look_is_not_enough_for_channels_of_the_last_topic_follow_it(start):
     start.told(a="t")
     start.announce("a", "t")
 
@@ -76,7 +76,7 @@ def test_one_look_is_not_enough_for_the_channels_of_the_last_topic_follow_it(sta
     assert start.readiness.check(S)
 
 
-def test_a_topic_that_was_deleted_meanwhile_is_waited_for_no_longer(start):
+def test_topic_that_was_deleted_meanwhile_is_waited_for_no_longer(start):
     start.told(a="t gone")
     start.announce("a", "t")
     assert not start.ready_at(S)
@@ -109,7 +109,7 @@ def test_others_that_give_no_answer_do_not_count(start):
     assert not start.ready_at(RECONNECT - 1)
 
 
-def test_a_nsqd_that_stays_away_is_not_waited_for_for_ever(start):
+def test_nsqd_that_stays_away_is_not_waited_for_for_ever(start):
     start.told(a="t")
 
     assert not start.ready_at(AT_MOST - 1)
@@ -118,7 +118,7 @@ def test_a_nsqd_that_stays_away_is_not_waited_for_for_ever(start):
 
 
 @pytest.mark.parametrize(("known", "absent"), [(2, 2), (3, 2), (19, 2), (20, 3), (50, 6), (50, 50)])
-def test_an_nsqlookupd_that_most_do_not_know_yet_is_waited_for_as_long_as_it_takes(start, known, absent):
+def test_nsqlookupd_that_most_do_not_know_yet_is_waited_for_as_long_as_it_takes(start, known, absent):
     names = [f"n{number}" for number in range(known)]
     start.told(**dict.fromkeys(names, "t"))
     for name in names[absent:]:

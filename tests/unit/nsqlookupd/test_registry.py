@@ -52,7 +52,7 @@ def directory(registry):
 # -- registering --------------------------------------------------------------------------
 
 
-def test_a_registered_topic_has_its_producer(registry, directory):
+def test_registered_topic_has_its_producer(registry, directory):
     added = registry.register(directory.peer("a"), "t")
 
     assert added == [("topic", "t", "")]
@@ -61,7 +61,7 @@ def test_a_registered_topic_has_its_producer(registry, directory):
     assert directory.producers("t") == ["a"]
 
 
-def test_a_registered_channel_brings_its_topic(registry, directory):
+def test_registered_channel_brings_its_topic(registry, directory):
     added = registry.register(directory.peer("a"), "t", "c")
 
     assert added == [("channel", "t", "c"), ("topic", "t", "")]
@@ -86,7 +86,7 @@ def test_lists_are_sorted_and_hold_each_name_once(registry, directory):
     assert directory.producers("t") == ["x", "y", "z"]
 
 
-def test_an_unregistered_channel_leaves_the_topic_alone(registry, directory):
+def test_unregistered_channel_leaves_topic_alone(registry, directory):
     peer = directory.peer("a")
     registry.register(peer, "t", "c")
 
@@ -95,7 +95,7 @@ def test_an_unregistered_channel_leaves_the_topic_alone(registry, directory):
     assert directory.producers("t") == ["a"]
 
 
-def test_an_unregistered_topic_takes_the_channels_of_that_peer_along(registry, directory):
+def test_unregistered_topic_takes_channels_of_that_peer_along(registry, directory):
     peer, other = directory.peer("a"), directory.peer("b")
     registry.register(peer, "t", "c")
     registry.register(other, "t", "c")
@@ -105,7 +105,7 @@ def test_an_unregistered_topic_takes_the_channels_of_that_peer_along(registry, d
     assert directory.nodes() == {"a": {}, "b": {"t": False}}
 
 
-def test_unregistering_the_unknown_is_harmless(registry, directory):
+def test_unregistering_unknown_is_harmless(registry, directory):
     peer = directory.peer()
 
     assert registry.unregister_topic(peer, "t") == []
@@ -148,7 +148,7 @@ def test_registry_nsqd_that_connected_again_is_not_lost_when_its_old_connection_
     assert registry.lost("", 11 * S) == []
 
 
-def test_an_ephemeral_channel_goes_with_its_last_producer(registry, directory):
+def test_ephemeral_channel_goes_with_its_last_producer(registry, directory):
     one, two = directory.peer("a"), directory.peer("b")
     for peer in (one, two):
         registry.register(peer, "t", "c#ephemeral")
@@ -160,7 +160,7 @@ def test_an_ephemeral_channel_goes_with_its_last_producer(registry, directory):
 
 
 @pytest.mark.parametrize("how", ["unregister", "disconnect"])
-def test_an_ephemeral_topic_goes_with_its_last_producer_and_takes_its_channels(registry, directory, how):
+def test_ephemeral_topic_goes_with_its_last_producer_and_takes_its_channels(registry, directory, how):
     peer = directory.peer()
     registry.register(peer, "t#ephemeral", "c#ephemeral")
     registry.register(peer, "t#ephemeral", "durable")
@@ -175,7 +175,7 @@ def test_an_ephemeral_topic_goes_with_its_last_producer_and_takes_its_channels(r
     assert registry.channels("t#ephemeral") == []
 
 
-def test_a_disconnected_peer_is_nowhere(registry, directory):
+def test_disconnected_peer_is_nowhere(registry, directory):
     peer = directory.peer("a")
     registry.register(peer, "t", "c")
 
@@ -186,7 +186,7 @@ def test_a_disconnected_peer_is_nowhere(registry, directory):
     assert list(registry.entries()) == []
 
 
-def test_a_disconnected_peer_is_hidden_before_it_is_forgotten(registry, directory):
+def test_disconnected_peer_is_hidden_before_it_is_forgotten(registry, directory):
     gone, other = directory.peer("a"), directory.peer("b")
     for peer in (gone, other):
         registry.register(peer, "t", "c")
@@ -199,7 +199,7 @@ def test_a_disconnected_peer_is_hidden_before_it_is_forgotten(registry, director
     assert registry.missing({gone.node(): frozenset()}) == [gone.node()]
 
 
-def test_a_peer_is_forgotten_in_pieces_of_any_size(registry, directory):
+def test_peer_is_forgotten_in_pieces_of_any_size(registry, directory):
     peer = directory.peer()
     for number in range(5):
         registry.register(peer, f"t{number}", "c#ephemeral")
@@ -214,14 +214,14 @@ def test_a_peer_is_forgotten_in_pieces_of_any_size(registry, directory):
 # -- operators ----------------------------------------------------------------------------
 
 
-def test_creating_an_existing_topic_retains_its_producers(registry, directory):
+def test_creating_existing_topic_retains_its_producers(registry, directory):
     registry.register(directory.peer("a"), "t", "c")
     registry.create_channel("t", "c")
 
     assert directory.producers("t") == ["a"]
 
 
-def test_a_deleted_topic_is_gone_for_connected_peers_too(registry, directory):
+def test_deleted_topic_is_gone_for_connected_peers_too(registry, directory):
     peer = directory.peer("a")
     registry.register(peer, "t", "c")
     registry.register(peer, "u")
@@ -233,7 +233,7 @@ def test_a_deleted_topic_is_gone_for_connected_peers_too(registry, directory):
     assert registry.forget(peer, 9) == [("topic", "u", ""), ("client", "", "")]
 
 
-def test_deleting_the_unknown_removes_nothing(registry):
+def test_deleting_unknown_removes_nothing(registry):
     assert registry.delete_topic("t") == []
     assert not registry.delete_channel("t", "c")
 
@@ -241,7 +241,7 @@ def test_deleting_the_unknown_removes_nothing(registry):
 # -- tombstones ---------------------------------------------------------------------------
 
 
-def test_a_tombstoned_producer_is_hidden_for_that_topic_only(registry, directory):
+def test_tombstoned_producer_is_hidden_for_that_topic_only(registry, directory):
     peer = directory.peer("a")
     registry.register(peer, "t")
     registry.register(peer, "u")
@@ -252,7 +252,7 @@ def test_a_tombstoned_producer_is_hidden_for_that_topic_only(registry, directory
     assert directory.nodes(2 * S) == {"a": {"t": True, "u": False}}
 
 
-def test_nodes_with_the_same_topics_share_a_list_and_no_tombstone(registry, directory):
+def test_nodes_with_the_same_topics_share_list_and_no_tombstone(registry, directory):
     for name, topics in {"a": "tu", "b": "tu", "c": "t", "d": "tu"}.items():
         peer = directory.peer(name)
         for topic in topics:
@@ -291,7 +291,7 @@ def test_tombstones_of_topics_that_are_gone_take_no_memory(registry, directory, 
     assert sys.getallocatedblocks() - before < 200
 
 
-def test_a_tombstone_ends_after_its_lifetime(registry, directory):
+def test_tombstone_ends_after_its_lifetime(registry, directory):
     registry.register(directory.peer("a"), "t")
     registry.tombstone("t", "a:4151", 1 * S)
 
@@ -299,7 +299,7 @@ def test_a_tombstone_ends_after_its_lifetime(registry, directory):
     assert directory.producers("t", 1 * S + TOMBSTONE_LIFETIME) == ["a"]
 
 
-def test_registering_again_does_not_lift_the_tombstone(registry, directory):
+def test_registering_again_does_not_lift_tombstone(registry, directory):
     peer = directory.peer("a")
     registry.register(peer, "t")
     registry.tombstone("t", "a:4151", 1 * S)
@@ -308,7 +308,7 @@ def test_registering_again_does_not_lift_the_tombstone(registry, directory):
     assert directory.producers("t", 2 * S) == []
 
 
-def test_unregistering_and_registering_lifts_the_tombstone(registry, directory):
+def test_unregistering_and_registering_lifts_tombstone(registry, directory):
     peer = directory.peer("a")
     registry.register(peer, "t")
     registry.tombstone("t", "a:4151", 1 * S)
@@ -319,7 +319,7 @@ def test_unregistering_and_registering_lifts_the_tombstone(registry, directory):
     assert directory.nodes(2 * S) == {"a": {"t": False}}
 
 
-def test_a_reconnect_lifts_the_tombstone(registry, directory):
+def test_reconnect_lifts_tombstone(registry, directory):
     registry.register(directory.peer("a"), "t")
     registry.tombstone("t", "a:4151", 1 * S)
     registry.register(directory.peer("a", 2 * S), "t")
@@ -328,7 +328,7 @@ def test_a_reconnect_lifts_the_tombstone(registry, directory):
 
 
 @pytest.mark.parametrize("node", ["::1:4151", "[::1]:4151"])
-def test_an_ipv6_node_is_tombstoned_with_and_without_brackets(registry, directory, node):
+def test_ipv6_node_is_tombstoned_with_and_without_brackets(registry, directory, node):
     registry.register(directory.peer("six", address="::1"), "t")
 
     assert registry.tombstone("t", node, 1) == 1
@@ -344,7 +344,7 @@ def test_another_node_is_not_tombstoned(registry, directory, node):
 # -- silence ------------------------------------------------------------------------------
 
 
-def test_a_silent_peer_is_left_out_until_it_is_heard_again(registry, directory):
+def test_silent_peer_is_left_out_until_it_is_heard_again(registry, directory):
     peer = directory.peer("a", now_ns=0)
     registry.register(peer, "t")
 
@@ -359,7 +359,7 @@ def test_a_silent_peer_is_left_out_until_it_is_heard_again(registry, directory):
 # -- two connections of one nsqd --------------------------------------------------------------
 
 
-def test_of_two_connections_of_one_nsqd_the_newest_is_shown(registry, directory):
+def test_of_two_connections_of_one_nsqd_newest_is_shown(registry, directory):
     old, new = directory.peer("a"), directory.peer("a")
     for peer in (new, old):
         registry.register(peer, "t")
@@ -368,7 +368,7 @@ def test_of_two_connections_of_one_nsqd_the_newest_is_shown(registry, directory)
     assert [node.peer for node in registry.nodes(0)] == [new]
 
 
-def test_the_older_connection_is_shown_while_the_newer_is_silent(registry, directory):
+def test_older_connection_is_shown_while_newer_is_silent(registry, directory):
     old, new = directory.peer("a"), directory.peer("a")
     for peer in (old, new):
         registry.register(peer, "t")
@@ -377,7 +377,7 @@ def test_the_older_connection_is_shown_while_the_newer_is_silent(registry, direc
     assert registry.producers("t", INACTIVE_AFTER + 1) == [old]
 
 
-def test_the_same_host_with_another_port_is_another_nsqd(registry, directory):
+def test_same_host_with_another_port_is_another_nsqd(registry, directory):
     registry.register(directory.peer("a"), "t")
     registry.register(registry.add_peer("x:1", PeerInfo("a", 5150, 5151, "1.3.0"), 0), "t")
 
@@ -412,7 +412,7 @@ def test_entries_show_every_key_with_producers(registry, directory):
     }
 
 
-def test_counts_equal_the_registrations(registry, directory):
+def test_counts_equal_registrations(registry, directory):
     peer = directory.peer("a")
     registry.register(peer, "t", "c")
     registry.register(peer, "u")
@@ -428,14 +428,14 @@ def publishable(registry, topic="t", now_ns=0):
     return [peer.info.broadcast_address for peer in registry.publishable(topic, now_ns)]
 
 
-def test_any_nsqd_takes_a_topic_whether_it_has_it_or_not(registry, directory):
+def test_any_nsqd_takes_topic_whether_it_has_it_or_not(registry, directory):
     registry.register(directory.peer("a"), "t")
     directory.peer("b")
 
     assert publishable(registry) == ["a", "b"]
 
 
-def test_a_nsqd_that_takes_no_publishes_is_no_place_to_publish_and_one_to_read_from(registry, directory):
+def test_nsqd_that_takes_no_publishes_is_no_place_to_publish_and_one_to_read_from(registry, directory):
     peer = directory.peer("a")
     registry.register(peer, "t")
     peer.obstacle = "draining"
@@ -445,7 +445,7 @@ def test_a_nsqd_that_takes_no_publishes_is_no_place_to_publish_and_one_to_read_f
     assert registry.counts()["unavailable"] == 1
 
 
-def test_a_tombstoned_nsqd_is_no_place_for_that_topic(registry, directory):
+def test_tombstoned_nsqd_is_no_place_for_that_topic(registry, directory):
     registry.register(directory.peer("a"), "t")
     registry.tombstone("t", "a:4151", S)
 
@@ -457,7 +457,7 @@ def test_a_tombstoned_nsqd_is_no_place_for_that_topic(registry, directory):
 # -- answers that are kept ---------------------------------------------------------------
 
 
-def test_an_answer_that_was_given_before_follows_every_change(registry, directory):
+def test_answer_that_was_given_before_follows_every_change(registry, directory):
     a = directory.peer("a")
     registry.register(a, "t", "c")
     assert directory.producers("t") == ["a"]
@@ -477,7 +477,7 @@ def test_an_answer_that_was_given_before_follows_every_change(registry, director
     assert directory.producers("t", S + TOMBSTONE_LIFETIME) == ["a"]
 
 
-def test_an_answer_that_was_given_before_follows_the_time(registry, directory):
+def test_answer_that_was_given_before_follows_time(registry, directory):
     a, b = directory.peer("a"), directory.peer("b")
     for peer in (a, b):
         registry.register(peer, "t")
@@ -501,7 +501,7 @@ def test_registry_finds_nsqds_by_identity(registry, directory):
     assert registry.with_identities(set(), 0) == []
 
 
-def test_registry_has_all_addresses_of_an_identity_the_newest_first(registry, directory):
+def test_registry_has_all_addresses_of_identity_newest_first(registry, directory):
     old, new = directory.replica("z", "0" * 32), directory.replica("a", "0" * 32)
     again = directory.replica("z", "0" * 32)
 
@@ -519,7 +519,7 @@ def test_registry_names_no_silent_nsqd_by_identity(registry, directory):
     assert registry.replica_candidates(INACTIVE_AFTER + 1) == []
 
 
-def test_replica_candidates_have_an_identity_and_accept_replicas(registry, directory):
+def test_replica_candidates_have_identity_and_accept_replicas(registry, directory):
     directory.peer("original")
     directory.replica("refuses", "1" * 32, accepts=False)
     directory.replica("nameless", "")

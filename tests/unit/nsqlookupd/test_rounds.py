@@ -39,7 +39,7 @@ async def test_much_work_is_bounded_in_each_round():
     assert lefts == [2 * COMMANDS_PER_TURN + 1, COMMANDS_PER_TURN + 1, 1, 0]
 
 
-async def test_many_who_have_little_share_a_round_and_its_bound():
+async def test_many_who_have_little_share_round_and_its_bound():
     rounds = Rounds()
     jobs = [Job(1) for _ in range(2 * COMMANDS_PER_TURN)]
     for job in jobs:

@@ -21,7 +21,7 @@ def test_with_admins_everybody_else_looks():
     assert role(STRANGER, admins=["alice"]) is Role.VIEWER
 
 
-def test_a_user_of_a_token_is_not_the_user_of_that_name():
+def test_user_of_token_is_not_user_of_that_name():
     assert role(Person("alice", (), "token"), admins=["alice"]) is Role.VIEWER
 
 
@@ -32,7 +32,7 @@ def test_roles_are_given_to_users_groups_and_anybody():
     assert role(STRANGER, "operator:user=alice") is Role.NONE
 
 
-def test_a_role_may_be_for_some_topics():
+def test_role_may_be_for_some_topics():
     roles = "viewer:*", "operator:group=pay:pay*"
 
     assert role(ALICE, *roles, topic="payments") is Role.OPERATOR
@@ -40,7 +40,7 @@ def test_a_role_may_be_for_some_topics():
     assert role(ALICE, *roles) is Role.VIEWER
 
 
-def test_tokens_have_a_role_of_their_own_and_take_nothing_from_others():
+def test_tokens_have_role_of_their_own_and_take_nothing_from_others():
     tokens = [RoleGrant(Role.OPERATOR, "token", "ci")]
 
     assert role(CI, "viewer:*", tokens=tokens) is Role.OPERATOR
@@ -57,6 +57,6 @@ def test_where_people_sign_in_nobody_else_looks():
 @pytest.mark.parametrize(
     "text", ["", "boss:user=a", "admin", "admin:", "admin:alice", "admin:user=", "nobody:*"]
 )
-def test_invalid_role_is_refused_with_a_sentence(text):
+def test_invalid_role_is_refused_with_sentence(text):
     with pytest.raises(ValueError, match=r"is no role|does not say whose"):
         parse_grant(text)

@@ -50,7 +50,7 @@ def test_effects_on_one_channel_count_waiting_in_flight_and_deferred_messages(ac
     assert channel_effects(action, one.channels)[0] == sentence
 
 
-def test_effects_on_a_selection_are_sums_without_nodes():
+def test_effects_on_selection_are_sums_without_nodes():
     topics = [topic(channel_json("a", depth=7, client_count=2), name=name) for name in ("one", "two")]
     channels = [one.channels[0] for one in topics]
 
@@ -62,12 +62,12 @@ def test_effects_on_a_selection_are_sums_without_nodes():
     ]
 
 
-def test_effects_of_a_tombstone_say_what_the_node_holds():
+def test_effects_of_tombstone_say_what_node_holds():
     assert "The node does not hold the topic now." in tombstone_effects("n:1", None)
     assert any("3 unfinished" in one for one in tombstone_effects("n:1", topic(depth=3, nodes=1)))
 
 
-def test_effects_on_messages_are_those_of_a_dry_run():
+def test_effects_on_messages_are_those_of_dry_run():
     dry = ActionResult(2, counts={"a": 2, "b": 1}, left={"no channel": 4}, unfinished=True, silent=("c",))
 
     found = message_effects("finish", "finished", dry, one=False)
@@ -78,7 +78,7 @@ def test_effects_on_messages_are_those_of_a_dry_run():
     assert message_effects("finish", "finished", dry, one=True)[0].startswith("It will not be delivered")
 
 
-def test_effects_of_a_seek_are_added_up_by_node_and_many_nodes_are_counted():
+def test_effects_of_seek_are_added_up_by_node_and_many_nodes_are_counted():
     previews = [SeekPreview(f"n{number:02}", 2, "2026-01-31T12:00:00.5Z") for number in range(10)]
 
     found = seek_effects([*previews, SeekPreview("n00", 1, "2026-01-30T12:00:00Z")], {"n00": 5}, ["x"])

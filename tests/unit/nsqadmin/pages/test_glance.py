@@ -9,7 +9,7 @@ def concern(mark="stuck", level=Level.PROBLEM, since_s=NOON - 3600):
     return Concern(level, mark, "", "orders", "a", began=Instant(0, since_s) if since_s else None)
 
 
-def test_the_verdict_is_one_line():
+def test_verdict_is_one_line():
     assert verdict([], 0, NOON).text == "All good. No backlog"
     assert verdict([], 1200, NOON).text == "All good. 1,200 messages waiting"
     since = int((NOON - 720) * 1e9)
@@ -40,7 +40,7 @@ def test_verdict_counts_messages_of_nodes_that_are_down():
     )
 
 
-def test_an_incident_is_text_with_a_line_for_each_problem():
+def test_incident_is_text_with_line_for_each_problem():
     text = incident([concern(), Concern(Level.WARNING, "down", "it left", node="a:1")], 5, NOON)
 
     assert text.splitlines() == [

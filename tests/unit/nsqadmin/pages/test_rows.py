@@ -24,7 +24,7 @@ def test_silent_node_is_shown_with_its_last_backlog():
     assert "it held 300 messages" in one.concerns[0].text
 
 
-def test_a_draining_node_says_how_far_it_is():
+def test_draining_node_says_how_far_it_is():
     one = NodeRow(Member("a:1", producer(), snapshot=look(), remaining=300, draining_from=1200))
 
     assert one.drained == (900, 1200)

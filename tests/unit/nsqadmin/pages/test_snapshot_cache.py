@@ -1,7 +1,7 @@
 from nsqadmin.pages.snapshot_cache import MAX_PINNED, MAX_RECENT, PINNED_S, RECENT_S, SnapshotCache
 
 
-def test_figures_of_one_round_share_a_number_and_those_of_the_next_get_another():
+def test_figures_of_one_round_share_number_and_those_of_the_next_get_another():
     kept, first, second = SnapshotCache(), object(), object()
 
     numbers = [kept.add("a", first, 0), kept.add("b", first, 1), kept.add("c", second, 2)]

@@ -129,7 +129,7 @@ def share(node="b:4151", depth=21506, consumers=0, in_flight=0, finished=0.0, sp
     return ShareState(node, depth, consumers, in_flight, finished, span_s, grows)
 
 
-def test_a_node_that_nobody_consumes_from_is_named_although_others_are_consumed():
+def test_node_that_nobody_consumes_from_is_named_although_others_are_consumed():
     total = channel(depth=21506, client_count=78)
 
     (concern,) = attention.of_channel(total, trend(messages=100, finished=100), [share()])
@@ -155,7 +155,7 @@ def test_nodes_whose_consumers_finish_nothing_are_named_after_a_while():
     assert (concern.when.shown_s, concern.when.alert_s) == (60, 300)
 
 
-def test_a_share_whose_pace_is_not_known_is_not_called_stuck():
+def test_share_whose_pace_is_not_known_is_not_called_stuck():
     shares = [share("a:1", consumers=5, finished=None), share("b:1", consumers=5, finished=1.0)]
 
     assert not attention.of_channel(channel(depth=9, client_count=10), trend(messages=1, finished=1), shares)
@@ -171,7 +171,7 @@ def test_many_nodes_are_not_all_named():
     )
 
 
-def test_one_nsqlookupd_of_two_is_worth_a_look_and_all_of_them_are_problem():
+def test_one_nsqlookupd_of_two_is_worth_look_and_all_of_them_are_problem():
     (one,) = attention.of_lookupds([("l:4161", "timed out")], 2)
     every = attention.of_lookupds([("l:4161", "timed out"), ("m:4161", "timed out")], 2)
 
@@ -182,7 +182,7 @@ def test_one_nsqlookupd_of_two_is_worth_a_look_and_all_of_them_are_problem():
     assert not attention.of_lookupds([], 2)
 
 
-def test_the_worst_comes_first_and_nodes_before_channels():
+def test_worst_comes_first_and_nodes_before_channels():
     concerns = [
         *of_topic(depth=3, paused=True),
         *attention.of_channel(channel(depth=10), None),
@@ -198,7 +198,7 @@ def test_the_worst_comes_first_and_nodes_before_channels():
     assert attention.worst_level([]) is None
 
 
-def test_channel_whose_messages_all_become_dead_letters_is_a_problem():
+def test_channel_whose_messages_all_become_dead_letters_is_problem():
     one = channel(client_count=1, dead_count=1000)
     (every,) = attention.of_channel(one, trend(messages=18, finished=18, dead=18))
     (some,) = attention.of_channel(one, trend(messages=18, finished=18, dead=2))
@@ -208,7 +208,7 @@ def test_channel_whose_messages_all_become_dead_letters_is_a_problem():
     assert some.text.startswith("messages become dead letters: 2 a second")
 
 
-def test_growing_queue_is_a_burst_while_its_oldest_message_is_young():
+def test_growing_queue_is_burst_while_its_oldest_message_is_young():
     rate = trend(messages=300, finished=200, depth=100)
 
     def judged(depth, oldest_s):

@@ -1,7 +1,7 @@
 from nsqadmin.stats.filling import FAR_S, WINDOW_S, Filling
 
 
-def test_a_disk_that_fills_up_is_full_when_its_pace_says_so():
+def test_disk_that_fills_up_is_full_when_its_pace_says_so():
     disk = Filling()
 
     assert disk.note(0, 1000) is None
@@ -9,7 +9,7 @@ def test_a_disk_that_fills_up_is_full_when_its_pace_says_so():
     assert disk.note(600, 800) == 2400
 
 
-def test_a_disk_that_gets_emptier_is_never_full():
+def test_disk_that_gets_emptier_is_never_full():
     disk = Filling()
     disk.note(0, 1000)
 

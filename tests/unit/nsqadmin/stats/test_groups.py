@@ -26,18 +26,18 @@ def test_who_has_silent_connections_comes_first_then_who_has_most():
     assert (groups[0].in_flight, groups[1].ready, groups[1].rate) == (3, 2, 2.0)
 
 
-def test_a_rate_of_which_a_part_is_not_known_is_not_known():
+def test_rate_of_which_part_is_not_known_is_not_known():
     (group,) = grouped([("a", consumer(rate=None)), ("a", consumer())])
 
     assert group.rate is None
 
 
-def test_a_node_is_as_hot_as_what_waits_there():
+def test_node_is_as_hot_as_what_waits_there():
     assert heats([]) == []
     assert heats([0, 0]) == [0, 0]
     assert heats([0, 1, 1000, 1_000_000]) == [0, 1, 3, 5]
 
 
-def test_a_depth_below_zero_which_a_damaged_queue_of_go_has_is_as_cold_as_none():
+def test_depth_below_zero_which_damaged_queue_of_go_has_is_as_cold_as_none():
     assert heats([-1, -(2**63), 1000]) == [0, 0, 5]
     assert heats([-5]) == [0]

@@ -13,7 +13,7 @@ def node(mark, address="a:1", level=Level.PROBLEM, **given):
     return Concern(level, mark, "gone", node=address, weight=float("inf"), **given)
 
 
-def test_channels_without_consumers_share_a_card_with_a_row_for_each_name():
+def test_channels_without_consumers_share_card_with_a_row_for_each_name():
     found = [bare(f"t{number}", name) for number in range(286) for name in ("archive", "indexer")]
 
     (card,) = incidents([*found, bare("t0", "notify", messages=900)])
@@ -48,7 +48,7 @@ def test_lost_node_comes_before_channels_and_warnings_come_last():
     ]
 
 
-def test_few_nodes_have_a_card_each_and_many_share_one():
+def test_few_nodes_have_card_each_and_many_share_one():
     few = incidents([node("down", f"{number}:1") for number in range(3)])
     many = incidents([node("down", f"{number}:1") for number in range(4)])
 
@@ -62,7 +62,7 @@ def test_card_of_last_known_problems_says_so():
     assert card.impact == "20 messages in 2 topics (1 of them last known: nsqd x:1 does not answer)"
 
 
-def test_dead_letters_of_a_channel_and_the_topic_where_they_wait_are_one_card():
+def test_dead_letters_of_channel_and_topic_where_they_wait_are_one_card():
     channel = Concern(Level.PROBLEM, "dead letters", "18 a second", "orders", "fraud", messages=1832)
     waiting = Concern(Level.WARNING, "dead letters", "1,832 wait", "orders.fraud.dead", messages=1832)
 

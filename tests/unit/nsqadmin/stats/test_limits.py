@@ -22,7 +22,7 @@ def found(total, *limits):
     ]
 
 
-def test_what_is_over_a_limit_of_its_topic_is_problem():
+def test_what_is_over_limit_of_its_topic_is_problem():
     total = cluster(pay=11, orders=11, small=10)
     over = ("over limit", "pay", Level.PROBLEM)
 
@@ -33,11 +33,11 @@ def test_what_is_over_a_limit_of_its_topic_is_problem():
     ]
 
 
-def test_topics_that_are_off_are_worth_a_look_at_most():
+def test_topics_that_are_off_are_worth_look_at_most():
     assert found(cluster(test=5), "test*:off") == [("no consumers", "test", Level.WARNING)]
 
 
 @pytest.mark.parametrize("text", ["", "a", "a:", "a:depth", "a:depth:x", ":off", "a:on"])
-def test_invalid_limit_is_refused_with_a_sentence(text):
+def test_invalid_limit_is_refused_with_sentence(text):
     with pytest.raises(ValueError, match="is neither PATTERN:depth:N nor PATTERN:off"):
         parse_limit(text)

@@ -29,7 +29,7 @@ def failed_over(*, seen_s=0.0):
     return book
 
 
-def test_a_node_that_left_is_missed_until_it_is_back():
+def test_node_that_left_is_missed_until_it_is_back():
     book = MissingNodes()
     book.add(gone())
 
@@ -38,7 +38,7 @@ def test_a_node_that_left_is_missed_until_it_is_back():
     assert addresses(book) == []
 
 
-def test_a_dismissed_node_is_missed_no_longer():
+def test_dismissed_node_is_missed_no_longer():
     book = MissingNodes()
     book.add(gone())
 
@@ -65,7 +65,7 @@ def test_those_that_held_most_come_first_and_are_kept_longest():
     assert "node-0:4151" not in addresses(book)
 
 
-def test_a_node_that_left_with_messages_is_problem_and_an_empty_one_is_not():
+def test_node_that_left_with_messages_is_problem_and_empty_one_is_not():
     held = of_missing(gone(), at(40))
     empty = of_missing(gone(messages=0), at(40))
     unseen = of_missing(gone(messages=0, seen_s=None), at(40))
@@ -79,7 +79,7 @@ def test_a_node_that_left_with_messages_is_problem_and_an_empty_one_is_not():
     assert unseen.text == "Down for 40 s. Its messages are unknown"
 
 
-def test_the_owner_of_a_promoted_copy_is_named():
+def test_owner_of_promoted_copy_is_named():
     node = replace(gone(), owners=("10.0.0.2:4151",), pending=3)
     unseen = replace(gone(messages=0, seen_s=None), owners=("10.0.0.2:4151",), pending=3)
 
@@ -88,7 +88,7 @@ def test_the_owner_of_a_promoted_copy_is_named():
         assert concern.text.endswith("its messages are delivered by 10.0.0.2:4151 (3 messages pending there)")
 
 
-def test_a_node_that_answers_without_being_listed_is_missed_with_its_own_messages():
+def test_node_that_answers_without_being_listed_is_missed_with_its_own_messages():
     book = failed_over()
 
     book.promoted("b:4151", 1, {}, at(12))

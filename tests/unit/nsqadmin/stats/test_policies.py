@@ -21,7 +21,7 @@ RULES = [
 
 
 @pytest.mark.parametrize(("topic", "channel"), PLACES)
-def test_the_same_counts_as_in_nsqd(topic, channel):
+def test_same_counts_as_in_nsqd(topic, channel):
     theirs = PolicySet(
         Policy(one.name, {k: v for k, v in one.to_json().items() if k != "name"}) for one in RULES
     )
@@ -46,7 +46,7 @@ def test_invalid_pattern_matches_nothing():
     assert PolicyRules([PolicyRule.of(told)]).in_force("orders", "") is None
 
 
-def test_a_change_is_shown_field_by_field():
+def test_change_is_shown_field_by_field():
     before = PolicyRules(RULES)
     after = before.with_rule(rule("all", ".*", priority=1, max_depth=6, ttl="1h")).without("b")
 

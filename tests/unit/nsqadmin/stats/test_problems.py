@@ -29,7 +29,7 @@ def test_what_needs_no_time_is_shown_at_once_with_its_beginning_and_goes_at_once
     assert shown(book, 164, concern()) == [("stuck", Level.PROBLEM, 164)]
 
 
-def test_a_mark_that_needs_time_is_shown_when_it_has_lasted_so_long_without_a_break():
+def test_mark_that_needs_time_is_shown_when_it_has_lasted_so_long_without_break():
     book = ProblemTracker()
     slow = concern(been_s=10, shown_s=60)
 
@@ -44,7 +44,7 @@ def test_a_mark_that_needs_time_is_shown_when_it_has_lasted_so_long_without_a_br
     assert shown(book, 155, slow) == []
 
 
-def test_a_mark_of_two_looks_does_not_flicker():
+def test_mark_of_two_looks_does_not_flicker():
     book = ProblemTracker()
     steady = concern(stays_s=6)
     shown(book, 100, steady)
@@ -54,7 +54,7 @@ def test_a_mark_of_two_looks_does_not_flicker():
     assert shown(book, 112) == []
 
 
-def test_what_may_pass_by_itself_is_worth_a_look_first_and_problem_later():
+def test_what_may_pass_by_itself_is_worth_look_first_and_problem_later():
     book = ProblemTracker()
     bare = concern("no consumers", alert_s=65)
 
@@ -77,7 +77,7 @@ HOUR = 3600
 
 
 @pytest.mark.parametrize("step", [-HOUR, HOUR])
-def test_a_problem_stays_one_when_the_clock_is_set(step):
+def test_problem_stays_one_when_clock_is_set(step):
     book = ProblemTracker()
     bare = concern("no consumers", alert_s=65)
     shown(book, 100, bare)
@@ -88,7 +88,7 @@ def test_a_problem_stays_one_when_the_clock_is_set(step):
 
 
 @pytest.mark.parametrize("step", [-HOUR, HOUR])
-def test_what_is_only_worth_a_look_does_not_become_problem_when_the_clock_is_set(step):
+def test_what_is_only_worth_look_does_not_become_problem_when_clock_is_set(step):
     book = ProblemTracker()
     bare = concern("no consumers", alert_s=65)
     shown(book, 100, bare)
@@ -99,7 +99,7 @@ def test_what_is_only_worth_a_look_does_not_become_problem_when_the_clock_is_set
 
 
 @pytest.mark.parametrize("step", [-HOUR, HOUR])
-def test_what_began_just_before_the_clock_was_set_is_shown_in_time(step):
+def test_what_began_just_before_clock_was_set_is_shown_in_time(step):
     book = ProblemTracker()
     slow = concern(shown_s=60)
     shown(book, 100, slow)
@@ -109,7 +109,7 @@ def test_what_began_just_before_the_clock_was_set_is_shown_in_time(step):
 
 
 @pytest.mark.parametrize("step", [-HOUR, HOUR])
-def test_what_has_ended_goes_in_time_when_the_clock_is_set(step):
+def test_what_has_ended_goes_in_time_when_clock_is_set(step):
     book = ProblemTracker()
     shown(book, 100, concern(stays_s=6))
 

@@ -16,7 +16,7 @@ def names(rows):
     return [one.name for one in rows]
 
 
-def test_a_topic_is_added_up_over_nodes_and_channels():
+def test_topic_is_added_up_over_nodes_and_channels():
     first = topic_stats("orders", channel_json("a", depth=3, backend_depth=1, client_count=2), depth=10)
     second = topic_stats("orders", channel_json("b", depth=4, in_flight_count=7), message_count=9)
 
@@ -42,7 +42,7 @@ def test_rates_are_added_over_nodes_and_are_not_known_while_one_of_them_is_not()
     assert ClusterSum({"orders": with_new}).totals.rate is None
 
 
-def test_a_node_without_consumers_is_found_among_forty():
+def test_node_without_consumers_is_found_among_forty():
     fine = topic_stats("orders", channel_json("a", client_count=2, depth=3))
     bare = topic_stats("orders", channel_json("a", depth=21506))
 
@@ -52,7 +52,7 @@ def test_a_node_without_consumers_is_found_among_forty():
     assert "n39:1" in total.concerns[0].text
 
 
-def test_a_topic_is_as_bad_as_its_worst_channel_and_shows_each_mark_once():
+def test_topic_is_as_bad_as_its_worst_channel_and_shows_each_mark_once():
     one = topic(
         "orders", channel_json("a", depth=3), channel_json("b", depth=4), channel_json("c", paused=True)
     )
@@ -61,13 +61,13 @@ def test_a_topic_is_as_bad_as_its_worst_channel_and_shows_each_mark_once():
     assert [mark.mark for mark in one.marks] == ["no consumers", "paused"]
 
 
-def test_a_topic_paused_on_one_node_is_paused():
+def test_topic_paused_on_one_node_is_paused():
     shares = [(topic_stats("orders", paused=on), (), 0, "a:1") for on in (False, True, False)]
 
     assert add_up("orders", shares).paused
 
 
-def test_a_topic_says_when_its_fullest_channel_will_be_empty():
+def test_topic_says_when_its_fullest_channel_will_be_empty():
     before = topic_stats("orders", *(channel_json(name, depth=100) for name in "ab"))
     now = topic_stats("orders", channel_json("a", depth=50), channel_json("b", depth=80))
     still = topic_stats("orders", channel_json("a", depth=50), channel_json("b", depth=100))
@@ -84,7 +84,7 @@ def test_idle_topic_has_no_statistics_and_no_concerns():
     assert (idle.depth, idle.level, idle.to_json()["inactive"]) == (0, None, True)
 
 
-def test_the_worst_concerns_of_the_cluster_come_first():
+def test_worst_concerns_of_cluster_come_first():
     cluster = ClusterSum(
         {
             "small": topic("small", channel_json("a", depth=3)),
@@ -97,7 +97,7 @@ def test_the_worst_concerns_of_the_cluster_come_first():
     assert [concern.topic for concern in found] == ["large", "small", "paused"]
 
 
-def test_one_changed_topic_changes_the_cluster_and_leaves_the_former_as_it_was():
+def test_one_changed_topic_changes_cluster_and_leaves_former_as_it_was():
     before = ClusterSum({"a": topic("a", depth=1), "b": topic("b", depth=2)})
 
     after = before.changed("a", topic("a", depth=5), ()).changed("b", None, ["b"])
@@ -106,7 +106,7 @@ def test_one_changed_topic_changes_the_cluster_and_leaves_the_former_as_it_was()
     assert after.rows[1].is_idle
 
 
-def test_what_is_shown_to_be_wrong_is_what_the_book_says():
+def test_what_is_shown_to_be_wrong_is_what_book_says():
     cluster = ClusterSum({name: topic(name, channel_json("a", depth=3)) for name in ("x", "y")})
     shown = next(concern for concern in cluster.concerns if concern.topic == "x")
 
@@ -116,7 +116,7 @@ def test_what_is_shown_to_be_wrong_is_what_the_book_says():
     assert (cluster.topics["y"].level, cluster.topics["y"].channels[0].level) == (None, None)
 
 
-def test_an_order_is_worked_out_once():
+def test_order_is_worked_out_once():
     cluster = ClusterSum({name: topic(name, depth=depth) for name, depth in (("b", 1), ("a", 2))}, ["idle"])
 
     order = ("", "name", True)

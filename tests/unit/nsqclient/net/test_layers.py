@@ -102,7 +102,7 @@ async def test_much_is_heard_in_several_turns_and_nothing_is_read_meanwhile(laye
     assert b"".join(above.heard) == MANY
 
 
-async def test_the_end_is_heard_last(layer, below, above, peer):
+async def test_end_is_heard_last(layer, below, above, peer):
     layer.data_received(peer.compress(MANY))
     layer.eof_received()
 
@@ -127,7 +127,7 @@ async def test_who_wants_nothing_now_hears_nothing_until_asked_again(layer, belo
     assert b"".join(above.heard) == b"first" + b"x" * 200_000 + b"second"
 
 
-async def test_a_connection_that_closes_has_nothing_decompressed_any_more(layer, below, above, peer):
+async def test_connection_that_closes_has_nothing_decompressed_any_more(layer, below, above, peer):
     def close():
         below.closing = True
 
@@ -136,13 +136,13 @@ async def test_a_connection_that_closes_has_nothing_decompressed_any_more(layer,
     assert len(above.heard) == 1
 
 
-async def test_a_corrupt_stream_ends_the_connection_with_its_reason(layer, above):
+async def test_corrupt_stream_ends_connection_with_its_reason(layer, above):
     layer.data_received(b"\xff" * 100)
     (error,) = above.lost
     assert str(error).startswith(("deflate: ", "snappy: "))
 
 
-async def test_what_takes_long_is_heard_a_little_at_a_time_so_that_others_have_their_turn(below, above, peer):
+async def test_what_takes_long_is_heard_little_at_a_time_so_that_others_have_their_turn(below, above, peer):
     work = 0.0
 
     def take_long():
@@ -164,9 +164,7 @@ async def test_what_takes_long_is_heard_a_little_at_a_time_so_that_others_have_t
     assert max(rounds) < 0.0008
 
 
-async def test_who_stops_and_goes_on_listening_often_has_no_larger_share_of_a_round(
-    layer, below, above, peer
-):
+async def test_who_stops_and_goes_on_listening_often_has_no_larger_share_of_round(layer, below, above, peer):
     layer.data_received(peer.compress(MANY))
     for _ in range(5):
         layer.pause_reading()

@@ -36,7 +36,7 @@ def test_readers_have_their_turns_as_far_as_they_want_some():
     assert two.got == [(b"b", 1), (b"c", 1)]
 
 
-def test_a_message_that_is_not_answered_in_time_comes_again():
+def test_message_that_is_not_answered_in_time_comes_again():
     channel, reader = Channel(), Reader()
     channel.readers.append(reader)
     channel.put(stored(b"a"))
@@ -52,7 +52,7 @@ def test_a_message_that_is_not_answered_in_time_comes_again():
     assert channel.timed_out == 1
 
 
-def test_deferred_messages_wait_in_the_order_of_their_times():
+def test_deferred_messages_wait_in_order_of_their_times():
     channel, reader = Channel(), Reader()
     channel.readers.append(reader)
     channel.put(stored(b"late"), due=20)
@@ -78,7 +78,7 @@ def test_what_a_reader_had_that_left_waits_again_and_only_it_can_answer():
     assert channel.in_flight == {}
 
 
-def test_the_first_channel_gets_what_was_published_before_and_each_has_its_own_copy():
+def test_first_channel_gets_what_was_published_before_and_each_has_its_own_copy():
     topic = Topic()
     topic.publish(stored(b"early"), None)
     first = topic.channel("first")

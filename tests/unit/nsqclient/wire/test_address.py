@@ -6,7 +6,7 @@ from nsqclient.wire.address import join_host_port, split_address
 
 
 @pytest.mark.parametrize(("host", "address"), [("::1", "[::1]:4150"), ("10.0.0.1", "10.0.0.1:4150")])
-def test_an_ipv6_host_gets_brackets_and_loses_them(host, address):
+def test_ipv6_host_gets_brackets_and_loses_them(host, address):
     assert join_host_port(host, 4150) == address
     assert split_address(address) == (host, 4150)
 

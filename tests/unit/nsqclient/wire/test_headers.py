@@ -7,7 +7,7 @@ from nsqclient.wire.frames import FrameError
 from nsqclient.wire.headers import encode_headers, parse_extended
 
 
-def test_a_publish_with_headers_is_their_length_their_json_and_the_body():
+def test_publish_with_headers_is_their_length_their_json_and_body():
     command = commands.pub_ext("t", b"body", {"a": "ü"})
 
     json = '{"a": "ü"}'.encode()
@@ -16,7 +16,7 @@ def test_a_publish_with_headers_is_their_length_their_json_and_the_body():
     )
 
 
-def test_several_messages_have_the_headers_each():
+def test_several_messages_have_headers_each():
     command = commands.mpub_ext("t", [b"1", b"22"], {})
 
     first, second = b"\0\x02{}1", b"\0\x02{}22"

@@ -6,7 +6,7 @@ from nsqcore.cluster.numbers import clamped, int64
 MOST, LEAST = 2**63 - 1, -(2**63)
 
 
-def test_a_sum_that_is_too_large_is_the_nearest_number_of_64_bits():
+def test_sum_that_is_too_large_is_nearest_number_of_64_bits():
     assert [clamped(number) for number in (0, MOST, LEAST)] == [0, MOST, LEAST]
     assert [clamped(number) for number in (MOST + 1, 10**40, LEAST - 1)] == [MOST, MOST, LEAST]
 
@@ -25,7 +25,7 @@ def test_every_count_that_go_can_send_is_read(number):
 
 
 @pytest.mark.parametrize("number", [MOST + 1, 2**64, 10**30, LEAST - 1])
-def test_a_count_that_go_cannot_send_is_refused_with_its_place(number):
+def test_count_that_go_cannot_send_is_refused_with_its_place(number):
     with pytest.raises(ValueError, match=r"depth"):
         read_stats(b'{"topics": [{"depth": %d}]}' % number)
     # This path is taken if a field is null.
@@ -36,6 +36,6 @@ def test_a_count_that_go_cannot_send_is_refused_with_its_place(number):
 
 
 @pytest.mark.parametrize("port", [MOST + 1, 10**400, 1e300, float("nan")])
-def test_a_port_that_no_nsqlookupd_can_list_is_refused(port):
+def test_port_that_no_nsqlookupd_can_list_is_refused(port):
     with pytest.raises(ValueError, match=r"Expected|cannot convert"):
         NodeInfo.from_json({"http_port": port})

@@ -31,7 +31,7 @@ def parser():
         ),
     ],
 )
-def test_a_mistake_is_one_sentence_with_a_guess(parser, argv, sentence, capsys):
+def test_mistake_is_one_sentence_with_guess(parser, argv, sentence, capsys):
     with pytest.raises(SystemExit) as ended:
         parser.parse_args(argv)
 

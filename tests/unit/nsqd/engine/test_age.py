@@ -41,7 +41,7 @@ def test_nothing_owed_has_no_age(node, ages):
     assert oldest(ages, node, node.channel()) == 0
 
 
-def test_the_oldest_that_is_owed_counts_wherever_it_is(node, channel, ages):
+def test_oldest_that_is_owed_counts_wherever_it_is(node, channel, ages):
     began_ns = node.now_ns
     node.publish(b"a")
     node.advance(5)
@@ -54,14 +54,14 @@ def test_the_oldest_that_is_owed_counts_wherever_it_is(node, channel, ages):
     assert oldest(ages, node, channel) == began_ns + 5 * SECOND
 
 
-def test_what_the_topic_holds_back_counts(node, channel, ages):
+def test_what_topic_holds_back_counts(node, channel, ages):
     node.broker.pause_topic(node.topic(), paused=True)
     node.publish(b"a")
 
     assert oldest(ages, node, channel) == node.now_ns
 
 
-def test_a_message_is_read_once_however_often_somebody_asks(node, channel, ages):
+def test_message_is_read_once_however_often_somebody_asks(node, channel, ages):
     node.publish(b"a")
     disk = stored(node.topic())
 

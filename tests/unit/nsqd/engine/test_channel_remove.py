@@ -29,7 +29,7 @@ def test_what_waits_is_finished(node, channel, first):
     assert bodies(outlet) == [0, 1, 5, 6, 7, 8, 9, 18, 19]
 
 
-def test_a_consumer_loses_what_it_has_in_flight(node, channel, first):
+def test_consumer_loses_what_it_has_in_flight(node, channel, first):
     consumer, outlet = node.subscribe(channel, rdy=4)
     assert bodies(outlet) == [0, 1, 2, 3]
 
@@ -63,7 +63,7 @@ def test_what_was_finished_is_no_news(channel, first):
     assert channel.remove([(first, first + 7)]) == []
 
 
-def test_what_the_topic_holds_back_is_finished_when_the_channel_gets_it(node, channel, first):
+def test_what_topic_holds_back_is_finished_when_channel_gets_it(node, channel, first):
     topic = node.topic()
     node.broker.pause_topic(topic, paused=True)
     node.publish(b"20", b"21", b"22")
@@ -78,7 +78,7 @@ def test_what_the_topic_holds_back_is_finished_when_the_channel_gets_it(node, ch
     assert bodies(outlet) == [22]
 
 
-def test_what_lies_behind_the_log_is_not_remembered(channel):
+def test_what_lies_behind_log_is_not_remembered(channel):
     end = channel.log.next_seq
 
     channel.merge_finished([(end, end + 100)], end)

@@ -17,7 +17,7 @@ def spans(moves):
         ("t" * 30, "c" * 28, f"{'t' * 30}.{'c' * 28}.dead"),
     ],
 )
-def test_dead_letters_have_a_topic_of_their_own_for_each_channel(topic, channel, expected):
+def test_dead_letters_have_topic_of_their_own_for_each_channel(topic, channel, expected):
     assert dead_letter_topic(topic, channel, NOTHING) == expected
 
 
@@ -28,7 +28,7 @@ def test_long_names_are_cut_to_one_that_is_legal_and_no_other_channels():
     assert all(is_valid_name(name) and len(name) == 64 and name.endswith(".dead") for name in names)
 
 
-def test_a_policy_may_name_the_topic():
+def test_policy_may_name_topic():
     assert dead_letter_topic("t", "c", Settings(dead_letter_topic="poison")) == "poison"
 
 
@@ -89,7 +89,7 @@ def _left(below):
     return {3: [(3, 4), (4, 8), (8, 10)], 6: [(6, 8), (8, 10)], 10: []}[below]
 
 
-def test_an_emptied_channel_gives_nothing_up():
+def test_emptied_channel_gives_nothing_up():
     dead_letter_queue = DeadLetterQueue()
     dead_letter_queue.add(0, 8, REQUEUED)
     (first,) = dead_letter_queue.take(4)

@@ -19,7 +19,7 @@ def taken(deferred, now_ns):
     return [seq for start, end in deferred.take_due(now_ns) for seq in range(start, end)]
 
 
-def test_a_message_is_taken_at_its_time_and_not_before(deferred):
+def test_message_is_taken_at_its_time_and_not_before(deferred):
     due_ns = 7 * SECOND + 12_345
     deferred.add(5, 6, due_ns)
 
@@ -37,7 +37,7 @@ def test_what_was_put_off_together_is_one_run(deferred):
     assert deferred.count == 100
 
 
-def test_messages_come_in_the_order_in_which_they_are_due(deferred):
+def test_messages_come_in_order_in_which_they_are_due(deferred):
     rng = random.Random(1)
     dues = [rng.randrange(1, 5 * SECOND) // TICK * TICK for _ in range(1000)]
     for seq, due_ns in enumerate(dues):
@@ -103,7 +103,7 @@ def test_what_is_put_off_while_others_are_taken_is_not_forgotten(deferred):
     assert not deferred.count
 
 
-def test_the_highest_positions_there_are_wait_like_others(deferred):
+def test_highest_positions_there_are_wait_like_others(deferred):
     positions = [1 << 63 | 5, (1 << 64) - 2]
     for seq in positions:
         deferred.add(seq, seq + 1, SECOND)
@@ -112,7 +112,7 @@ def test_the_highest_positions_there_are_wait_like_others(deferred):
     assert taken(deferred, 2 * SECOND) == [positions[1]]
 
 
-def test_a_time_that_is_long_past_is_due_at_once(deferred):
+def test_time_that_is_long_past_is_due_at_once(deferred):
     deferred.take_due(9 * SECOND)
     deferred.add(4, 6, -1)
     deferred.add(7, 8, 0)

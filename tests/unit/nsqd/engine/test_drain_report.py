@@ -61,11 +61,11 @@ def state(*topics):
         (topic(backlog=3, channel_count=1, paused=True), "3 messages remain: 3 of t, which is paused"),
     ],
 )
-def test_the_sentence_says_what_remains_and_why(found, text):
+def test_sentence_says_what_remains_and_why(found, text):
     assert sentence(state(found)) == text
 
 
-def test_the_sentence_names_the_largest_first_and_counts_the_others():
+def test_sentence_names_largest_first_and_counts_the_others():
     many = [topic(f"t{n}", channels=[channel(remaining=n)]) for n in range(1, 8)]
 
     said = sentence(state(*many))

@@ -49,7 +49,7 @@ def test_what_is_said_twice_or_was_not_stored_is_there_once_or_not_at_all():
     assert (exclusive.since(0), len(exclusive), exclusive.end) == ([(1, 3, "a")], 1, 3)
 
 
-def test_a_channel_that_goes_back_is_not_owed_what_came_back_to_another():
+def test_channel_that_goes_back_is_not_owed_what_came_back_to_another():
     node = Node()
     mine, other = node.channel("mine"), node.channel("other")
     first = node.topic().log.next_seq
@@ -65,7 +65,7 @@ def test_a_channel_that_goes_back_is_not_owed_what_came_back_to_another():
     assert [channel.backlog.pending.count for channel in (mine, other, new)] == [3, 2, 2]
 
 
-def test_a_message_addressed_to_one_channel_is_finished_for_every_other_one():
+def test_message_addressed_to_one_channel_is_finished_for_every_other_one():
     node = Node()
     mine, other = node.channel("mine"), node.channel("other")
     node.topic().stage_for("mine", Batch([b"back"]), node.now_ns)
@@ -88,7 +88,7 @@ def test_what_could_not_be_stored_is_nobodys():
     assert not len(node.topic().exclusive)
 
 
-def test_a_checkpoint_tells_of_it_and_what_is_added_to_one_of_what_came_since(tmp_path):
+def test_checkpoint_tells_of_it_and_what_is_added_to_one_of_what_came_since(tmp_path):
     node = Node()
     node.channel("mine")
     topic = node.topic()

@@ -40,7 +40,7 @@ def test_what_waits_or_is_in_flight_is_not_told(node, channel):
     assert told(node) == []
 
 
-def test_what_was_published_before_the_channel_was_is_finished_on_it(node, channel, first):
+def test_what_was_published_before_channel_was_is_finished_on_it(node, channel, first):
     node.channel("late")
 
     assert told(node, "late") == [(first, first + 10)]
@@ -57,7 +57,7 @@ def test_numbers_that_no_message_has_are_not_told(node, channel, first):
     assert told(node) == finished_ranges.stored_ranges(topic)
 
 
-def test_however_many_publishes_fail_the_oldest_messages_were_had(node, channel, first):
+def test_however_many_publishes_fail_oldest_messages_were_had(node, channel, first):
     topic = node.topic()
     for _ in range(2 * MAX_REMEMBERED_RANGES):
         topic.stage(b"refused", node.now_ns)
@@ -93,18 +93,18 @@ def test_what_is_owed_by_one_channel_alone_is_finished_on_the_others(node, chann
     assert told(node) == [(first + 10, first + 11)]
 
 
-def test_of_a_channel_that_nobody_knows_nothing_is_told(node, channel):
+def test_of_channel_that_nobody_knows_nothing_is_told(node, channel):
     assert finished_ranges.facts(node.topic(), "unknown") is None
 
 
-def test_on_a_channel_that_was_deleted_all_is_finished(node, channel, first):
+def test_on_channel_that_was_deleted_all_is_finished(node, channel, first):
     generation = channel.generation
     node.broker.delete_channel(node.topic(), "c")
 
     assert finished_ranges.facts(node.topic(), "c") == FinishedRanges(generation, [(first, first + 10)])
 
 
-def test_a_channel_made_again_or_set_back_has_another_generation(node, channel, first):
+def test_channel_made_again_or_set_back_has_another_generation(node, channel, first):
     topic, before = node.topic(), channel.generation
     node.broker.seek_channel(topic, channel, first, [(first, first + 10)])
     sought = channel.generation

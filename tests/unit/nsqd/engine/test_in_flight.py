@@ -32,7 +32,7 @@ def timed_out(flight, now_ns):
     return [ranges for _, ranges in flight.expired(now_ns)]
 
 
-def test_answers_in_order_leave_the_run_whole(flight, consumer):
+def test_answers_in_order_leave_run_whole(flight, consumer):
     for seq in range(10, 15):
         flight.take(seq, consumer)
 
@@ -40,7 +40,7 @@ def test_answers_in_order_leave_the_run_whole(flight, consumer):
     assert flight.unbroken(15, consumer) == 5
 
 
-def test_an_answer_out_of_order_is_found(flight, consumer):
+def test_answer_out_of_order_is_found(flight, consumer):
     flight.take(14, consumer)
 
     assert flight.count == 9
@@ -49,7 +49,7 @@ def test_an_answer_out_of_order_is_found(flight, consumer):
     assert sorted(ranges(flight)) == [(seq, seq + 1) for seq in range(10, 20) if seq != 14]
 
 
-def test_a_stranger_cannot_answer(flight):
+def test_stranger_cannot_answer(flight):
     stranger = Consumer(Outlet(), 60)
 
     with pytest.raises(NotInFlight, match="client does not own message"):
@@ -66,14 +66,14 @@ def test_nothing_is_answered_twice(flight, consumer):
         flight.take(10, consumer)
 
 
-def test_a_whole_head_is_removed_at_once(flight, consumer):
+def test_whole_head_is_removed_at_once(flight, consumer):
     flight.take_head(10, 10)
 
     assert flight.count == 0
     assert flight.next_deadline_ns() is None
 
 
-def test_what_is_left_of_a_run_times_out_together(flight, consumer):
+def test_what_is_left_of_run_times_out_together(flight, consumer):
     flight.take(10, consumer)
     flight.take(14, consumer)
 
@@ -82,7 +82,7 @@ def test_what_is_left_of_a_run_times_out_together(flight, consumer):
     assert flight.count == 0
 
 
-def test_a_touched_message_times_out_later_than_its_run(flight, consumer):
+def test_touched_message_times_out_later_than_its_run(flight, consumer):
     flight.touch(12, consumer, deadline_ns=100)
 
     assert timed_out(flight, 60) == [[(10, 12), (13, 20)]]
@@ -90,7 +90,7 @@ def test_a_touched_message_times_out_later_than_its_run(flight, consumer):
     assert timed_out(flight, 100) == [[(12, 13)]]
 
 
-def test_touching_a_single_message_again_and_again_moves_its_deadline(consumer):
+def test_touching_single_message_again_and_again_moves_its_deadline(consumer):
     flight = InFlight()
     flight.add(Run(1, 2, consumer, 0, 10))
     for deadline in range(20, 200, 10):
@@ -100,7 +100,7 @@ def test_touching_a_single_message_again_and_again_moves_its_deadline(consumer):
     assert timed_out(flight, 190) == [[(1, 2)]]
 
 
-def test_a_touch_may_bring_the_deadline_of_a_single_message_forward(consumer):
+def test_touch_may_bring_deadline_of_single_message_forward(consumer):
     flight = InFlight()
     flight.add(Run(1, 2, consumer, 0, 60))
     flight.touch(1, consumer, 20)
@@ -111,7 +111,7 @@ def test_a_touch_may_bring_the_deadline_of_a_single_message_forward(consumer):
     assert flight.count == 0
 
 
-def test_a_touch_does_not_change_when_the_message_was_delivered(consumer):
+def test_touch_does_not_change_when_message_was_delivered(consumer):
     flight = InFlight()
     flight.add(Run(1, 5, consumer, 7, 10))
     flight.touch(3, consumer, 50)
@@ -139,7 +139,7 @@ def test_messages_answered_since_another_consumer_left_are_given_back_as_they_ar
     assert ranges(flight) == [(40, 41)]
 
 
-def test_what_times_out_at_one_moment_comes_back_a_little_at_a_time(consumer):
+def test_what_times_out_at_one_moment_comes_back_little_at_a_time(consumer):
     flight = InFlight()
     for start in range(0, 40_000, 4000):
         flight.add(Run(start, start + 4000, consumer, start, 60 + start))
@@ -155,7 +155,7 @@ def test_what_times_out_at_one_moment_comes_back_a_little_at_a_time(consumer):
     assert (flight.count, flight.next_deadline_ns()) == (0, None)
 
 
-def test_messages_left_after_a_full_turn_of_time_outs_keep_their_deadline(consumer):
+def test_messages_left_after_full_turn_of_time_outs_keep_their_deadline(consumer):
     flight = InFlight()
     flight.add(Run(0, 9000, consumer, 0, 60))
     flight.add(Run(9000, 9010, consumer, 1, 61))
@@ -164,7 +164,7 @@ def test_messages_left_after_a_full_turn_of_time_outs_keep_their_deadline(consum
     assert (flight.count, flight.next_deadline_ns()) == (10, 61)
 
 
-def test_a_snapshot_keeps_what_was_in_flight_whatever_is_answered_later(flight, consumer):
+def test_snapshot_keeps_what_was_in_flight_whatever_is_answered_later(flight, consumer):
     flight.add(Run(30, 31, consumer, 0, 60))
     flight.add(scattered([40, 44], consumer, 0, 60))
     flight.take(10, consumer)
@@ -206,7 +206,7 @@ def test_what_was_delivered_since_the_last_look_is_told_once():
 
 
 @pytest.mark.parametrize("order", [(50, 70, 60), (70, 50, 60), (60, 70, 50)])
-def test_a_touched_message_times_out_in_its_order_among_those_delivered_later(consumer, order):
+def test_touched_message_times_out_in_its_order_among_those_delivered_later(consumer, order):
     flight = InFlight()
     for seq, deadline_ns in enumerate(order):
         flight.add(Run(seq, seq + 1, consumer, 0, deadline_ns))

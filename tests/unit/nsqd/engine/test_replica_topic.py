@@ -14,11 +14,11 @@ def topic():
     return ReplicaTopic("t", "origin", MessageIds(3), NoDisk())
 
 
-def test_channels_have_the_origins_ids(topic):
+def test_channels_have_origins_ids(topic):
     assert topic.add_channel("c").ids is topic.ids
 
 
-def test_a_change_is_not_noted_but_marks_the_topic_as_changed(topic):
+def test_change_is_not_noted_but_marks_topic_as_changed(topic):
     channel = topic.add_channel("c")
     topic.take_changed()
     topic.note(notes.PAUSE, "c")
@@ -28,7 +28,7 @@ def test_a_change_is_not_noted_but_marks_the_topic_as_changed(topic):
     assert topic.take_changed()
 
 
-def test_a_new_channel_withholds_what_the_topic_withholds(topic):
+def test_new_channel_withholds_what_topic_withholds(topic):
     topic.backlog.extend(0, 10)
     topic.log.next_seq = 10
     topic.suspended = [(4, 10)]

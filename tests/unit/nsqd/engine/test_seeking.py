@@ -34,7 +34,7 @@ def delivered(node, channel):
     return taken
 
 
-def test_a_channel_goes_back_and_is_owed_again_what_it_has_finished(node, channel):
+def test_channel_goes_back_and_is_owed_again_what_it_has_finished(node, channel):
     first = publish(node)
     channel.commit(first + 8)
 
@@ -44,7 +44,7 @@ def test_a_channel_goes_back_and_is_owed_again_what_it_has_finished(node, channe
     assert delivered(node, channel) == list(range(first + 3, first + 10))
 
 
-def test_a_channel_goes_on_and_is_done_with_what_lies_before(node, channel):
+def test_channel_goes_on_and_is_done_with_what_lies_before(node, channel):
     first = publish(node)
 
     seek(node, channel, first + 7)
@@ -93,7 +93,7 @@ def test_what_is_deferred_stays_so_and_attempts_are_remembered(node, channel):
     assert states(node, channel, first) == [*"wwww"]
 
 
-def test_a_commit_of_before_does_not_hold_after_a_seek_back(node, channel):
+def test_commit_of_before_does_not_hold_after_seek_back(node, channel):
     """A topic drops held messages below the committed position, so a seek back must lower that position."""
     first = publish(node, 4)
     node.broker.commit_channel(node.topic(), channel, first + 4)
@@ -103,7 +103,7 @@ def test_a_commit_of_before_does_not_hold_after_a_seek_back(node, channel):
     assert (channel.committed, node.topic().acknowledged(channel)) == (first, first)
 
 
-def test_a_place_in_what_the_topic_holds_back_counts_when_it_flows_again(node, channel):
+def test_place_in_what_topic_holds_back_counts_when_it_flows_again(node, channel):
     first = publish(node, 2)
     node.broker.pause_topic(node.topic(), paused=True)
     publish(node, 4)
@@ -114,7 +114,7 @@ def test_a_place_in_what_the_topic_holds_back_counts_when_it_flows_again(node, c
     assert delivered(node, channel) == [first + 4, first + 5]
 
 
-def test_messages_of_a_paused_topic_come_once_after_a_seek_among_them(node, channel):
+def test_messages_of_paused_topic_come_once_after_seek_among_them(node, channel):
     first = publish(node, 2)
     channel.commit(first + 2)
     node.broker.pause_topic(node.topic(), paused=True)
@@ -128,7 +128,7 @@ def test_messages_of_a_paused_topic_come_once_after_a_seek_among_them(node, chan
     assert sorted(delivered(node, channel)) == list(range(first, first + 6))
 
 
-def test_the_note_does_the_same_once_and_twice(node, channel):
+def test_note_does_the_same_once_and_twice(node, channel):
     first = publish(node)
     channel.commit(first + 10)
     other = Node()
@@ -160,7 +160,7 @@ def test_the_note_does_the_same_once_and_twice(node, channel):
     )
 )
 @settings(deadline=None)
-def test_a_chain_of_checkpoints_tells_a_seek_whole(tmp_path_factory, steps):
+def test_chain_of_checkpoints_tells_seek_whole(tmp_path_factory, steps):
     """At any moment either file says what is owed, when it is due and how often it was delivered."""
     folder = tmp_path_factory.mktemp("slots")
     node = Node()
@@ -231,7 +231,7 @@ def test_a_chain_of_checkpoints_tells_a_seek_whole(tmp_path_factory, steps):
     )
 )
 @settings(deadline=None)
-def test_what_is_owed_is_in_one_place_only_wherever_a_channel_is_set(steps):
+def test_what_is_owed_is_in_one_place_only_wherever_channel_is_set(steps):
     """Each owed message is in one place only: waiting, deferred, in flight or held by the topic."""
     node = Node()
     channel, topic = node.channel(), node.topic()
@@ -313,7 +313,7 @@ def put_off_and_finished(node, channel, keeper=None):
     channel.commit(node.topic().log.next_seq)
 
 
-def test_a_checkpoint_that_goes_on_begins_again_with_a_channel_that_was_set_back(node, channel, keeper):
+def test_checkpoint_that_goes_on_begins_again_with_channel_that_was_set_back(node, channel, keeper):
     first = publish(node)
     channel.commit(first + 10)
     keeper()
@@ -325,7 +325,7 @@ def test_a_checkpoint_that_goes_on_begins_again_with_a_channel_that_was_set_back
     assert keeper().unfinished(0, first + 99) == [(first, first + 10)]
 
 
-def test_what_happened_before_the_seek_is_not_told_after_it(node, channel, keeper):
+def test_what_happened_before_seek_is_not_told_after_it(node, channel, keeper):
     first = publish(node)
     keeper()
     keeper()
@@ -336,7 +336,7 @@ def test_what_happened_before_the_seek_is_not_told_after_it(node, channel, keepe
     assert (keeper().deferred.count, keeper().attempts) == (0, {})
 
 
-def test_change_in_the_other_checkpoint_is_not_repeated_after_a_seek(node, channel, keeper):
+def test_change_in_the_other_checkpoint_is_not_repeated_after_seek(node, channel, keeper):
     first = publish(node)
     keeper()
     keeper()
@@ -347,7 +347,7 @@ def test_change_in_the_other_checkpoint_is_not_repeated_after_a_seek(node, chann
     assert (keeper().deferred.count, keeper().deferred.count) == (0, 0)
 
 
-def test_a_checkpoint_tells_again_that_messages_in_flight_were_delivered(node, channel, keeper):
+def test_checkpoint_tells_again_that_messages_in_flight_were_delivered(node, channel, keeper):
     first = publish(node)
     consumer, _ = node.subscribe(channel, rdy=2)
     node.ready(consumer, 0)

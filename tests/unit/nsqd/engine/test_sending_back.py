@@ -58,7 +58,7 @@ def test_what_is_published_in_the_same_turn_goes_to_all(node):
     assert depths(node) == {"mine": 3, "other": 2}
 
 
-def test_a_note_says_so_before_the_messages(node):
+def test_note_says_so_before_messages(node):
     (note,) = give(node, "mine", b"1", b"2")
 
     end = node.topic().log.next_seq
@@ -66,7 +66,7 @@ def test_a_note_says_so_before_the_messages(node):
 
 
 @pytest.mark.parametrize("name", ["mine", "gone"])
-def test_after_a_crash_it_is_owed_as_before(node, name):
+def test_after_crash_it_is_owed_as_before(node, name):
     topic = node.topic()
     start = topic.log.next_seq
     replay.apply(
@@ -91,7 +91,7 @@ def test_what_could_not_be_stored_is_forgotten(node):
     assert depths(node) == {"mine": 1, "other": 1}
 
 
-def test_while_the_topic_is_paused_all_get_it(node):
+def test_while_topic_is_paused_all_get_it(node):
     node.broker.pause_topic(node.topic(), paused=True)
     give(node, "mine", b"1")
     node.broker.pause_topic(node.topic(), paused=False)
@@ -99,7 +99,7 @@ def test_while_the_topic_is_paused_all_get_it(node):
     assert depths(node) == {"mine": 1, "other": 1}
 
 
-def test_a_dead_letter_becomes_what_it_was():
+def test_dead_letter_becomes_what_it_was():
     plain = DeadLetter(1, {"dead-topic": "t", "dead-channel": "c"}, b"body")
     traced = DeadLetter(2, {"dead-topic": "t", "traceparent": "00-1"}, b"other")
 

@@ -24,7 +24,7 @@ def given(node, channel):
     return sorted(bodies)
 
 
-def test_withheld_messages_are_pending_but_not_in_the_depth(node, channel, first):
+def test_withheld_messages_are_pending_but_not_in_depth(node, channel, first):
     channel.backlog.suspend([(first, first + 7)])
 
     assert channel.backlog.pending.count == 3

@@ -40,7 +40,7 @@ def test_messages_behind_one_with_headers_join_its_block(node):
     ]
 
 
-def test_a_block_without_headers_follows_what_was_stored_with_some(node):
+def test_block_without_headers_follows_what_was_stored_with_some(node):
     topic = node.topic()
     topic.stage(b"1", node.now_ns, extension=extension(SOME))
     store(node, topic)
@@ -89,7 +89,7 @@ def test_each_kind_of_consumer_is_sent_its_kind_of_message(node, extended):
 
 
 @pytest.mark.parametrize("extended", [True, False])
-def test_a_message_that_comes_back_has_its_headers_and_its_attempts(node, extended):
+def test_message_that_comes_back_has_its_headers_and_its_attempts(node, extended):
     channel, topic = node.channel(), node.topic()
     topic.stage(b"2", node.now_ns, extension=extension(SOME))
     store(node, topic)
@@ -103,7 +103,7 @@ def test_a_message_that_comes_back_has_its_headers_and_its_attempts(node, extend
     ]
 
 
-def test_a_batch_with_headers_is_one_block(node):
+def test_batch_with_headers_is_one_block(node):
     topic = node.topic()
     topic.stage(b"before", node.now_ns)
     bodies = [join(SOME, b"1"), join({}, b"2")]
@@ -142,7 +142,7 @@ class Full:
         self.room -= count
 
 
-def test_whatever_is_staged_the_bound_is_asked_first(node):
+def test_whatever_is_staged_bound_is_asked_first(node):
     topic = node.topic()
     bound = Full(3)
     topic.bind(bound)
@@ -158,7 +158,7 @@ def test_whatever_is_staged_the_bound_is_asked_first(node):
     assert bound.asked == [(1, 1), (3, 6), (1, 1), (1, 1), (1, 2)]
 
 
-def test_a_bound_holds_from_one_block_to_the_next_until_it_is_taken_off(node):
+def test_bound_holds_from_one_block_to_the_next_until_it_is_taken_off(node):
     topic = node.topic()
     topic.bind(Full(1))
     topic.stage(b"1", node.now_ns)

@@ -16,10 +16,10 @@ HERE = Limits(topology_zone="z1", topology_region="r1")
         ("", "", ELSEWHERE),
     ],
 )
-def test_a_client_is_as_near_as_it_says(zone, region, expected):
+def test_client_is_as_near_as_it_says(zone, region, expected):
     assert nearness(HERE, Identity(topology_zone=zone, topology_region=region)) == expected
 
 
-def test_a_nsqd_that_knows_no_place_is_near_nobody():
+def test_nsqd_that_knows_no_place_is_near_nobody():
     assert nearness(Limits(), Identity()) == ELSEWHERE
     assert nearness(Limits(topology_region="r"), Identity(topology_region="r")) == SAME_REGION

@@ -55,7 +55,7 @@ def test_what_went_is_taken_for_as_heavy_as_the_rest_until_it_is_much(pending):
     assert scale.asked[1:] == [(22, 100)]
 
 
-def test_the_log_is_weighed_from_the_first_message_that_is_owed_on():
+def test_log_is_weighed_from_the_first_message_that_is_owed_on():
     scale, weight, pending = Scale(), Weight(), Backlog()
     pending.reset(1000)
     pending.extend(1000, 1002)

@@ -25,7 +25,7 @@ def starts(appends=1):
     return found
 
 
-def test_page_returns_the_messages_at_a_sequence():
+def test_page_returns_messages_at_sequence():
     found = CachedRange([BLOCK, GAP], 500)
 
     assert [found.at(FIRST + n) for n in (-1, 0, 1, 8, 9)] == [None, BLOCK, GAP, GAP, None]
@@ -45,7 +45,7 @@ def test_least_recently_used_entry_makes_room(segment_of):
     assert recent.size == 3 * (ENTRY_BYTES + starts().size)
 
 
-def test_entry_larger_than_the_budget_of_all_segments_is_kept_alone(segment_of):
+def test_entry_larger_than_budget_of_all_segments_is_kept_alone(segment_of):
     recent = Recent(1000)
     recent.put(segment_of(1), 0, starts())
     recent.put(segment_of(2), 0, starts(1000))
@@ -53,7 +53,7 @@ def test_entry_larger_than_the_budget_of_all_segments_is_kept_alone(segment_of):
     assert recent.size == ENTRY_BYTES + starts(1000).size
 
 
-def test_entries_of_a_forgotten_segment_are_discarded(segment_of):
+def test_entries_of_forgotten_segment_are_discarded(segment_of):
     cache, segment, other = Cache(), segment_of(1), segment_of(2)
     for one in (segment, other):
         cache.stretches.put(one, 0, CachedRange([BLOCK, GAP], 500))
@@ -67,7 +67,7 @@ def test_entries_of_a_forgotten_segment_are_discarded(segment_of):
     assert cache.size == 0
 
 
-def test_entry_of_a_page_that_has_grown_is_not_used(segment_of):
+def test_entry_of_page_that_has_grown_is_not_used(segment_of):
     recent, segment = Recent(1000), segment_of(1)
     recent.put(segment, 0, starts())
 
@@ -86,7 +86,7 @@ def filled(tmp_path):
     return shop
 
 
-def test_consumed_backlog_leaves_nothing_in_the_cache(tmp_path):
+def test_consumed_backlog_leaves_nothing_in_cache(tmp_path):
     shop = filled(tmp_path)
     shop.store.appender.seal()
     shop.sync()
@@ -95,7 +95,7 @@ def test_consumed_backlog_leaves_nothing_in_the_cache(tmp_path):
     assert shop.store.segments.cache.size == 0
 
 
-def test_deleted_topic_leaves_nothing_in_the_cache(tmp_path):
+def test_deleted_topic_leaves_nothing_in_cache(tmp_path):
     store = filled(tmp_path).store
     store.appender.move_away("gone")
 

@@ -88,7 +88,7 @@ def test_segment_with_many_pending_messages_is_not_compacted(ledger):
 @pytest.mark.parametrize("batch", [1, 2, 8, 200])
 @pytest.mark.parametrize("size", [1, 8, 12, 20, 60])
 @pytest.mark.parametrize("step", [2, 3, 5, 20])
-def test_a_compaction_of_scattered_short_messages_makes_no_file_larger(tmp_path, batch, size, step):
+def test_compaction_of_scattered_short_messages_makes_no_file_larger(tmp_path, batch, size, step):
     shop = Shop(tmp_path)
     shop.new(segment=1 << 17)
     while len(shop.store.segments) < 2:
@@ -114,7 +114,7 @@ def test_segment_without_pending_messages_keeps_only_its_end(ledger):
     assert ledger.compact(NEWEST) == 0
 
 
-def test_a_small_segment_is_not_worth_it(ledger):
+def test_small_segment_is_not_worth_it(ledger):
     store = TopicLog(Disk(), ledger.folder, 1 << 20, pytest.fail)
     store.recover(DURABLE)
 
@@ -125,7 +125,7 @@ def test_a_small_segment_is_not_worth_it(ledger):
     store.appender.close()
 
 
-def test_neither_the_newest_segment_nor_one_that_is_not_synced_is_touched(tmp_path):
+def test_neither_newest_segment_nor_one_that_is_not_synced_is_touched(tmp_path):
     ledger = Ledger(tmp_path)
     ledger.new(segment=1)
     ledger.publish(b"a")
@@ -142,7 +142,7 @@ def test_neither_the_newest_segment_nor_one_that_is_not_synced_is_touched(tmp_pa
     ledger.store.appender.close()
 
 
-def test_a_segment_that_is_closed_while_a_compaction_runs_is_none_of_its_business(ledger):
+def test_segment_that_is_closed_while_compaction_runs_is_none_of_its_business(ledger):
     job = ledger.store.cleaner.begin_compaction(wanting(), ledger.store.checkpoints.covered_notes)
     ledger.store.appender.seal()
     more = ledger.publish(b"more")
@@ -153,7 +153,7 @@ def test_a_segment_that_is_closed_while_a_compaction_runs_is_none_of_its_busines
     assert ledger.bodies() == bodies() | {more.first: b"more"}
 
 
-def test_a_segment_with_a_note_that_a_checkpoint_does_not_have_is_left_alone(tmp_path):
+def test_segment_with_note_that_checkpoint_does_not_have_is_left_alone(tmp_path):
     ledger = Ledger(tmp_path)
     ledger.new(segment=1)
     ledger.publish(b"a", notes=(b"note",))
@@ -164,7 +164,7 @@ def test_a_segment_with_a_note_that_a_checkpoint_does_not_have_is_left_alone(tmp
     ledger.store.appender.close()
 
 
-def test_a_segment_can_be_compacted_again(ledger):
+def test_segment_can_be_compacted_again(ledger):
     ledger.compact((FIRST + 10, FIRST + 40))
     assert "00000001.1.log" in ledger.names()
 
@@ -244,7 +244,7 @@ def test_damage_in_finished_messages_does_not_stop_compaction(ledger):
     assert ledger.bodies() == bodies(15)
 
 
-def test_a_page_that_was_cached_is_not_taken_from_the_old_file(ledger):
+def test_page_that_was_cached_is_not_taken_from_old_file(ledger):
     ledger.bodies()
     ledger.compact((FIRST + 15, FIRST + 16))
 
@@ -254,7 +254,7 @@ def test_a_page_that_was_cached_is_not_taken_from_the_old_file(ledger):
 # --- interruptions
 
 
-def test_a_compaction_killed_at_any_call_happened_or_did_not(tmp_path):
+def test_compaction_killed_at_any_call_happened_or_did_not(tmp_path):
     for calls in range(100):
         (tmp_path / str(calls)).mkdir()
         ledger = Ledger(tmp_path / str(calls)).fill()
@@ -279,7 +279,7 @@ def test_a_compaction_killed_at_any_call_happened_or_did_not(tmp_path):
     pytest.fail("it never came to an end")
 
 
-def test_a_start_removes_what_was_put_together_when_the_name_of_that_is_durable(tmp_path):
+def test_start_removes_what_was_put_together_when_name_of_that_is_durable(tmp_path):
     disk = FaultyDisk()
     ledger = Ledger(tmp_path).fill(disk)
     ledger.reopen(DURABLE, disk)
@@ -299,7 +299,7 @@ def test_a_start_removes_what_was_put_together_when_the_name_of_that_is_durable(
 
 
 @pytest.mark.parametrize("call", ["create", "append", "sync", "rename", "open_read", "read"])
-def test_a_compaction_that_fails_leaves_the_segment_and_no_descriptor(tmp_path, call):
+def test_compaction_that_fails_leaves_segment_and_no_descriptor(tmp_path, call):
     disk = FaultyDisk()
     ledger = Ledger(tmp_path).fill(disk)
     for _ in range(5):
@@ -316,7 +316,7 @@ def test_a_compaction_that_fails_leaves_the_segment_and_no_descriptor(tmp_path, 
     ledger.store.appender.close()
 
 
-def test_on_a_full_disk_the_old_segment_stays_and_the_attempt_gives_its_space_back(tmp_path):
+def test_on_full_disk_old_segment_stays_and_attempt_gives_its_space_back(tmp_path):
     disk = FullDisk(room=1 << 20)
     ledger = Ledger(tmp_path).fill(disk)
     names = ledger.names()
@@ -330,7 +330,7 @@ def test_on_a_full_disk_the_old_segment_stays_and_the_attempt_gives_its_space_ba
     ledger.store.appender.close()
 
 
-def test_an_index_that_cannot_be_written_does_not_undo_it(tmp_path):
+def test_index_that_cannot_be_written_does_not_undo_it(tmp_path):
     disk = FaultyDisk()
     ledger = Ledger(tmp_path).fill(disk)
     disk.faults["replace"] = errno.ENOSPC
@@ -383,7 +383,7 @@ def test_topic_deleted_during_compaction_is_skipped(ledger):
     assert sorted(path.name for path in deleted.iterdir()) == names
 
 
-def test_nothing_of_a_retired_store_is_compacted(ledger):
+def test_nothing_of_retired_store_is_compacted(ledger):
     ledger.store.delete()
 
     assert not ledger.store.cleaner.needs_compaction(ledger.store.checkpoints.covered_notes)
@@ -392,7 +392,7 @@ def test_nothing_of_a_retired_store_is_compacted(ledger):
 # --- a channel is created during a compaction and gets stored messages
 
 
-def test_what_somebody_is_given_while_a_compaction_runs_stays(ledger):
+def test_what_somebody_is_given_while_compaction_runs_stays(ledger):
     job = ledger.store.cleaner.begin_compaction(
         wanting((FIRST + 5, FIRST + 6)), ledger.store.checkpoints.covered_notes
     )
@@ -442,7 +442,7 @@ def test_what_a_compaction_has_decided_to_let_go_of_is_given_to_nobody(tmp_path)
     ledger.store.appender.close()
 
 
-def test_a_copy_that_got_no_name_does_not_count_at_the_next_start(tmp_path):
+def test_copy_that_got_no_name_does_not_count_at_the_next_start(tmp_path):
     ledger = Ledger(tmp_path).fill(disk := FaultyDisk())
     disk.faults["rename"] = errno.EIO
     with pytest.raises(OSError, match="Input/output"):
@@ -455,7 +455,7 @@ def test_a_copy_that_got_no_name_does_not_count_at_the_next_start(tmp_path):
 
 
 @pytest.mark.parametrize("call", ["sync_folder", "replace"])
-def test_a_copy_that_has_its_name_counts_at_once_whatever_else_fails(tmp_path, call):
+def test_copy_that_has_its_name_counts_at_once_whatever_else_fails(tmp_path, call):
     """The copy counts at the next start. It needs the messages that a channel gets during the compaction."""
     ledger = Ledger(tmp_path).fill(disk := FaultyDisk())
     disk.faults[call] = errno.EIO

@@ -30,11 +30,11 @@ def test_headers_and_body_come_back(given_headers, body):
 
 
 @given(HEADERS, st.binary())
-def test_the_client_reads_what_is_stored(given_headers, body):
+def test_client_reads_what_is_stored(given_headers, body):
     assert parse_extended(join(given_headers, body)) == (given_headers, body)
 
 
-def test_the_extension_is_laid_out_as_youzans():
+def test_extension_is_laid_out_as_youzans():
     assert extension({"a": "b"}) == b'\x04\x00\x09{"a":"b"}'
     assert extension({}) == b"\x00"
 
@@ -63,14 +63,14 @@ def test_published_headers_are_stored_unchanged():
         (json.dumps({"a": "x" * (1 << 20)}).encode(), "1048585 bytes are above 65535"),
     ],
 )
-def test_invalid_headers_are_refused_with_a_sentence(encoded, why):
+def test_invalid_headers_are_refused_with_sentence(encoded, why):
     with pytest.raises(BadHeaders) as refused:
         checked_extension(encoded)
 
     assert str(refused.value) == why
 
 
-def test_the_most_that_two_bytes_can_count_is_taken():
+def test_most_that_two_bytes_can_count_is_taken():
     most = {"a": "x" * (65_535 - len('{"a":""}'))}
 
     assert split(join(most, b"body")) == (most, b"body")
@@ -95,7 +95,7 @@ def test_what_is_taken_at_once_is_what_json_takes(encoded, data):
 
 
 @pytest.mark.parametrize("cut", [b"", b"\x04", b"\x04\x00", b"\x04\x00\x05{}", b"\x05\x00\x02{}"])
-def test_an_extension_that_is_not_whole_is_refused(cut):
+def test_extension_that_is_not_whole_is_refused(cut):
     with pytest.raises(BadHeaders):
         split(cut)
 
@@ -183,7 +183,7 @@ def test_long_bodies_are_sent_whole_to_both_kinds():
 
 
 @pytest.mark.parametrize("extended", [True, False])
-def test_a_message_is_taken_apart_whatever_block_it_lies_in(extended):
+def test_message_is_taken_apart_whatever_block_it_lies_in(extended):
     block = block_of(*MESSAGES, extended=extended)
     block = parse_block(100, block.data, has_headers=extended)
 

@@ -54,7 +54,7 @@ def test_what_everybody_had_finished_and_what_a_restart_skipped_is_missing(log):
     assert holes_in(Disk(), log.segment) == HOLES
 
 
-def test_a_file_whose_index_is_lost_is_read_for_it(log):
+def test_file_whose_index_is_lost_is_read_for_it(log):
     Disk().remove(log.segment.index_path)
 
     assert holes_in(Disk(), log.segment) == HOLES
@@ -70,7 +70,7 @@ def test_damaged_messages_are_not_missing(log, indexed):
     assert holes_in(Disk(), log.segment) == HOLES
 
 
-def test_of_a_file_that_cannot_be_read_just_now_nothing_is_known(log):
+def test_of_file_that_cannot_be_read_just_now_nothing_is_known(log):
     Disk().remove(log.segment.index_path)
     disk = FaultyDisk()
     disk.faults["open_read"] = errno.EMFILE
@@ -78,18 +78,18 @@ def test_of_a_file_that_cannot_be_read_just_now_nothing_is_known(log):
     assert holes_in(disk, log.segment) == []
 
 
-def test_a_start_knows_it_as_well(log):
+def test_start_knows_it_as_well(log):
     log.reopen(log.mark())
 
     assert holes_in(Disk(), log.segment) == HOLES
 
 
-def test_only_files_with_something_behind_a_place_are_looked_at(log):
+def test_only_files_with_something_behind_place_are_looked_at(log):
     assert log.store.segments.compacted_from(LATER + 1) == [log.segment]
     assert log.store.segments.compacted_from(LATER + 2) == []
 
 
-def test_of_very_many_the_largest_count():
+def test_of_very_many_largest_count():
     holes = [(10 * n, 10 * n + 1 + (n == 7)) for n in range(MAX_HOLES + 5)]
 
     found = largest(holes)

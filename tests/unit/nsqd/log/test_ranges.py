@@ -47,7 +47,7 @@ def test_set_contains_only_added_positions(base, added, asked):
 
 
 @given(st.sampled_from(BASES), st.lists(spans, max_size=12))
-def test_the_floor_is_the_first_position_that_is_missing(base, added):
+def test_floor_is_the_first_position_that_is_missing(base, added):
     found, model = RangeSet(base), set()
     for start, length in added:
         found.add(base + start, base + start + length)
@@ -93,7 +93,7 @@ def test_long_ranges_behave_like_short_ones(added, single, asked):
         assert (low in found, high - 1 in found, high in found) == (True, True, False)
 
 
-def test_numbers_that_a_restart_skipped_cost_nothing_however_many_they_are():
+def test_numbers_that_restart_skipped_cost_nothing_however_many_they_are():
     found = RangeSet(1000)
     month_later = 30 * 86_400 * 1_000_000
 
@@ -120,7 +120,7 @@ def test_many_added_at_once_are_as_each_by_itself(base, batches):
 
 
 @given(st.lists(spans, max_size=12), st.lists(spans, max_size=6))
-def test_a_copy_from_its_pages_and_later_changes_is_the_same_set(before, after):
+def test_copy_from_its_pages_and_later_changes_is_the_same_set(before, after):
     found = RangeSet()
     for start, length in before:
         found.add(start, start + length)
@@ -145,7 +145,7 @@ def test_a_copy_from_its_pages_and_later_changes_is_the_same_set(before, after):
     st.lists(st.one_of(spans, st.lists(ends, min_size=1, max_size=30), st.none()), max_size=25),
     spans,
 )
-def test_a_set_whose_pages_are_packed_is_the_same_set(base, steps, asked):
+def test_set_whose_pages_are_packed_is_the_same_set(base, steps, asked):
     found, plain = RangeSet(base), RangeSet(base)
     for step in steps:
         if step is None:
@@ -176,7 +176,7 @@ def test_a_set_whose_pages_are_packed_is_the_same_set(base, steps, asked):
 
 
 @pytest.mark.parametrize(("apart", "limit"), [(100, 6), (8000, 40), (20, 6)])
-def test_a_set_takes_memory_for_its_missing_ranges_and_not_for_its_positions(apart, limit):
+def test_set_takes_memory_for_its_missing_ranges_and_not_for_its_positions(apart, limit):
     tracemalloc.start()
     found = RangeSet(0)
     count = 400 * PAGE // apart
@@ -205,7 +205,7 @@ def test_what_is_finished_in_order_above_something_held_takes_next_to_no_memory(
     assert sum(len(found.page(number)) for number in found.pages()) <= 2 * PAGE // 8
 
 
-def test_a_page_of_another_size_is_refused():
+def test_page_of_another_size_is_refused():
     with pytest.raises(ValueError, match="7 bytes"):
         RangeSet().set_page(1, b"x" * 7)
 

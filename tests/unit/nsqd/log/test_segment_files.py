@@ -79,7 +79,7 @@ def test_leftovers_of_unfinished_work_are_removed(shop):
     assert len(sequences(shop)) == 8
 
 
-def test_other_files_in_the_folder_are_left_alone(shop):
+def test_other_files_in_folder_are_left_alone(shop):
     (shop.folder / "adopting").write_bytes(b"{}")
     (shop.folder / "notes of the operator.log").write_bytes(b"?")
 
@@ -88,7 +88,7 @@ def test_other_files_in_the_folder_are_left_alone(shop):
     assert {"adopting", "notes of the operator.log"} <= set(shop.names())
 
 
-def test_new_files_never_take_the_name_of_an_old_one(shop):
+def test_new_files_never_take_name_of_old_one(shop):
     shop.reopen()
     shop.publish(b"more")
 
@@ -99,7 +99,7 @@ def test_new_files_never_take_the_name_of_an_old_one(shop):
 # --- a torn end
 
 
-def test_torn_newest_segment_is_truncated_and_the_log_continues(shop):
+def test_torn_newest_segment_is_truncated_and_log_continues(shop):
     Disk().truncate(shop.log(4), 4000)
 
     shop.reopen()
@@ -111,7 +111,7 @@ def test_torn_newest_segment_is_truncated_and_the_log_continues(shop):
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_what_never_reached_the_disk_is_a_gap_and_what_came_behind_it_is_kept(shop, number):
+def test_what_never_reached_disk_is_gap_and_what_came_behind_it_is_kept(shop, number):
     zero(shop.log(number), 4000, 6000)
 
     found = shop.reopen()
@@ -165,7 +165,7 @@ def test_durable_messages_are_never_cut_off(shop):
 @pytest.mark.parametrize(
     ("file", "lost_from", "lost_to"), [(2, 3, 4), (3, 4, 6)], ids=["end of a file", "name of a file"]
 )
-def test_loss_before_a_later_file_is_a_gap_and_pending(shop, file, lost_from, lost_to):
+def test_loss_before_later_file_is_gap_and_pending(shop, file, lost_from, lost_to):
     if file == 2:
         # The size of the file had not reached the disk: it ends behind a whole append.
         shop.log(2).write_bytes(shop.log(2).read_bytes()[:-3082])
@@ -180,7 +180,7 @@ def test_loss_before_a_later_file_is_a_gap_and_pending(shop, file, lost_from, lo
     assert (start, end, 0) in stored(found)
 
 
-def test_a_crash_while_an_end_is_cut_costs_no_more(shop):
+def test_crash_while_an_end_is_cut_costs_no_more(shop):
     zero(shop.log(2), 4000, 6300)
     zero(shop.log(4), 4000, 6300)
     shop.store.appender.close()
@@ -210,7 +210,7 @@ def test_a_crash_while_an_end_is_cut_costs_no_more(shop):
 # --- segments after a failure
 
 
-def test_note_known_to_a_checkpoint_is_synced_unless_it_is_marked_as_synced(shop):
+def test_note_known_to_checkpoint_is_synced_unless_it_is_marked_as_synced(shop):
     assert shop.sync() is None
     shop.note(b"defer")
     # It is unknown whether the checkpoint reached the disk: the next start may have an older one.
@@ -246,7 +246,7 @@ def test_what_was_begun_behind_several_failed_files_is_kept(shop):
     assert {kept.first - 1, kept.first} <= shop.bodies().keys()
 
 
-def test_messages_after_a_failed_append_are_retained(shop):
+def test_messages_after_failed_append_are_retained(shop):
     disk = FaultyDisk()
     shop.reopen(all_of_it(shop), disk)
     shop.publish(BODY)
@@ -375,7 +375,7 @@ def test_oldest_file_gone_before_the_first_checkpoint_is_reported_as_a_loss(shop
     assert "00000002.log: what was stored before it is lost, and no checkpoint tells of it" in warning
 
 
-def test_a_file_that_is_no_log_is_put_aside_and_what_was_in_it_is_missed(shop):
+def test_file_that_is_no_log_is_put_aside_and_what_was_in_it_is_missed(shop):
     mark = all_of_it(shop)
     shop.log(2).write_bytes(b"somebody else's" * 100)
 
@@ -388,7 +388,7 @@ def test_a_file_that_is_no_log_is_put_aside_and_what_was_in_it_is_missed(shop):
 
 @pytest.mark.parametrize("known", [0, 2, 8], ids=["no mark", "a mark in front of it", "a mark behind all"])
 @pytest.mark.parametrize(("source", "place"), [(s, p) for s in range(1, 5) for p in range(1, 5) if s != p])
-def test_file_in_the_place_of_another_costs_only_the_messages_of_that_one(shop, source, place, known):
+def test_file_in_place_of_another_costs_only_messages_of_that_one(shop, source, place, known):
     shop.sync()
     content = shop.log(source).read_bytes()
     shop.log(place).write_bytes(content)
@@ -409,7 +409,7 @@ def test_file_in_the_place_of_another_costs_only_the_messages_of_that_one(shop, 
     assert set(sequences(shop)) == set(range(FIRST, FIRST + 8)) - gone
 
 
-def test_a_file_of_another_log_that_begins_within_the_one_before_it_is_put_aside(shop, tmp_path):
+def test_file_of_another_log_that_begins_within_the_one_before_it_is_put_aside(shop, tmp_path):
     shop.publish(b"a", b"b", b"c", b"d")
     (tmp_path / "other").mkdir()
     other = Shop(tmp_path / "other")
@@ -426,7 +426,7 @@ def test_a_file_of_another_log_that_begins_within_the_one_before_it_is_put_aside
     assert stored(found)[-1] == (FIRST + 8, FIRST + 12, 0)
 
 
-def test_compacted_file_in_the_place_of_an_older_one_covers_none_between(shop):
+def test_compacted_file_in_place_of_older_one_covers_none_between(shop):
     shop.sync()
     compact(shop, (FIRST, FIRST + 4), (FIRST + 5, FIRST + 8))
     (compacted,) = shop.folder.glob("*.1.log")
@@ -438,7 +438,7 @@ def test_compacted_file_in_the_place_of_an_older_one_covers_none_between(shop):
     assert sequences(shop) == [FIRST + 2, FIRST + 3, FIRST + 5, FIRST + 6, FIRST + 7]
 
 
-def test_a_file_whose_header_is_zeros_goes_only_when_nothing_else_is_in_it(shop):
+def test_file_whose_header_is_zeros_goes_only_when_nothing_else_is_in_it(shop):
     zero(shop.log(2), 0, 512)
     shop.log(4).write_bytes(bytes(10_000))
 
@@ -449,7 +449,7 @@ def test_a_file_whose_header_is_zeros_goes_only_when_nothing_else_is_in_it(shop)
     assert sequences(shop) == [FIRST, FIRST + 1, FIRST + 4, FIRST + 5]
 
 
-def test_damage_to_one_copy_of_a_file_header_costs_nothing(shop):
+def test_damage_to_one_copy_of_file_header_costs_nothing(shop):
     for number in range(1, 5):
         zero(shop.log(number), 0, FILE_HEADER_BYTES // 2)
 
@@ -458,7 +458,7 @@ def test_damage_to_one_copy_of_a_file_header_costs_nothing(shop):
     assert len(sequences(shop)) == 8
 
 
-def test_a_file_of_a_newer_version_stops_the_start_and_nothing_is_touched(shop):
+def test_file_of_newer_version_stops_start_and_nothing_is_touched(shop):
     names = shop.names()
     content = bytearray(shop.log(2).read_bytes())
     copy = FILE_HEADER_BYTES // 2
@@ -478,7 +478,7 @@ def test_a_file_of_a_newer_version_stops_the_start_and_nothing_is_touched(shop):
 
 
 @pytest.mark.parametrize(("again", "kept"), [(1, 2), (2, 5)], ids=["older generation", "covered file"])
-def test_file_that_a_compacted_one_replaces_is_removed(shop, again, kept):
+def test_file_that_compacted_one_replaces_is_removed(shop, again, kept):
     assert shop.sync() is None
     before = shop.log(again).read_bytes()
     mark = all_of_it(shop)
@@ -494,7 +494,7 @@ def test_file_that_a_compacted_one_replaces_is_removed(shop, again, kept):
 
 
 @pytest.mark.parametrize("content", [b"", b"somebody else's" * 100], ids=["empty", "not a log"])
-def test_newer_generation_without_messages_gives_way_to_the_older(shop, content):
+def test_newer_generation_without_messages_gives_way_to_older(shop, content):
     (shop.folder / "00000001.1.log").write_bytes(content)
 
     shop.reopen(all_of_it(shop))
@@ -509,7 +509,7 @@ def test_newer_generation_without_messages_gives_way_to_the_older(shop, content)
 @pytest.mark.parametrize(
     "call", ["names", "open_read", "read", "size", "open_write", "write_at", "sync", "sync_folder"]
 )
-def test_a_start_that_meets_a_fault_says_so_and_the_next_one_finds_everything(shop, call):
+def test_start_that_meets_fault_says_so_and_the_next_one_finds_everything(shop, call):
     with pytest.raises(OSError, match="Too many open files"):
         shop.reopen(disk=FaultyDisk(**{call: errno.EMFILE}))
 
@@ -517,7 +517,7 @@ def test_a_start_that_meets_a_fault_says_so_and_the_next_one_finds_everything(sh
     assert len(sequences(shop)) == 8
 
 
-def test_what_was_found_above_the_mark_is_synced_before_it_is_called_durable(shop):
+def test_what_was_found_above_mark_is_synced_before_it_is_called_durable(shop):
     disk = FaultyDisk()
 
     shop.reopen(CheckpointPosition(FIRST + 2, 0, FIRST + 2, FIRST + 2), disk)
@@ -528,7 +528,7 @@ def test_what_was_found_above_the_mark_is_synced_before_it_is_called_durable(sho
 
 
 @pytest.mark.parametrize("durable", [0, 1])
-def test_tail_of_a_failed_fsync_is_durable_after_the_next_start(durable):
+def test_tail_of_failed_fsync_is_durable_after_the_next_start(durable):
     disk = SimulatedDisk(DATA)
     shop = Shop(DATA)
     shop.new(disk)
@@ -550,7 +550,7 @@ def test_tail_of_a_failed_fsync_is_durable_after_the_next_start(durable):
         assert sequences(shop) == [FIRST, FIRST + 1, FIRST + 2]
 
 
-def test_any_flipped_bit_in_a_durable_folder_costs_at_most_one_append(tmp_path):
+def test_any_flipped_bit_in_durable_folder_costs_at_most_one_append(tmp_path):
     shop = Shop(tmp_path)
     shop.new(segment=700)
     for n in range(12):

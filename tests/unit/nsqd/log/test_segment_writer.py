@@ -27,7 +27,7 @@ def writer(tmp_path):
     disk.close(writer.fd)
 
 
-def test_the_file_is_a_header_and_appends_and_nothing_else(writer, encoder):
+def test_file_is_header_and_appends_and_nothing_else(writer, encoder):
     block = encoder.batch(Batch([b"a", b"bb"]), 1)
     writer.append([block], [(1, b"note")])
 
@@ -41,7 +41,7 @@ def test_existing_file_is_not_overwritten(writer):
         SegmentWriter(Disk(), writer.segment)
 
 
-def test_an_append_that_fails_leaves_the_extent_as_it_was(tmp_path, encoder):
+def test_append_that_fails_leaves_extent_as_it_was(tmp_path, encoder):
     disk = FaultyDisk()
     writer = SegmentWriter(disk, Segment(tmp_path, 1, FileHeader(FIRST, FIRST, 5, 1)))
     writer.append([encoder.batch(Batch([b"a"]), 1)], [(1, b"note")])
@@ -56,7 +56,7 @@ def test_an_append_that_fails_leaves_the_extent_as_it_was(tmp_path, encoder):
     disk.close(writer.fd)
 
 
-def test_no_two_files_of_a_log_have_the_same_salt_but_all_name_the_log():
+def test_no_two_files_of_log_have_the_same_salt_but_all_name_log():
     salts = {new_salt(7) for _ in range(100)}
 
     assert len(salts) == 100

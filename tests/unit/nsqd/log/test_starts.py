@@ -21,7 +21,7 @@ def test_of_messages_that_were_appended_one_by_one_each_has_its_own_place():
     assert (len(found), found.end, found.size) == (3, 800, 12)
 
 
-def test_of_others_a_message_lies_in_the_last_append_that_begins_at_or_before_it():
+def test_of_others_message_lies_in_the_last_append_that_begins_at_or_before_it():
     found = starts(FIRST, FIRST + 1, FIRST + 7, FIRST + 7, FIRST + 20)
 
     assert spans(found, FIRST, FIRST + 1, FIRST + 6) == [(500, 600), (600, 700), (600, 700)]
@@ -29,25 +29,25 @@ def test_of_others_a_message_lies_in_the_last_append_that_begins_at_or_before_it
     assert found.size == 60
 
 
-def test_a_message_outside_the_page_is_looked_for_at_its_ends():
+def test_message_outside_page_is_looked_for_at_its_ends():
     for found in (starts(FIRST, FIRST + 1), starts(FIRST + 3, FIRST + 5)):
         assert spans(found, FIRST - 9, FIRST + 99) == [(500, 600), (600, 700)]
 
 
-def test_a_page_to_which_nothing_was_appended_ends_where_it_begins():
+def test_page_to_which_nothing_was_appended_ends_where_it_begins():
     found = starts()
 
     assert (len(found), found.offset(found.place(FIRST)), found.end) == (0, 500, 500)
 
 
-def test_whether_each_append_has_one_message_is_known_by_where_the_page_ends():
+def test_whether_each_append_has_one_message_is_known_by_where_page_ends():
     assert starts(FIRST, FIRST + 1, FIRST + 2).one_each(FIRST + 3)
     assert not starts(FIRST, FIRST + 1, FIRST + 2).one_each(FIRST + 9)
     assert not starts(FIRST, FIRST + 1, FIRST + 3).one_each(FIRST + 4)
     assert not starts(FIRST).one_each(FIRST + 200)
 
 
-def test_a_page_is_worth_its_room_when_each_of_its_messages_was_read_several_times():
+def test_page_is_worth_its_room_when_each_of_its_messages_was_read_several_times():
     found = starts(FIRST, FIRST + 1, FIRST + 2)
     found.reads = 6
 

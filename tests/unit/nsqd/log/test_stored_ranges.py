@@ -6,11 +6,11 @@ from nsqd.log.gaps import Gap, Why
 from nsqd.log.tail import MAX_REMEMBERED_RANGES, StoredRanges
 
 
-def test_a_log_has_all_from_its_beginning_to_its_end():
+def test_log_has_all_from_its_beginning_to_its_end():
     assert StoredRanges(10).ranges(25) == [(10, 25)]
 
 
-def test_an_empty_log_has_nothing():
+def test_empty_log_has_nothing():
     assert StoredRanges(10).ranges(10) == []
 
 
@@ -22,7 +22,7 @@ def test_numbers_that_were_passed_over_were_never_had():
     assert stored_ranges.ranges(41) == [(10, 20), (30, 35), (40, 41)]
 
 
-def test_numbers_below_the_remembered_ranges_are_not_called_unused():
+def test_numbers_below_remembered_ranges_are_not_called_unused():
     stored_ranges = StoredRanges(0)
     for number in range(MAX_REMEMBERED_RANGES + 1):
         stored_ranges.resume_at(10 * number + 5, 10 * number + 10)
@@ -41,7 +41,7 @@ def test_numbers_passed_over_twice_before_anything_is_stored_leave_one_hole():
     assert stored_ranges.ranges(45) == [(10, 20), (40, 45)]
 
 
-def test_a_log_that_goes_on_where_it_ended_has_no_hole():
+def test_log_that_goes_on_where_it_ended_has_no_hole():
     stored_ranges = StoredRanges(10)
     stored_ranges.resume_at(20, 20)
 
@@ -66,14 +66,14 @@ def test_what_is_taken_out_up_to_the_end_leaves_room_for_what_comes():
     assert stored_ranges.ranges(22) == [(10, 15), (20, 22)]
 
 
-def test_what_a_checkpoint_said_is_had_below_the_new_beginning_only():
+def test_what_a_checkpoint_said_is_had_below_new_beginning_only():
     stored_ranges = StoredRanges(0)
     stored_ranges.reset([(5, 9), (1, 3), (8, 100)], 50)
 
     assert stored_ranges.ranges(60) == [(1, 3), (5, 60)]
 
 
-def test_of_very_many_ranges_the_newest_are_remembered():
+def test_of_very_many_ranges_newest_are_remembered():
     stored_ranges = StoredRanges(0)
     for life in range(2 * MAX_REMEMBERED_RANGES):
         stored_ranges.resume_at(life * 10 + 5, life * 10 + 10)

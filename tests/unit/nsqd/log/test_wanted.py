@@ -50,7 +50,7 @@ def test_nothing_is_wanted_by_nobody_and_by_those_who_are_done(backlogs):
     assert wanted.totals(0, EVERYTHING) == (0, 0)
 
 
-def test_numbers_that_a_restart_has_skipped_are_not_looked_at_one_by_one():
+def test_numbers_that_restart_has_skipped_are_not_looked_at_one_by_one():
     finished = RangeSet()
     finished.add(3, 1 << 60)
     wanted = WantedPositions([(finished, (1 << 60) + 2)])

@@ -10,7 +10,7 @@ def policy(name, topic=".*", channel="", priority=0, **definition):
     return Policy(name, said | {"definition": definition or {"max_depth": 5}})
 
 
-def test_the_highest_priority_counts_alone():
+def test_highest_priority_counts_alone():
     both = PolicySet([policy("low", ttl="1h"), policy("high", priority=1, max_depth=7)])
 
     found = both.settings_for("orders", "billing")
@@ -22,7 +22,7 @@ def test_of_equal_ones_the_first_by_name_counts():
     assert PolicySet([policy("b"), policy("a")]).in_force("t", "").name == "a"
 
 
-def test_a_pattern_may_match_anywhere_in_a_name():
+def test_pattern_may_match_anywhere_in_name():
     found = PolicySet([policy("p", topic="rder"), policy("q", topic="^bill")])
 
     assert found.in_force("orders", "").name == "p"
@@ -30,7 +30,7 @@ def test_a_pattern_may_match_anywhere_in_a_name():
     assert found.in_force("billed", "").name == "q"
 
 
-def test_a_policy_with_a_channel_pattern_is_about_no_topic():
+def test_policy_with_channel_pattern_is_about_no_topic():
     found = PolicySet([policy("c", channel="^billing$", priority=9), policy("t", max_depth=1)])
 
     assert found.in_force("orders", "").name == "t"
@@ -87,7 +87,7 @@ def test_what_was_said_makes_the_same_policy_again():
         ),
     ],
 )
-def test_what_is_no_policy_is_refused_with_a_sentence(name, said, sentence):
+def test_what_is_no_policy_is_refused_with_sentence(name, said, sentence):
     with pytest.raises(BadPolicy) as refused:
         Policy(name, said)
 

@@ -15,7 +15,7 @@ from nsqd.policies.quantities import count, duration_ns, size_bytes, watermark
         (" 500ms ", SECOND // 2),
     ],
 )
-def test_a_duration_is_read_as_people_write_it(text, expected):
+def test_duration_is_read_as_people_write_it(text, expected):
     assert duration_ns(text) == expected
 
 
@@ -39,7 +39,7 @@ def test_what_is_no_duration_is_refused(value):
         ("1TB", 10**12),
     ],
 )
-def test_a_size_is_read_as_people_write_it(value, expected):
+def test_size_is_read_as_people_write_it(value, expected):
     assert size_bytes(value) == expected
 
 
@@ -55,14 +55,14 @@ def test_what_is_no_count_is_refused(value):
         count(value)
 
 
-def test_a_count_is_itself():
+def test_count_is_itself():
     assert count(3) == 3
 
 
 @pytest.mark.parametrize(
     ("text", "expected"), [("", (0, 0.0)), ("10GB", (10**10, 0.0)), ("5%", (0, 0.05)), ("0.5 %", (0, 0.005))]
 )
-def test_a_watermark_is_bytes_or_a_part(text, expected):
+def test_watermark_is_bytes_or_part(text, expected):
     assert watermark(text) == expected
 
 

@@ -105,7 +105,7 @@ def test_long_body_whose_line_is_read_again_is_published(client, change):
     assert client.node.topic("t").message_bytes >= SIZE
 
 
-def test_long_body_that_a_drain_refuses_gets_its_error(client):
+def test_long_body_that_drain_refuses_gets_its_error(client):
     body = client.begin(PUB)
     client.node.broker.draining = True
     client.session.forget_publish_lines()
@@ -115,7 +115,7 @@ def test_long_body_that_a_drain_refuses_gets_its_error(client):
 
 
 @pytest.mark.parametrize("word", ["PUB", "MPUB"])
-def test_stream_that_ends_inside_a_long_body_gets_the_error_of_its_command(client, word):
+def test_stream_that_ends_inside_long_body_gets_error_of_its_command(client, word):
     client.begin({"PUB": PUB, "MPUB": MPUB}[word])
     client.session.end_of_stream(client.node.now_ns)
 
@@ -123,7 +123,7 @@ def test_stream_that_ends_inside_a_long_body_gets_the_error_of_its_command(clien
     assert bodies(client.outlet) == []
 
 
-def test_publisher_of_a_long_body_is_not_idle(client):
+def test_publisher_of_long_body_is_not_idle(client):
     assert client.session.is_idle_publisher
 
     client.begin(PUB)

@@ -36,7 +36,7 @@ from nsqd.protocol.patterns import MAX_LENGTH, BadPattern, Pattern
         (r"^\\C$", r"\C"),
     ],
 )
-def test_a_pattern_of_re2_finds_what_it_should(pattern, text):
+def test_pattern_of_re2_finds_what_it_should(pattern, text):
     assert Pattern(pattern).occurs_in(text)
 
 
@@ -52,7 +52,7 @@ def test_a_pattern_of_re2_finds_what_it_should(pattern, text):
         ("^f(?i)oo$", "FOO"),
     ],
 )
-def test_a_pattern_of_re2_finds_nothing_else(pattern, text):
+def test_pattern_of_re2_finds_nothing_else(pattern, text):
     assert not Pattern(pattern).occurs_in(text)
 
 
@@ -90,14 +90,14 @@ def test_what_the_original_does_not_understand_is_refused(pattern):
         Pattern(pattern)
 
 
-def test_a_search_takes_no_more_steps_than_the_text_is_long():
+def test_search_takes_no_more_steps_than_text_is_long():
     # With a backtracking search each character would double the time: this search would take years.
     pattern = Pattern("^([a-z]+[.]?)+$")
 
     assert not pattern.occurs_in("a" * 64 + "-")
 
 
-def test_what_is_wrong_with_a_pattern_is_said_by_the_error_alone(capfd):
+def test_what_is_wrong_with_pattern_is_said_by_error_alone(capfd):
     with pytest.raises(BadPattern, match=r"^missing \)$"):
         Pattern("quoted nowhere (")
     sys.stderr.flush()

@@ -69,7 +69,7 @@ def error(text):
     return [(1, text.encode())]
 
 
-def test_auth_asks_with_the_secret_and_is_answered_with_who_the_client_is(client):
+def test_auth_asks_with_secret_and_is_answered_with_who_client_is(client):
     assert client.says(AUTH) == []
     assert client.session.query.secret == b"secret"
 
@@ -105,7 +105,7 @@ def test_commands_sent_behind_auth_wait_for_it_and_keep_their_order(client):
     assert client.topics() == {"t": 2}
 
 
-def test_a_command_may_be_cut_anywhere_while_the_question_is_out(client):
+def test_command_may_be_cut_anywhere_while_question_is_out(client):
     client.says(AUTH + PUB[:8])
     for n in range(8, len(PUB)):
         assert client.says(PUB[n : n + 1]) == []
@@ -113,7 +113,7 @@ def test_a_command_may_be_cut_anywhere_while_the_question_is_out(client):
     assert client.grant()[1:] == [OK_FRAME]
 
 
-def test_what_was_sent_before_the_end_of_the_stream_is_applied(client):
+def test_what_was_sent_before_the_end_of_stream_is_applied(client):
     client.says(AUTH + PUB)
     client.session.end_of_stream(client.node.now_ns)
     assert not client.session.closing
@@ -122,7 +122,7 @@ def test_what_was_sent_before_the_end_of_the_stream_is_applied(client):
     assert client.session.closing
 
 
-def test_when_no_server_answers_the_client_is_told_and_nothing_behind_is_applied(client):
+def test_when_no_server_answers_client_is_told_and_nothing_behind_is_applied(client):
     client.says(AUTH + PUB)
 
     assert client.fail() == error("E_AUTH_FAILED AUTH failed")
@@ -130,7 +130,7 @@ def test_when_no_server_answers_the_client_is_told_and_nothing_behind_is_applied
     assert client.topics() == {}
 
 
-def test_an_empty_list_is_no_authorization(client):
+def test_empty_list_is_no_authorization(client):
     client.says(AUTH)
 
     assert client.answer({"ttl": 1}) == error("E_UNAUTHORIZED AUTH no authorizations found")
@@ -155,7 +155,7 @@ def test_what_is_not_granted_is_refused_with_its_names(known, command, text):
     assert known.topics() == {}
 
 
-def test_a_refusal_keeps_what_was_allowed_before_it(known):
+def test_refusal_keeps_what_was_allowed_before_it(known):
     assert known.says(PUB + b"PUB x\n" + sized(b"b")) == [
         OK_FRAME,
         *error('E_UNAUTHORIZED AUTH failed for PUB on "x" ""'),
@@ -163,7 +163,7 @@ def test_a_refusal_keeps_what_was_allowed_before_it(known):
     assert known.topics() == {"t": 1}
 
 
-def test_after_the_ttl_the_next_command_asks_again_and_is_applied(known):
+def test_after_ttl_the_next_command_asks_again_and_is_applied(known):
     assert known.says(PUB + PUB) == [OK_FRAME, OK_FRAME]
     known.node.advance(61)
 
@@ -174,13 +174,13 @@ def test_after_the_ttl_the_next_command_asks_again_and_is_applied(known):
     assert known.says(PUB) == [OK_FRAME]
 
 
-def test_within_the_ttl_nobody_is_asked(known):
+def test_within_ttl_nobody_is_asked(known):
     known.node.now_ns += 60 * SECOND
 
     assert known.says(PUB) == [OK_FRAME]
 
 
-def test_after_the_ttl_a_failing_server_ends_the_connection(known):
+def test_after_ttl_failing_server_ends_connection(known):
     known.says(PUB)
     known.node.advance(61)
     known.says(PUB)
@@ -190,7 +190,7 @@ def test_after_the_ttl_a_failing_server_ends_the_connection(known):
 
 
 @pytest.mark.parametrize("answer", [{"ttl": 1}, {"ttl": 1, "authorizations": [{"topic": "t"}]}])
-def test_after_the_ttl_a_publisher_that_is_no_longer_allowed_is_refused(known, answer):
+def test_after_ttl_publisher_that_is_no_longer_allowed_is_refused(known, answer):
     known.says(PUB)
     known.node.advance(61)
     known.says(PUB)
@@ -199,7 +199,7 @@ def test_after_the_ttl_a_publisher_that_is_no_longer_allowed_is_refused(known, a
     assert known.topics() == {"t": 1}
 
 
-def test_a_client_that_left_is_not_missed(client):
+def test_client_that_left_is_not_missed(client):
     client.says(AUTH + PUB)
     client.session.disconnect()
 

@@ -61,13 +61,13 @@ def test_choose_spreads_replicas_over_zones():
         assert {one.zone for one in choose(me, candidates, 2)} == {"z2", "z3"}
 
 
-def test_choose_counts_an_unknown_zone_as_elsewhere():
+def test_choose_counts_unknown_zone_as_elsewhere():
     same_zone, unknown = Candidate(identity(1), "a:4150", "z1", "h2"), Candidate(identity(2), "b:4150")
 
     assert choose(ME, [same_zone, unknown], 1) == [unknown]
 
 
-def test_choose_does_not_depend_on_the_order_of_candidates():
+def test_choose_does_not_depend_on_order_of_candidates():
     found = nodes(20, zones=3)
 
     assert choose(ME, found, 3) == choose(ME, found[::-1], 3)
@@ -81,7 +81,7 @@ def test_choose_spreads_nodes_over_replicas():
     assert max(load.values()) < 300
 
 
-def test_choose_changes_few_replicas_when_a_node_joins():
+def test_choose_changes_few_replicas_when_node_joins():
     before, after = nodes(10), nodes(11)
     primaries = [Candidate(identity(n), f"p{n}:1") for n in range(100, 1100)]
     changed = [one for one in primaries if choose(one, before, 1) != choose(one, after, 1)]
@@ -129,13 +129,13 @@ def node():
     return Node()
 
 
-def test_replica_stays_when_a_better_node_joins(node):
+def test_replica_stays_when_better_node_joins(node):
     before = node.update(nodes(3))
 
     assert node.update(nodes(50), seconds=1000, accepting=node.replicas) == before
 
 
-def test_replica_is_replaced_after_the_time_without_its_stream(node):
+def test_replica_is_replaced_after_time_without_its_stream(node):
     before = node.update(nodes(3))
 
     assert node.update(nodes(3), seconds=299) == before
@@ -164,7 +164,7 @@ def test_replica_that_nobody_can_replace_stays(node):
     assert node.update([ME], seconds=1) == before
 
 
-def test_replica_that_refuses_the_stream_each_time_is_replaced(node):
+def test_replica_that_refuses_stream_each_time_is_replaced(node):
     """B1: a connection that is welcomed and then refused must not count as health."""
     before = node.update(nodes(3))
     for _ in range(PATIENCE_NS // S):
@@ -176,7 +176,7 @@ def test_replica_that_refuses_the_stream_each_time_is_replaced(node):
 
 
 @pytest.mark.parametrize("code", sorted(LASTING_REFUSALS))
-def test_replica_with_a_lasting_refusal_is_replaced_without_a_wait(node, code):
+def test_replica_with_lasting_refusal_is_replaced_without_wait(node, code):
     before = node.update(nodes(2))
 
     assert node.health.refuses(node.replicas[0], code, node.now_ns)
@@ -186,7 +186,7 @@ def test_replica_with_a_lasting_refusal_is_replaced_without_a_wait(node, code):
 
 
 @pytest.mark.parametrize("code", sorted(set(REFUSALS) - LASTING_REFUSALS))
-def test_replica_with_a_passing_refusal_stays(node, code):
+def test_replica_with_passing_refusal_stays(node, code):
     before = node.update(nodes(2))
 
     assert not node.health.refuses(node.replicas[0], code, node.now_ns)
@@ -213,7 +213,7 @@ def test_replica_that_refused_and_accepts_again_stays(node):
     assert node.update(nodes(9)) == before
 
 
-def test_replica_that_drains_is_replaced_though_it_accepts_the_stream(node):
+def test_replica_that_drains_is_replaced_though_it_accepts_stream(node):
     before = node.update(nodes(1))
     node.health.drains(node.replicas[0], draining=True)
 
@@ -255,7 +255,7 @@ def test_replicas_keep_their_places():
     assert second not in numbers(node.replicas)
 
 
-def test_replicas_above_the_wanted_count_are_let_go():
+def test_replicas_above_wanted_count_are_let_go():
     node = Node(count=3)
     first, second, third = node.update(nodes(5))
     node.health.refuses(node.replicas[0], Refuse.DISK, node.now_ns)
@@ -281,7 +281,7 @@ def test_replicas_fill_up_when_nodes_join():
 # --- named replicas ---
 
 
-def test_named_replicas_are_those_of_the_flags():
+def test_named_replicas_are_those_of_flags():
     node = Node(count=2, named=("a:1", "b:1"))
     node.replicas = (Holder(identity(5), "old:1"), Holder(identity(7), "b:1"))
     node.update(nodes(9))
@@ -289,7 +289,7 @@ def test_named_replicas_are_those_of_the_flags():
     assert node.replicas == (Holder(identity(7), "b:1"), Holder(b"", "a:1"))
 
 
-def test_named_replica_gets_its_identity_from_the_handshake():
+def test_named_replica_gets_its_identity_from_handshake():
     node = Node(count=2, named=("a:1", "b:1"))
     node.update()
     places = [one.address for one in node.replicas]

@@ -23,7 +23,7 @@ def have(answers):
     return found.files
 
 
-def test_copy_has_the_bytes_of_the_primary(shelf, shop, sent):
+def test_copy_has_bytes_of_primary(shelf, shop, sent):
     shelf.begin()
     shop.publish(b"one", b"two", notes=(b"a note",))
     shop.publish(b"three")
@@ -33,7 +33,7 @@ def test_copy_has_the_bytes_of_the_primary(shelf, shop, sent):
     assert shelf.content(FIRST) == primary_file(shop)
 
 
-def test_copy_recovers_as_the_primary_would(shelf, shop, sent):
+def test_copy_recovers_as_primary_would(shelf, shop, sent):
     shelf.begin()
     for number in range(50):
         shop.publish(b"%d" % number)
@@ -60,7 +60,7 @@ def test_append_that_does_not_join_is_refused(shelf, shop, sent, offset):
     assert shelf.content(FIRST) == sent.frames[0].data
 
 
-def test_log_that_begins_in_the_middle_is_refused(shelf, shop, sent):
+def test_log_that_begins_in_middle_is_refused(shelf, shop, sent):
     shelf.begin()
     shop.publish(b"one")
     shop.publish(b"two")
@@ -80,7 +80,7 @@ def test_part_that_was_damaged_on_its_way_is_refused(shelf, shop):
     assert shelf.names() == []
 
 
-def test_rename_of_a_file_to_the_name_of_another_is_refused(shelf):
+def test_rename_of_file_to_name_of_another_is_refused(shelf):
     shelf.begin()
 
     shelf.send(part("checkpoint.0.tmp", 0, b"x"), Rename(1, "checkpoint.0.tmp", "00000001.log"))
@@ -194,7 +194,7 @@ def test_checkpoint_whose_name_is_not_durable_is_not_relied_on(shelf, checkpoint
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_checkpoint_that_a_kill_has_left_is_synced_before_it_gets_its_name(shelf, checkpoints, seed):
+def test_checkpoint_that_kill_has_left_is_synced_before_it_gets_its_name(shelf, checkpoints, seed):
     shelf.begin()
     shelf.send(*checkpoint(checkpoints[0] * 20, 0), Sync())
     shelf.send(*checkpoint(checkpoints[2] * 20, 0))
@@ -226,7 +226,7 @@ def test_checkpoint_grows_before_it_has_its_final_name(shelf, checkpoints):
 
 @pytest.mark.parametrize("syncs", [0, 1, 2])
 @pytest.mark.parametrize("seed", range(20))
-def test_power_cut_leaves_the_checkpoint_that_was_durable_or_a_newer_one(shelf, checkpoints, seed, syncs):
+def test_power_cut_leaves_checkpoint_that_was_durable_or_newer_one(shelf, checkpoints, seed, syncs):
     rng = random.Random(seed)
     shelf.begin()
     durable = None
@@ -242,7 +242,7 @@ def test_power_cut_leaves_the_checkpoint_that_was_durable_or_a_newer_one(shelf, 
         assert newest(after) >= durable
 
 
-def test_no_frame_syncs_in_the_thread_of_the_caller(shelf, shop, sent, checkpoints):
+def test_no_frame_syncs_in_thread_of_caller(shelf, shop, sent, checkpoints):
     shelf.begin("t", "u")
     shop.publish(b"one")
     for number, content in enumerate(checkpoints):
@@ -257,7 +257,7 @@ def test_no_frame_syncs_in_the_thread_of_the_caller(shelf, shop, sent, checkpoin
     assert not called & {"sync", "sync_folder", "truncate", "make_folder"}
 
 
-def test_checkpoint_gets_its_name_if_a_sync_was_faster(shelf):
+def test_checkpoint_gets_its_name_if_sync_was_faster(shelf):
     shelf.begin()
 
     shelf.send(part("checkpoint.0.tmp", 0, b"whole"))
@@ -271,7 +271,7 @@ def test_checkpoint_gets_its_name_if_a_sync_was_faster(shelf):
 # --- files of a newer format ---
 
 
-def test_file_of_a_newer_format_is_kept_and_begins_a_new_copy(shelf, shop, sent):
+def test_file_of_newer_format_is_kept_and_begins_new_copy(shelf, shop, sent):
     shelf.begin()
     shop.publish(b"one")
     shelf.send(*sent.frames)
@@ -288,7 +288,7 @@ def test_file_of_a_newer_format_is_kept_and_begins_a_new_copy(shelf, shop, sent)
     assert after.disk.read_file(old / SECOND) == NEWER
 
 
-def test_newer_flag_in_the_middle_of_a_file_keeps_the_file(shelf, shop, sent):
+def test_newer_flag_in_middle_of_file_keeps_file(shelf, shop, sent):
     shelf.begin()
     shop.publish(b"one")
     shop.publish(b"two")
@@ -311,7 +311,7 @@ def newer_append(data, salt):
 
 
 @pytest.mark.parametrize("frame", [part(SECOND, 0, b"x" * 300), Seal(1, SECOND, 5)])
-def test_frame_for_a_file_of_a_newer_format_is_refused(shelf, frame):
+def test_frame_for_file_of_newer_format_is_refused(shelf, frame):
     shelf.begin()
     path = shelf.folder() / SECOND
     fd = shelf.disk.create(path)

@@ -10,7 +10,7 @@ from nsqd.replication.framing import encode
 from tests.unit.nsqd.replication.replica_end import FIRST, SECOND, Shelf, part, primary_file
 
 
-def test_file_in_parts_has_an_index_when_it_is_complete(shelf, shop):
+def test_file_in_parts_has_index_when_it_is_complete(shelf, shop):
     shelf.begin()
     for number in range(9):
         shop.publish(b"%d" % number)
@@ -72,7 +72,7 @@ def test_sync_is_acknowledged_when_everything_is_durable(shelf, shop, sent):
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_bytes_of_a_failed_sync_are_durable_when_the_next_is_acknowledged(shelf, shop, sent, is_killed):
+def test_bytes_of_failed_sync_are_durable_when_the_next_is_acknowledged(shelf, shop, sent, is_killed):
     shelf.begin()
     shop.publish(b"x" * 9000)
     shelf.disk.fail(errno.EIO, "sync", "*.log")
@@ -132,7 +132,7 @@ def test_failed_job_stops_no_later_one(shelf, shop):
     ]
 
 
-def test_steps_that_no_job_has_taken_are_forgotten_with_the_connection(shelf, shop):
+def test_steps_that_no_job_has_taken_are_forgotten_with_connection(shelf, shop):
     shelf.begin()
     shop.publish(b"one")
     whole = primary_file(shop)
@@ -178,7 +178,7 @@ def test_files_of_recovered_topics_are_looked_at_again(shelf, shop, sent):
     assert Have(1, ()) in shelf.begin_negotiation()
 
 
-def test_copy_is_looked_at_after_the_jobs_of_the_connection_before(shelf, shop):
+def test_copy_is_looked_at_after_jobs_of_connection_before(shelf, shop):
     shelf.begin()
     shop.publish(b"one")
     shelf.send(part(FIRST, 0, primary_file(shop)))

@@ -45,7 +45,7 @@ def test_sync_is_requested_behind_everything_that_was_sent(sender):
     assert frames(sender) == [Ping(), Sync()]
 
 
-def test_strict_waiter_requests_a_sync():
+def test_strict_waiter_requests_sync():
     sender = Sender(0, strict=True)
     sender.put(Ping())
     results = wait(sender)
@@ -62,7 +62,7 @@ def test_strict_waiter_requests_a_sync():
 
 
 @pytest.mark.parametrize("ack", [Ack(PING + 1, 0), Ack(0, 1)])
-def test_acknowledgement_of_bytes_that_were_not_sent_is_a_bad_frame(sender, ack):
+def test_acknowledgement_of_bytes_that_were_not_sent_is_bad_frame(sender, ack):
     sender.put(Ping())
 
     with pytest.raises(BadFrame, match="not sent"):

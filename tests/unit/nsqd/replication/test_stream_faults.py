@@ -130,7 +130,7 @@ def test_replica_whose_disk_failed_at_any_call_resumes_in_the_same_process(part)
     assert refused > 5
 
 
-def test_replica_with_a_disk_that_is_full_for_a_while_resumes():
+def test_replica_with_disk_that_is_full_for_a_while_resumes():
     for room in range(0, 30_000, 3000):
         pair = StreamPair(disks=(SimulatedDisk(DATA), SimulatedDisk(DATA, capacity=room)))
         history(pair)

@@ -64,7 +64,7 @@ def pool():
 
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize("seed", range(6))
-def test_copy_equals_the_log_with_jobs_in_threads(tmp_path, pool, seed, strict):
+def test_copy_equals_log_with_jobs_in_threads(tmp_path, pool, seed, strict):
     rng = random.Random(seed)
     pair = ThreadedPair(tmp_path, pool, strict=strict)
 

@@ -39,7 +39,7 @@ def report(segment, **change):
     return CopiedFile(**{**known, **change})
 
 
-def test_snapshot_covers_everything_before_the_stream(stream):
+def test_snapshot_covers_everything_before_stream(stream):
     log = stream.log
 
     assert stream.covered_by(log.segments.end, log.segments.notes)
@@ -47,7 +47,7 @@ def test_snapshot_covers_everything_before_the_stream(stream):
     assert not stream.covered_by(log.segments.end, log.segments.notes - 1)
 
 
-def test_catch_up_reads_the_oldest_file_first(stream):
+def test_catch_up_reads_oldest_file_first(stream):
     first, second, *_ = stream.log.segments
     job = stream.next_read()
     assert (job.segment, job.offset, job.size) == (first, 0, first.size)
@@ -82,7 +82,7 @@ def test_other_or_longer_file_conflicts(node, stream, change, conflict):
     assert stream.conflicts(node.unneeded("t")) is conflict
 
 
-def test_file_in_which_the_log_has_lost_a_message_conflicts(stream):
+def test_file_in_which_log_has_lost_message_conflicts(stream):
     segment = stream.log.segments[0]
     stream.reported = (report(segment),)
 
@@ -186,7 +186,7 @@ def conflicts(node, reported):
 
 @pytest.mark.parametrize("restarts", [0, 1, 2])
 @pytest.mark.parametrize("then", [remove, compact])
-def test_lost_end_conflicts_after_the_file_is_gone(node, then, restarts):
+def test_lost_end_conflicts_after_file_is_gone(node, then, restarts):
     disk, reported = before_the_cut(node)
     after = started(disk)
 
@@ -199,7 +199,7 @@ def test_lost_end_conflicts_after_the_file_is_gone(node, then, restarts):
 
 @pytest.mark.parametrize("restarts", [0, 1, 2])
 @pytest.mark.parametrize("then", [remove, compact])
-def test_complete_log_resumes_its_copy_after_the_file_is_gone(node, then, restarts):
+def test_complete_log_resumes_its_copy_after_file_is_gone(node, then, restarts):
     _, reported = before_the_cut(node)
     after = started(node.disk.killed())
 

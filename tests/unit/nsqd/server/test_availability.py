@@ -26,11 +26,11 @@ def availability(broker, health, refusal):
     return Availability(broker, health, lookups=None, refusal=lambda: refusal[0])
 
 
-def test_a_node_that_takes_publishes_has_no_obstacle(availability):
+def test_node_that_takes_publishes_has_no_obstacle(availability):
     assert availability.obstacle() == ""
 
 
-def test_a_disk_that_fails_is_one_until_it_works_again(availability, health):
+def test_disk_that_fails_is_one_until_it_works_again(availability, health):
     health.publish_failed("t", "no space left", 1)
     assert availability.obstacle() == "unhealthy"
 
@@ -38,14 +38,14 @@ def test_a_disk_that_fails_is_one_until_it_works_again(availability, health):
     assert availability.obstacle() == ""
 
 
-def test_a_drain_is_said_before_anything_else(availability, broker, health):
+def test_drain_is_said_before_anything_else(availability, broker, health):
     health.failed("metadata", "no space left")
     broker.draining = True
 
     assert availability.obstacle() == "draining"
 
 
-def test_missing_replicas_are_an_obstacle(availability, refusal):
+def test_missing_replicas_are_obstacle(availability, refusal):
     refusal[0] = "0 of 1 replicas are in sync"
 
     assert availability.obstacle() == "replicas"

@@ -33,7 +33,7 @@ def test_each_failure_lasts_until_the_same_thing_works(health):
     assert health.ok
 
 
-def test_a_failure_is_news_once_and_again_when_its_reason_changes(health):
+def test_failure_is_news_once_and_again_when_its_reason_changes(health):
     assert health.publish_failed("t", "no space left on device", 1)
     assert not health.publish_failed("t", "no space left on device", 1)
     assert health.publish_failed("t", "input/output error", 1)
@@ -49,7 +49,7 @@ def test_last_refused_publish_is_remembered_with_its_size(health):
     assert health.refused == {}
 
 
-def test_checkpoint_of_a_replica_log_fails_apart_from_that_of_its_topic(health):
+def test_checkpoint_of_replica_log_fails_apart_from_that_of_its_topic(health):
     health.failed(checkpoint_of("t", "home"), "no space left on device")
     health.worked(checkpoint_of("t"))
     assert not health.ok

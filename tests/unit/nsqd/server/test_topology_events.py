@@ -40,7 +40,7 @@ class SlowDisk(Disk):
         self.busy -= 1
 
 
-async def test_stop_waits_for_the_thread_that_writes_the_metadata(tmp_path):
+async def test_stop_waits_for_thread_that_writes_metadata(tmp_path):
     disk = SlowDisk()
     data = DataPath(tmp_path, StorageOptions(), lambda _: None, disk)
     broker = Broker(MessageIds(1), Limits(), data.create_log)
@@ -88,7 +88,7 @@ class OnceBroken(Disk):
         super().replace(path, content, durable=durable)
 
 
-async def test_metadata_not_written_at_the_start_is_written_without_a_change(tmp_path):
+async def test_metadata_not_written_at_start_is_written_without_change(tmp_path):
     data = DataPath(tmp_path, StorageOptions(), lambda _: None, OnceBroken())
     health, log = Health(), Log("[test] ", LogLevel.FATAL)
     broker = Broker(MessageIds(1), Limits(), data.create_log)
@@ -127,7 +127,7 @@ class DeadPeers(NoPeers):
 
 
 @pytest.mark.parametrize("lookups", [NoPeers(), DeadPeers()])
-async def test_a_new_topic_whose_channels_elsewhere_cannot_be_asked_for_is_named(tmp_path, lookups):
+async def test_new_topic_whose_channels_elsewhere_cannot_be_asked_for_is_named(tmp_path, lookups):
     said = io.StringIO()
     data = DataPath(tmp_path, StorageOptions(), lambda _: None)
     broker = Broker(MessageIds(1), Limits(), data.create_log)
@@ -153,7 +153,7 @@ async def test_a_new_topic_whose_channels_elsewhere_cannot_be_asked_for_is_named
     assert said.getvalue().count("\n") == isinstance(lookups, DeadPeers)
 
 
-async def test_what_a_deleted_topic_has_in_memory_is_freed_a_little_at_a_time(tmp_path):
+async def test_what_a_deleted_topic_has_in_memory_is_freed_little_at_a_time(tmp_path):
     bench = Bench(tmp_path)
     log = Log("[test] ", LogLevel.FATAL)
     changes = TopologyEvents(

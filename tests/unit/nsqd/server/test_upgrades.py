@@ -13,7 +13,7 @@ COMPRESSIONS = {"deflate": lambda: Deflate(6), "snappy": Snappy}
 
 
 @pytest.mark.parametrize("name", COMPRESSIONS)
-async def test_compression_begins_behind_the_answer_that_grants_it(tmp_path, name):
+async def test_compression_begins_behind_answer_that_grants_it(tmp_path, name):
     client = Bench(tmp_path).connect()
     client.says(b"IDENTIFY\n" + sized(b'{"feature_negotiation":true,"%b":true}' % name.encode()))
 
@@ -27,7 +27,7 @@ async def test_compression_begins_behind_the_answer_that_grants_it(tmp_path, nam
     assert FrameParser().feed(codec.read()) == [(0, b"OK")]
 
 
-async def test_commands_through_a_layer_are_applied(tmp_path):
+async def test_commands_through_layer_are_applied(tmp_path):
     client = Bench(tmp_path).connect()
     client.says(b"IDENTIFY\n" + sized(b'{"feature_negotiation":true,"deflate":true}'))
     await client.bench.rest()
@@ -39,7 +39,7 @@ async def test_commands_through_a_layer_are_applied(tmp_path):
     assert client.bench.broker.topics["t"].message_count == 1
 
 
-async def test_second_answer_of_a_turn_makes_no_second_layer(tmp_path):
+async def test_second_answer_of_turn_makes_no_second_layer(tmp_path):
     client = Bench(tmp_path).connect()
     client.says(b"IDENTIFY\n" + sized(b'{"feature_negotiation":true,"deflate":true}'))
     client.connection.answer()

@@ -30,7 +30,7 @@ async def test_http_publishers_hear_of_success_and_failure(tmp_path):
         await bench.write_batch.stored(topic)
 
 
-async def test_in_strict_mode_replies_wait_for_the_fsync_and_keep_their_order(tmp_path):
+async def test_in_strict_mode_replies_wait_for_fsync_and_keep_their_order(tmp_path):
     bench = Bench(tmp_path, sync_every=1)
     client = bench.connect()
     client.says(b"PUB t\n" + sized(b"1"))
@@ -58,7 +58,7 @@ async def test_in_strict_mode_those_who_publish_nothing_wait_for_nobody(tmp_path
     await bench.fsync.synced()
 
 
-async def test_in_strict_mode_a_failed_fsync_is_no_ok(tmp_path):
+async def test_in_strict_mode_failed_fsync_is_no_ok(tmp_path):
     bench = Bench(tmp_path, BrokenSync(), sync_every=1)
     client = bench.connect()
     client.says(b"PUB t\n" + sized(b"1"))
@@ -107,7 +107,7 @@ async def test_created_topics_are_told_before_their_messages_move(tmp_path):
     assert [event.change.value for event in bench.events] == ["topic created", "channel created"]
 
 
-async def test_the_first_client_that_waits_is_answered_at_once_the_others_share(tmp_path):
+async def test_first_client_that_waits_is_answered_at_once_the_others_share(tmp_path):
     bench = Bench(tmp_path)
     clients = [bench.connect() for _ in range(4)]
     for client in clients:
@@ -154,7 +154,7 @@ class SlowSync(Disk):
         super().sync(fd)
 
 
-async def test_who_is_cancelled_while_waiting_for_an_fsync_leaves_it_to_the_publishers(tmp_path):
+async def test_who_is_cancelled_while_waiting_for_fsync_leaves_it_to_publishers(tmp_path):
     disk = SlowSync()
     bench = Bench(tmp_path, disk, sync_every=1)
     client = bench.connect()
@@ -172,7 +172,7 @@ async def test_who_is_cancelled_while_waiting_for_an_fsync_leaves_it_to_the_publ
     assert client.replies == [(0, b"OK")]
 
 
-async def test_publish_during_an_fsync_is_covered_by_the_next_fsync(tmp_path):
+async def test_publish_during_fsync_is_covered_by_the_next_fsync(tmp_path):
     disk = SlowSync()
     bench = Bench(tmp_path, disk, sync_every=2)
     client = bench.connect()
@@ -225,7 +225,7 @@ async def test_what_cannot_be_read_now_is_waited_for_told_and_delivered_afterwar
     assert str(bench.health) == "OK"
 
 
-async def test_who_asks_for_a_turn_after_the_stop_has_none(tmp_path):
+async def test_who_asks_for_turn_after_stop_has_none(tmp_path):
     bench = Bench(tmp_path, Disk())
     topic = bench.broker.topic("t", 1)
     bench.write_batch.close()

@@ -97,7 +97,7 @@ def machine(tmp_path):
     machine.close()
 
 
-def test_messages_without_a_channel_wait_for_the_first_one_after_a_crash(machine):
+def test_messages_without_channel_wait_for_the_first_one_after_crash(machine):
     machine.publish(*[b"%d" % n for n in range(10)])
 
     machine.crash()
@@ -105,7 +105,7 @@ def test_messages_without_a_channel_wait_for_the_first_one_after_a_crash(machine
     assert machine.consume(20)[1] == [(1, b"%d" % n) for n in range(10)]
 
 
-def test_after_a_crash_a_channel_owes_what_came_after_its_checkpoint(machine):
+def test_after_crash_channel_owes_what_came_after_its_checkpoint(machine):
     channel = machine.channel()
     machine.publish(b"1", b"2")
     channel.commit(machine.broker.topics["t"].log.next_seq)
@@ -171,7 +171,7 @@ def test_every_start_goes_on_above_all_numbers_that_may_have_been_used(machine):
     assert machine.consume(10)[1] == [(1, b"1"), (1, b"2"), (1, b"2"), (1, b"2")]
 
 
-def test_a_topic_that_is_made_again_has_other_numbers(machine):
+def test_topic_that_is_made_again_has_other_numbers(machine):
     machine.publish(*[b"x"] * 10)
     topic = machine.broker.topics["t"]
     # As after more than a million messages a second: the sequence is ahead of the clock.
@@ -185,7 +185,7 @@ def test_a_topic_that_is_made_again_has_other_numbers(machine):
     assert machine.broker.topics["t"].log.next_seq > end
 
 
-def test_a_copied_data_path_goes_on_with_numbers_of_its_own(machine, tmp_path_factory):
+def test_copied_data_path_goes_on_with_numbers_of_its_own(machine, tmp_path_factory):
     machine.publish(b"1")
     copy = tmp_path_factory.mktemp("copy") / "data"
     shutil.copytree(machine.path, copy)
@@ -199,7 +199,7 @@ def test_a_copied_data_path_goes_on_with_numbers_of_its_own(machine, tmp_path_fa
     other.close()
 
 
-def test_a_channel_survives_a_crash_before_any_checkpoint(machine):
+def test_channel_survives_crash_before_any_checkpoint(machine):
     machine.channel("early")
     machine.publish(b"1")
     machine.channel("late")
@@ -211,7 +211,7 @@ def test_a_channel_survives_a_crash_before_any_checkpoint(machine):
     assert machine.consume(10, "late")[1] == [(1, b"2")]
 
 
-def test_pauses_and_deletions_survive_a_crash_before_any_checkpoint(machine):
+def test_pauses_and_deletions_survive_crash_before_any_checkpoint(machine):
     machine.channel("kept")
     machine.channel("gone")
     machine.publish(b"1")
@@ -231,7 +231,7 @@ def test_pauses_and_deletions_survive_a_crash_before_any_checkpoint(machine):
     assert (topic.paused, topic.backlog.pending.count) == (True, 1)
 
 
-def test_emptying_survives_a_crash(machine):
+def test_emptying_survives_crash(machine):
     channel = machine.channel()
     machine.publish(b"1", b"2")
     machine.save()
@@ -245,7 +245,7 @@ def test_emptying_survives_a_crash(machine):
 
 
 @pytest.mark.parametrize("checkpointed", ["before", "between", "never"])
-def test_the_delay_of_a_requeue_survives_a_crash(machine, checkpointed):
+def test_delay_of_requeue_survives_crash(machine, checkpointed):
     channel = machine.channel()
     if checkpointed == "before":
         machine.save()
@@ -268,7 +268,7 @@ def test_the_delay_of_a_requeue_survives_a_crash(machine, checkpointed):
     assert (2, b"1") in machine.consume(10)[1]
 
 
-def test_a_deferred_message_that_is_requeued_waits_for_the_newer_time(machine):
+def test_deferred_message_that_is_requeued_waits_for_newer_time(machine):
     channel = machine.channel()
     machine.publish(b"m", defer_s=1)
     machine.now_ns += 2 * SECOND
@@ -295,7 +295,7 @@ def damage_checkpoints(machine):
         path.write_bytes(path.read_bytes()[:-3])
 
 
-def test_a_damaged_checkpoint_is_replaced_by_the_one_before_it(machine):
+def test_damaged_checkpoint_is_replaced_by_the_one_before_it(machine):
     channel = machine.channel()
     machine.publish(b"1", b"2")
     machine.save()
@@ -310,7 +310,7 @@ def test_a_damaged_checkpoint_is_replaced_by_the_one_before_it(machine):
     assert machine.consume(10)[1] == [(1, b"1"), (1, b"2"), (1, b"3")]
 
 
-def test_without_a_checkpoint_every_channel_is_owed_all_there_is_and_pauses_hold(machine):
+def test_without_checkpoint_every_channel_is_owed_all_there_is_and_pauses_hold(machine):
     for name in "abc":
         machine.channel(name)
     topic = machine.broker.topics["t"]
@@ -349,7 +349,7 @@ def test_channels_come_from_nsqd_dat_without_checkpoint_and_log_start(machine):
 
 
 @pytest.mark.parametrize("made_again", [False, True])
-def test_topic_without_its_log_start_has_no_channels_of_a_former_topic(machine, made_again):
+def test_topic_without_its_log_start_has_no_channels_of_former_topic(machine, made_again):
     machine.channel("a")
     machine.publish(b"1")
     log_id = store_of(machine.broker.topics["t"]).appender.log_id
@@ -369,7 +369,7 @@ def test_topic_without_its_log_start_has_no_channels_of_a_former_topic(machine, 
     assert topic.backlog.pending.count == 10
 
 
-def test_a_topic_that_was_deleted_does_not_come_back_from_a_file_that_is_behind(machine):
+def test_topic_that_was_deleted_does_not_come_back_from_file_that_is_behind(machine):
     machine.publish(b"1")
     machine.data.delete(machine.broker.topics["t"])
     machine.broker.delete_topic("t")
@@ -379,7 +379,7 @@ def test_a_topic_that_was_deleted_does_not_come_back_from_a_file_that_is_behind(
     assert machine.broker.topics == {}
 
 
-def test_channels_of_a_deleted_topic_are_not_those_of_the_one_made_again(machine):
+def test_channels_of_deleted_topic_are_not_those_of_the_one_made_again(machine):
     machine.channel("a")
     machine.data.delete(machine.broker.topics["t"])
     machine.broker.delete_topic("t")
@@ -391,7 +391,7 @@ def test_channels_of_a_deleted_topic_are_not_those_of_the_one_made_again(machine
     assert (dict(topic.channels), topic.backlog.pending.count) == ({}, 1)
 
 
-def test_a_topic_deleted_and_made_again_in_one_moment_reads_its_own_log(machine):
+def test_topic_deleted_and_made_again_in_one_moment_reads_its_own_log(machine):
     machine.publish(b"old")
     machine.data.delete(machine.broker.topics["t"])
     machine.broker.delete_topic("t")
@@ -407,7 +407,7 @@ def test_a_topic_deleted_and_made_again_in_one_moment_reads_its_own_log(machine)
     assert sorted(path.name for path in machine.path.iterdir()) == ["reservation", "spare", "t.topic"]
 
 
-def test_a_topic_that_cannot_be_deleted_on_disk_stays_as_it_is(machine):
+def test_topic_that_cannot_be_deleted_on_disk_stays_as_it_is(machine):
     machine.publish(b"1")
     topic = machine.broker.topics["t"]
 
@@ -424,7 +424,7 @@ def test_a_topic_that_cannot_be_deleted_on_disk_stays_as_it_is(machine):
     assert machine.consume(1)[1] == [(1, b"1")]
 
 
-def test_a_time_set_on_the_wall_moves_no_deadline(machine):
+def test_time_set_on_wall_moves_no_deadline(machine):
     channel = machine.channel()
     machine.publish(b"later", defer_s=30)
     machine.broker.wall.offset_ns = 3600 * SECOND  # the clock is set an hour ahead
@@ -464,7 +464,7 @@ def test_metadata_adds_what_has_no_folder_and_leaves_out_bad_names(machine):
     ]
 
 
-def test_a_paused_topic_keeps_later_messages_to_itself(machine):
+def test_paused_topic_keeps_later_messages_to_itself(machine):
     channel = machine.channel()
     machine.publish(b"1")
     machine.broker.pause_topic(machine.broker.topics["t"], paused=True)
@@ -482,7 +482,7 @@ def test_a_paused_topic_keeps_later_messages_to_itself(machine):
     assert channel is not topic.channels["c"]
 
 
-def test_a_half_removed_topic_does_not_come_back(machine):
+def test_half_removed_topic_does_not_come_back(machine):
     machine.publish(b"1")
     machine.close()
     (machine.path / "t.topic").rename(machine.path / "t.topic.0123.deleted")
@@ -494,7 +494,7 @@ def test_a_half_removed_topic_does_not_come_back(machine):
     assert sorted(path.name for path in machine.path.iterdir()) == ["reservation", "spare"]
 
 
-def test_topics_and_channels_that_were_deleted_stay_deleted_in_a_copied_data_path(machine, tmp_path_factory):
+def test_topics_and_channels_that_were_deleted_stay_deleted_in_copied_data_path(machine, tmp_path_factory):
     machine.channel("kept")
     machine.publish(b"1")
     copy = tmp_path_factory.mktemp("copy") / "data"

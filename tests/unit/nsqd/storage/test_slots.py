@@ -52,12 +52,12 @@ def keeper(folder):
     return Keeper(folder)
 
 
-def test_without_a_checkpoint_there_is_none_and_nothing_is_covered(keeper):
+def test_without_checkpoint_there_is_none_and_nothing_is_covered(keeper):
     assert keeper.start() is None
     assert (keeper.slots.covered_low_water, keeper.slots.covered_notes) == (0, 0)
 
 
-def test_the_newest_is_found_again(keeper):
+def test_newest_is_found_again(keeper):
     for _ in range(5):
         newest = keeper.write()
         assert keeper.start() == newest
@@ -76,7 +76,7 @@ def test_they_take_turns(keeper, folder):
 
 
 @pytest.mark.parametrize("content", [b"", b"x", bytes(4096)])
-def test_when_the_newest_is_damaged_the_one_before_counts(keeper, folder, content):
+def test_when_newest_is_damaged_the_one_before_counts(keeper, folder, content):
     older, newer = keeper.write(), keeper.write()
     (folder / NAMES[1]).write_bytes(content)
 
@@ -87,7 +87,7 @@ def test_when_the_newest_is_damaged_the_one_before_counts(keeper, folder, conten
     assert keeper.start() == newer + 1
 
 
-def test_when_the_newest_is_whole_but_makes_no_sense_the_one_before_counts(keeper, folder):
+def test_when_newest_is_whole_but_makes_no_sense_the_one_before_counts(keeper, folder):
     older = keeper.write()
     keeper.write()
     body = (folder / NAMES[1]).read_bytes()[:16] + b'{"serial":99}\n'
@@ -147,7 +147,7 @@ def test_while_one_is_written_nothing_is_covered(keeper):
     assert keeper.slots.covered_notes == 0
 
 
-def test_after_a_start_nothing_is_covered_until_both_were_written(keeper):
+def test_after_start_nothing_is_covered_until_both_were_written(keeper):
     keeper.write()
     keeper.write()
     keeper.start()
@@ -167,7 +167,7 @@ def test_one_that_is_not_durable_covers_nothing(keeper):
     assert keeper.slots.covered_notes == 0
 
 
-def test_the_newest_durable_one_is_never_written_over(keeper, folder):
+def test_newest_durable_one_is_never_written_over(keeper, folder):
     durable = keeper.write()
     for _ in range(4):
         keeper.write(durable=False)
@@ -177,7 +177,7 @@ def test_the_newest_durable_one_is_never_written_over(keeper, folder):
 
 @pytest.mark.parametrize("durable", [True, False])
 @pytest.mark.parametrize("written", range(4))
-def test_a_crash_at_any_call_leaves_one_of_the_last_two(keeper, written, durable):
+def test_crash_at_any_call_leaves_one_of_the_last_two(keeper, written, durable):
     for _ in range(written):
         keeper.write()
     keeper.start()
@@ -238,7 +238,7 @@ def test_what_is_to_be_added_does_not_grow_while_checkpoints_fail(keeper, folder
     assert keeper.start() == newest
 
 
-def test_a_file_goes_on_with_what_was_added_and_is_written_whole_when_that_has_grown(keeper, folder):
+def test_file_goes_on_with_what_was_added_and_is_written_whole_when_that_has_grown(keeper, folder):
     sizes = []
     for _ in range(600):
         newest = keeper.write()
@@ -254,7 +254,7 @@ def test_a_file_goes_on_with_what_was_added_and_is_written_whole_when_that_has_g
 
 
 @pytest.mark.parametrize("cut", [1, 8, 30])
-def test_of_a_file_whose_end_is_torn_what_is_whole_counts_and_that_is_said(keeper, folder, cut):
+def test_of_file_whose_end_is_torn_what_is_whole_counts_and_that_is_said(keeper, folder, cut):
     for _ in range(4):
         keeper.write()
     path = folder / NAMES[keeper.count % 2 == 0]
@@ -278,7 +278,7 @@ def test_that_of_another_topic_is_not_believed_and_the_one_before_it_is(keeper, 
     assert "it is of the topic 'u'" in keeper.warnings[0]
 
 
-def test_one_of_a_newer_version_stops_the_start(keeper, folder):
+def test_one_of_newer_version_stops_start(keeper, folder):
     class Newer(Disk):
         def read_file(self, path):
             raise NewerVersion("checkpoint format 3")
@@ -289,7 +289,7 @@ def test_one_of_a_newer_version_stops_the_start(keeper, folder):
         keeper.start(Newer())
 
 
-def test_one_that_cannot_be_read_just_now_stops_the_start(keeper):
+def test_one_that_cannot_be_read_just_now_stops_start(keeper):
     keeper.write()
 
     with pytest.raises(OSError, match="Input/output error"):
@@ -297,7 +297,7 @@ def test_one_that_cannot_be_read_just_now_stops_the_start(keeper):
 
 
 @pytest.mark.parametrize("hours", [1, -1])
-def test_a_clock_that_is_set_between_two_checkpoints_moves_no_deferred_message(folder, node, hours):
+def test_clock_that_is_set_between_two_checkpoints_moves_no_deferred_message(folder, node, hours):
     channel = node.channel()
     node.publish(b"early", b"late")
     consumer, outlet = node.subscribe(channel, rdy=2)

@@ -7,7 +7,7 @@ from nsqd.storage.spare import SPARE_BYTES, Spare
 from tests.support.disks import FaultyDisk
 
 
-def test_the_space_is_really_taken(tmp_path):
+def test_space_is_really_taken(tmp_path):
     spare = Spare(Disk(), tmp_path)
 
     spare.make()
@@ -39,7 +39,7 @@ def test_what_an_earlier_life_kept_aside_is_taken_over(tmp_path):
 
 
 @pytest.mark.parametrize("call", ["open_write", "allocate"])
-def test_on_a_full_disk_there_is_none_and_nothing_is_left_of_the_attempt(tmp_path, call):
+def test_on_full_disk_there_is_none_and_nothing_is_left_of_attempt(tmp_path, call):
     disk = FaultyDisk(**{call: errno.ENOSPC})
     spare = Spare(disk, tmp_path)
 
@@ -52,7 +52,7 @@ def test_on_a_full_disk_there_is_none_and_nothing_is_left_of_the_attempt(tmp_pat
     assert spare.there
 
 
-def test_it_is_not_taken_back_from_a_disk_that_has_little_more(tmp_path):
+def test_it_is_not_taken_back_from_disk_that_has_little_more(tmp_path):
     """Otherwise a checkpoint for which the spare was given up would never find the space."""
 
     class Small(Disk):
@@ -88,7 +88,7 @@ def test_whether_there_is_room_is_tried_without_leaving_anything(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["spare"]
 
 
-def test_a_spare_that_cannot_be_removed_is_not_given_up(tmp_path):
+def test_spare_that_cannot_be_removed_is_not_given_up(tmp_path):
     disk = FaultyDisk()
     spare = Spare(disk, tmp_path)
     spare.make()

@@ -93,7 +93,7 @@ async def test_nothing_is_finished_when_its_sync_fails():
     assert story == ["write a"]
 
 
-async def test_no_more_is_taken_while_a_sync_stalls_until_everything_in_hand_is_finished():
+async def test_no_more_is_taken_while_sync_stalls_until_everything_in_hand_is_finished():
     story = []
     disk, reading = Disk(story), Reading(msg_timeout=0.1)
     disk.unless_stalled.clear()

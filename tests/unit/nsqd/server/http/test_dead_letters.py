@@ -52,7 +52,7 @@ async def sending(bench, finder):
     return lambda: asyncio.create_task(api.send_back(request))
 
 
-async def test_letters_that_are_found_when_the_node_drains_stay(bench, finder, sending):
+async def test_letters_that_are_found_when_node_drains_stay(bench, finder, sending):
     finder.gate.clear()
     task = sending()
     await asyncio.sleep(0)
@@ -66,7 +66,7 @@ async def test_letters_that_are_found_when_the_node_drains_stay(bench, finder, s
     assert bench.broker.is_idle
 
 
-async def test_a_drain_waits_for_letters_that_are_being_sent_back(bench, sending):
+async def test_drain_waits_for_letters_that_are_being_sent_back(bench, sending):
     task = sending()
     while not bench.broker.topics["t"].channels["c"].backlog.pending.count:
         assert not task.done()
@@ -104,7 +104,7 @@ async def test_each_letter_goes_back_once_however_many_ask(bench, other, sending
     )
 
 
-async def test_a_letter_that_is_taken_while_earlier_ones_are_stored_stays(bench, other, sending):
+async def test_letter_that_is_taken_while_earlier_ones_are_stored_stays(bench, other, sending):
     dead = bench.broker.topics["dead"]
     task = sending()
     while not bench.broker.topics["t"].channels["c"].backlog.pending.count:

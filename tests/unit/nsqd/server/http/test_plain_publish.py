@@ -20,7 +20,7 @@ LENGTH = b"Content-Length: 12\r\n"
         b"Host: [::1]:4151\r\n" + LENGTH,
     ],
 )
-def test_a_plain_publish_is_understood(headers):
+def test_plain_publish_is_understood(headers):
     assert understand(START + headers + b"\r\n") == PlainPublish("orders", 12)
     many = START.replace(b"/pub", b"/mpub")
     assert understand(many + headers + b"\r\n") == PlainPublish("orders", 12, lines=True)
@@ -65,7 +65,7 @@ def test_anything_else_is_not(head):
     assert understand(head + b"\r\n") is None
 
 
-def test_every_beginning_of_a_plain_head_may_become_one():
+def test_every_beginning_of_plain_head_may_become_one():
     head = START + HOST + LENGTH + b"\r\n"
 
     assert [end for end in range(len(head)) if not may_become_plain(head[:end])] == []
@@ -85,5 +85,5 @@ def test_every_beginning_of_a_plain_head_may_become_one():
         START + b"Host: x\0",
     ],
 )
-def test_a_beginning_that_is_wrong_already_is_not_waited_for(begun):
+def test_beginning_that_is_wrong_already_is_not_waited_for(begun):
     assert not may_become_plain(begun)

@@ -46,7 +46,7 @@ async def publishing(bench):
     return task
 
 
-async def test_a_text_that_began_before_a_drain_is_published_whole_and_the_drain_waits(bench, publishing):
+async def test_text_that_began_before_drain_is_published_whole_and_drain_waits(bench, publishing):
     bench.broker.draining = True
     assert not bench.broker.is_idle
 
@@ -57,7 +57,7 @@ async def test_a_text_that_began_before_a_drain_is_published_whole_and_the_drain
     assert bench.broker.is_idle
 
 
-async def test_a_drain_does_not_wait_for_a_text_that_was_broken_off(bench, publishing):
+async def test_drain_does_not_wait_for_text_that_was_broken_off(bench, publishing):
     bench.broker.delete_topic("t")
 
     with pytest.raises(ApiError, match="EXITING"):

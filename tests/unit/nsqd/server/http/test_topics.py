@@ -89,7 +89,7 @@ async def node(tmp_path, disk):
     return Node(tmp_path, disk)
 
 
-async def test_a_topic_is_deleted_when_no_fsync_is_at_work_on_its_files(node, disk):
+async def test_topic_is_deleted_when_no_fsync_is_at_work_on_its_files(node, disk):
     bench = node.bench
     client = bench.connect()
     client.says(b"PUB t\n" + sized(b"old"))
@@ -115,7 +115,7 @@ async def test_a_topic_is_deleted_when_no_fsync_is_at_work_on_its_files(node, di
     assert store_of(bench.broker.topics["t"]).segments.synced == bench.broker.topics["t"].log.next_seq
 
 
-async def test_no_topic_is_deleted_after_a_decommission_began_during_its_fsync(node, disk):
+async def test_no_topic_is_deleted_after_decommission_began_during_its_fsync(node, disk):
     bench = node.bench
     client = bench.connect()
     client.says(b"PUB t\n" + sized(b"m"))
@@ -167,7 +167,7 @@ async def rounds(bench, number=20):
         await asyncio.sleep(0)
 
 
-async def test_who_creates_a_topic_is_answered_when_it_has_the_channels_of_other_nodes(asking):
+async def test_who_creates_topic_is_answered_when_it_has_channels_of_other_nodes(asking):
     creating = asyncio.create_task(asking.api.create_topic(Asked(topic="t")))
     await rounds(asking.bench)
 
@@ -181,7 +181,7 @@ async def test_who_creates_a_topic_is_answered_when_it_has_the_channels_of_other
     assert list(asking.bench.broker.topics["t"].channels) == ["known"]
 
 
-async def test_a_channel_of_a_new_topic_is_emptied_of_what_was_published_before(asking):
+async def test_channel_of_new_topic_is_emptied_of_what_was_published_before(asking):
     client = asking.bench.connect()
     client.says(b"PUB t\n" + sized(b"early"))
     await rounds(asking.bench)
@@ -201,7 +201,7 @@ async def test_a_channel_of_a_new_topic_is_emptied_of_what_was_published_before(
     assert topic.channels["known"].backlog.pending.count == 0
 
 
-async def test_a_new_topic_that_is_deleted_while_it_is_waited_for_is_not_there(asking):
+async def test_new_topic_that_is_deleted_while_it_is_waited_for_is_not_there(asking):
     asking.bench.broker.topic("t", 0)
     await rounds(asking.bench)
     pausing = asyncio.create_task(asking.api.pause_topic(Asked(topic="t")))
@@ -307,12 +307,12 @@ async def compacted(tmp_path):
     return node
 
 
-async def test_a_channel_that_is_set_back_owes_what_there_is_and_nothing_that_was_skipped(compacted):
+async def test_channel_that_is_set_back_owes_what_there_is_and_nothing_that_was_skipped(compacted):
     assert await compacted.seek() == 9
     assert compacted.depth == 9
 
 
-async def test_so_does_one_that_is_made_at_a_place(compacted):
+async def test_so_does_one_that_is_made_at_place(compacted):
     await compacted.api.create_channel(Asked(topic="t", channel="new", start="earliest"))
 
     assert compacted.topic.channels["new"].backlog.pending.count == 9
@@ -332,7 +332,7 @@ async def test_both_know_what_was_gone_by_then(compacted):
 
 
 @pytest.mark.parametrize("name", ["c", "new", ""])
-async def test_numbers_skipped_by_a_restart_are_unused_in_a_compacted_file(compacted, name):
+async def test_numbers_skipped_by_restart_are_unused_in_compacted_file(compacted, name):
     topic = compacted.topic
     channel = topic.channels["c"]
     lowest = channel.backlog.lowest()
@@ -357,7 +357,7 @@ async def test_numbers_skipped_by_a_restart_are_unused_in_a_compacted_file(compa
     assert sizes == finished | {"unused": 1 << 40}
 
 
-async def test_a_channel_that_is_deleted_while_files_are_looked_at_is_not_set_anywhere(compacted):
+async def test_channel_that_is_deleted_while_files_are_looked_at_is_not_set_anywhere(compacted):
     compacted.disk.gate.clear()
     seeking = asyncio.create_task(compacted.seek())
     await asyncio.to_thread(compacted.disk.asked.wait, 20)
@@ -382,7 +382,7 @@ async def test_what_is_compacted_while_files_are_looked_at_is_looked_at_as_well(
     assert compacted.depth == 5
 
 
-async def test_a_channel_made_meanwhile_is_left_as_it_is(compacted):
+async def test_channel_made_meanwhile_is_left_as_it_is(compacted):
     compacted.disk.gate.clear()
     making = asyncio.create_task(
         compacted.api.create_channel(Asked(topic="t", channel="new", start="earliest"))

@@ -52,7 +52,7 @@ def choice_of(node, *candidates, named=()):
 
 @pytest.mark.parametrize("named", [(), ("one:4150", "two:4150")])
 @pytest.mark.parametrize("last", [ONE, TWO])
-async def test_replicas_stay_after_a_restart(last, named):
+async def test_replicas_stay_after_restart(last, named):
     node = Node(last)
     choice = choice_of(node, ONE, TWO, named=named)
     await choice.choose(NOW)
@@ -61,7 +61,7 @@ async def test_replicas_stay_after_a_restart(last, named):
     assert node.replicas == [last]
 
 
-async def test_a_draining_replica_is_replaced_within_seconds():
+async def test_draining_replica_is_replaced_within_seconds():
     node = Node(ONE)
     choice = choice_of(node, ONE, TWO)
     choice.update([Connection(ONE)], NOW)
@@ -72,7 +72,7 @@ async def test_a_draining_replica_is_replaced_within_seconds():
     assert node.replicas == [TWO]
 
 
-async def test_a_replica_without_a_lasting_problem_is_not_replaced_at_once():
+async def test_replica_without_lasting_problem_is_not_replaced_at_once():
     node = Node(ONE)
     choice = choice_of(node, ONE, TWO)
     choice.update([Connection(ONE, connected=False)], NOW)
@@ -95,7 +95,7 @@ async def test_lost_replica_is_replaced_within_seconds_after_its_time_is_over():
 
 
 @pytest.mark.parametrize("named", [(), ("one:4150",)])
-async def test_the_target_of_a_decommission_is_one_more_replica(named):
+async def test_target_of_decommission_is_one_more_replica(named):
     node = Node(ONE)
     choice = choice_of(node, ONE, named=named)
     await choice.choose(NOW)
@@ -110,7 +110,7 @@ async def test_the_target_of_a_decommission_is_one_more_replica(named):
     assert node.replicas == [ONE]
 
 
-async def test_a_refused_named_replica_is_not_taken_for_another_without_identity():
+async def test_refused_named_replica_is_not_taken_for_another_without_identity():
     node = Node(wanted=2)
     choice = choice_of(node, named=("one:4150", "two:4150", "three:4150"))
     await choice.choose(NOW)

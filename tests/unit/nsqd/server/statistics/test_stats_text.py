@@ -70,7 +70,7 @@ def test_with_nothing_to_show_it_says_none():
     assert text[2:] == ["uptime 1m30s", "", "Health: OK", "", "Topics: None", "", "Producers: None", ""]
 
 
-def test_memory_names_are_padded_before_a_tab():
+def test_memory_names_are_padded_before_tab():
     assert lines(memory={"heap_objects": 7})[6:8] == ["Memory:", "   heap_objects             \t7"]
 
 
@@ -90,17 +90,17 @@ def test_topics_and_channels_are_indented_and_their_numbers_padded():
     ]
 
 
-def test_what_is_paused_has_a_star_in_its_indent():
+def test_what_is_paused_has_star_in_its_indent():
     text = lines([topic("t", channel("c", paused=True), paused=True)])
     assert [line[:8] for line in text if "depth" in line] == ["*P [t   ", "   *P [c"]
 
 
 @pytest.mark.parametrize("clients", [None, []])
-def test_a_channel_without_clients_has_no_lines_below_it(clients):
+def test_channel_without_clients_has_no_lines_below_it(clients):
     assert len(lines([topic("t", channel("c", clients=clients))])) == len(lines([topic("t", channel("c"))]))
 
 
-def test_a_consumer_is_shown_with_its_counts_and_a_producer_with_its_topics():
+def test_consumer_is_shown_with_its_counts_and_producer_with_its_topics():
     text = lines(
         [topic("t", channel("c", clients=[client()]))],
         [client(pub_counts=[{"topic": "a", "count": 3}, {"topic": "b", "count": 40}])],
@@ -117,7 +117,7 @@ def test_a_consumer_is_shown_with_its_counts_and_a_producer_with_its_topics():
 @pytest.mark.parametrize(
     ("value_ns", "shown"), [(999, "999.0ns"), (1_500, "1.5us"), (2_500_000, "2.5ms"), (61 * SECOND, "61.0s")]
 )
-def test_latencies_are_shown_in_a_unit_that_suits_them(value_ns, shown):
+def test_latencies_are_shown_in_unit_that_suits_them(value_ns, shown):
     latency = {"count": 1, "percentiles": [{"quantile": 1, "value": value_ns}]}
     (line,) = [line for line in lines([topic("t", e2e_processing_latency=latency)]) if "[t " in line]
     assert line.endswith(f"e2e%: {shown}")

@@ -79,7 +79,7 @@ def statsd(*snapshots, log=None, **options):
     return Statsd(Snapshots(*snapshots), StatsdOptions(**(given | options)), log)
 
 
-def test_names_and_order_are_the_originals():
+def test_names_and_order_are_originals():
     snapshot = {
         "topics": [
             topic(
@@ -130,7 +130,7 @@ def test_ephemeral_ones_can_be_left_out():
     assert len(list(metrics(snapshot, exclude_ephemeral=True, now_ns=NOW_NS))) == 4
 
 
-async def test_counters_are_what_came_since_the_push_before():
+async def test_counters_are_what_came_since_push_before():
     pushes = statsd(*({"topics": [topic("t", count)]} for count in (5, 8, 2)))
 
     lines = [(await pushes.lines())[0] for _ in range(3)]
@@ -155,7 +155,7 @@ async def test_what_earlier_runs_counted_is_not_pushed_again():
     ("template", "prefix"),
     [("nsq.%s", "nsq.10_0_0_1_4151."), ("nsq.", "nsq."), ("", ""), ("%s", "10_0_0_1_4151.")],
 )
-def test_the_prefix_names_the_host(template, prefix):
+def test_prefix_names_host(template, prefix):
     assert resolve_prefix(template, "10.0.0.1", 4151) == prefix
 
 
@@ -180,7 +180,7 @@ async def collector():
     return transport, f"127.0.0.1:{transport.get_extra_info('sockname')[1]}", received
 
 
-async def test_pushes_arrive_as_datagrams_and_a_last_one_at_the_stop():
+async def test_pushes_arrive_as_datagrams_and_a_last_one_at_stop():
     transport, address, received = await collector()
     snapshots = ({"topics": [topic("t", count)]} for count in itertools.count(1))
     pusher = statsd(*itertools.islice(snapshots, 3), address=address, interval_s=1.01)
@@ -197,7 +197,7 @@ async def test_pushes_arrive_as_datagrams_and_a_last_one_at_the_stop():
     transport.close()
 
 
-async def test_a_stop_in_the_middle_of_a_push_loses_none_of_its_counters():
+async def test_stop_in_middle_of_push_loses_none_of_its_counters():
     transport, address, received = await collector()
     snapshots = [{"topics": [topic("t", count, message_bytes=count)]} for count in (5, 7)]
     pusher = statsd(*snapshots, address=address, interval_s=3.0, packet_bytes=1)
@@ -218,7 +218,7 @@ async def test_a_stop_in_the_middle_of_a_push_loses_none_of_its_counters():
     transport.close()
 
 
-async def test_a_stop_does_not_wait_for_a_name_server_that_is_silent(monkeypatch):
+async def test_stop_does_not_wait_for_name_server_that_is_silent(monkeypatch):
     async def silence(*_args, **_options):
         await asyncio.sleep(60)
 
