@@ -623,7 +623,7 @@ def test_sampling_consumer_is_handed_no_more_bytes_at_a_time_than_another(node, 
     consumer.keep = lambda: True
     consumer.rdy = 8
 
-    pieces = deliver(stored, consumer, 8, node.now_ns)[0]
+    pieces = deliver(stored, consumer, 8, node.now_ns, 32)[0]
 
     # Only the last message may go beyond the limit.
     assert sum(map(len, pieces)) < MAX_DELIVERY_BYTES + 101_000
