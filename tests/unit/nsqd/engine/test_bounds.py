@@ -1,8 +1,7 @@
 import pytest
 
-from nsqd.engine.bounds import Full
+from nsqd.engine.bounds import Full, excess
 from nsqd.engine.settings import NOTHING, Settings
-from nsqd.engine.weight import excess
 from tests.support.engine import Node
 
 HEAD = 34

@@ -1,7 +1,6 @@
 import pytest
 
-from nsqd.engine.backlog import Backlog
-from nsqd.engine.weight import Weight
+from nsqd.engine.backlog import Backlog, Weight
 
 
 class Scale:
