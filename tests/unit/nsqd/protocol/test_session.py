@@ -9,7 +9,7 @@ from nsqclient.wire.frames import FrameParser
 from nsqd.protocol.connection_state import CLOSE_WAIT, OK
 from nsqd.protocol.session import MAX_NEW_TOPICS
 from nsqd.protocol.states import ALLOWED, State
-from tests.support.engine import Node
+from tests.support.engine import Client, Node
 from tests.support.wire import sized
 
 
@@ -25,24 +25,6 @@ def node():
 @pytest.fixture
 def client(node):
     return Client(node)
-
-
-class Client:
-    """Sends bytes to a session and collects the frames that it answers."""
-
-    def __init__(self, node):
-        self.node = node
-        self.session, self.outlet = node.session()
-        self.session.receive(b"  V2", node.now_ns)
-
-    def says(self, data):
-        self.session.receive(data, self.node.now_ns)
-        out = self.session.take_replies()
-        self.node.turn()
-        return FrameParser().feed(out)
-
-    def messages(self):
-        return self.outlet.taken()
 
 
 def error(text):
@@ -150,7 +132,7 @@ def test_answering_what_is_not_in_flight_is_no_reason_to_close(client, word):
 
 def test_message_goes_round(client):
     assert client.says(b"SUB t c\nRDY 1\nPUB t\n" + sized(b"hello")) == [(0, b"OK"), (0, b"OK")]
-    ((message_id, attempts, body),) = client.messages()
+    ((message_id, attempts, body),) = client.outlet.taken()
     assert (attempts, body) == (1, b"hello")
 
     assert client.says(b"FIN " + message_id + b"\n") == []
@@ -196,19 +178,19 @@ def test_rdy_out_of_range_is_refused(client, command, text):
 
 def test_cls_stops_delivery_and_messages_in_flight_may_still_be_answered(client):
     client.says(b"SUB t c\nRDY 1\nPUB t\n" + sized(b"1"))
-    ((message_id, _, _),) = client.messages()
+    ((message_id, _, _),) = client.outlet.taken()
 
     assert client.says(b"CLS\n") == FrameParser().feed(CLOSE_WAIT)
     assert client.says(b"RDY nonsense\n") == []
     client.says(b"PUB t\n" + sized(b"2"))
-    assert client.messages() == []
+    assert client.outlet.taken() == []
     assert client.says(b"REQ " + message_id + b" 0\n") == []
     assert client.says(b"CLS\n") == error("E_INVALID cannot CLS in current state")
 
 
 def test_requeue_clamps_its_delay(client):
     client.says(b"SUB t c\nRDY 1\nPUB t\n" + sized(b"1"))
-    ((message_id, _, _),) = client.messages()
+    ((message_id, _, _),) = client.outlet.taken()
 
     assert client.says(b"REQ " + message_id + b" 999999999999\n") == []
     ((due_ns, _),) = client.session.consumer.channel.backlog.deferred
@@ -217,7 +199,7 @@ def test_requeue_clamps_its_delay(client):
 
 def test_run_of_fins_in_order_out_of_order_and_of_strangers(client):
     client.says(b"SUB t c\nRDY 100\nMPUB t\n" + mpub(*[b"%d" % n for n in range(10)]))
-    ids = [message_id for message_id, _, _ in client.messages()]
+    ids = [message_id for message_id, _, _ in client.outlet.taken()]
 
     def fins(some):
         return b"".join(b"FIN " + message_id + b"\n" for message_id in some)

@@ -5,10 +5,9 @@ import struct
 
 import pytest
 
-from nsqclient.wire.frames import FrameParser
 from nsqd.protocol.auth import parse_authorizations
 from nsqd.protocol.connection_state import OK
-from tests.support.engine import SECOND, Node
+from tests.support.engine import SECOND, Client, Node
 from tests.support.wire import sized
 
 OK_FRAME = (0, b"OK")
@@ -19,22 +18,11 @@ AUTH = b"AUTH\n" + sized(b"secret")
 PUB = b"PUB t\n" + sized(b"body")
 
 
-class Client:
-    """Sends bytes to a session, and answers its questions as an auth server would."""
+class AuthClient(Client):
+    """A client whose questions are answered as an auth server would."""
 
     def __init__(self, **limits):
-        self.node = Node(auth_required=True, **limits)
-        self.session, _ = self.node.session()
-        self.session.receive(b"  V2", self.node.now_ns)
-
-    def says(self, data):
-        self.session.receive(data, self.node.now_ns)
-        return self.hears()
-
-    def hears(self):
-        out = self.session.take_replies()
-        self.node.turn()
-        return FrameParser().feed(out)
+        super().__init__(Node(auth_required=True, **limits))
 
     def grant(self, *, ttl=60, topic="^t$", channels=(".*",), permissions=("publish", "subscribe")):
         grants = [{"topic": topic, "channels": channels, "permissions": permissions}]
@@ -55,7 +43,7 @@ class Client:
 
 @pytest.fixture
 def client():
-    return Client()
+    return AuthClient()
 
 
 @pytest.fixture
