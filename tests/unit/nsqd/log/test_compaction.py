@@ -35,11 +35,7 @@ class Ledger(Shop):
         """Compact as the server does; returns the bytes saved."""
         if not self.store.cleaner.needs_compaction(self.store.checkpoints.covered_notes):
             return 0
-        job = self.store.cleaner.begin_compaction(wanting(*pending), self.store.checkpoints.covered_notes)
-        job.run()
-        saved = self.store.cleaner.end_compaction(job)
-        self.store.cleaner.remove_files()
-        return saved
+        return super().compact(*pending)
 
 
 @pytest.fixture
@@ -143,7 +139,7 @@ def test_neither_newest_segment_nor_one_that_is_not_synced_is_touched(tmp_path):
 
 
 def test_segment_that_is_closed_while_compaction_runs_is_none_of_its_business(ledger):
-    job = ledger.store.cleaner.begin_compaction(wanting(), ledger.store.checkpoints.covered_notes)
+    job = ledger.begin_compaction()
     ledger.store.appender.seal()
     more = ledger.publish(b"more")
     ledger.sync()
@@ -348,9 +344,7 @@ def test_index_that_cannot_be_written_does_not_undo_it(tmp_path):
 
 
 def test_segment_dropped_during_compaction_removes_its_copy(ledger):
-    job = ledger.store.cleaner.begin_compaction(
-        wanting((FIRST + 5, FIRST + 6)), ledger.store.checkpoints.covered_notes
-    )
+    job = ledger.begin_compaction((FIRST + 5, FIRST + 6))
     job.run()
     assert ledger.drop(FIRST + 100, 0) == 1
 
@@ -360,9 +354,7 @@ def test_segment_dropped_during_compaction_removes_its_copy(ledger):
 
 
 def test_segment_dropped_before_its_read_leaves_no_copy_and_is_no_damage(ledger):
-    job = ledger.store.cleaner.begin_compaction(
-        wanting((FIRST + 5, FIRST + 6)), ledger.store.checkpoints.covered_notes
-    )
+    job = ledger.begin_compaction((FIRST + 5, FIRST + 6))
     ledger.drop(FIRST + 100, 0)
 
     job.run()
@@ -372,9 +364,7 @@ def test_segment_dropped_before_its_read_leaves_no_copy_and_is_no_damage(ledger)
 
 
 def test_topic_deleted_during_compaction_is_skipped(ledger):
-    job = ledger.store.cleaner.begin_compaction(
-        wanting((FIRST + 5, FIRST + 6)), ledger.store.checkpoints.covered_notes
-    )
+    job = ledger.begin_compaction((FIRST + 5, FIRST + 6))
     job.run()
     deleted = ledger.store.delete()
     names = sorted(path.name for path in deleted.iterdir())
@@ -393,9 +383,7 @@ def test_nothing_of_retired_store_is_compacted(ledger):
 
 
 def test_what_somebody_is_given_while_compaction_runs_stays(ledger):
-    job = ledger.store.cleaner.begin_compaction(
-        wanting((FIRST + 5, FIRST + 6)), ledger.store.checkpoints.covered_notes
-    )
+    job = ledger.begin_compaction((FIRST + 5, FIRST + 6))
     assert ledger.store.cleaner.claim() == [(FIRST, FIRST + 101)]
     job.run()
 

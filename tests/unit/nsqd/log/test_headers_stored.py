@@ -11,7 +11,7 @@ from nsqd.log.frames import Block
 from nsqd.log.headers import join, message
 from nsqd.log.ids import MessageIds
 from nsqd.log.tail import MessageLog
-from tests.support.stores import FIRST, Shop, wanting
+from tests.support.stores import FIRST, Shop
 
 SOME = {"a": "b"}
 
@@ -32,13 +32,6 @@ def messages(read, seq, end):
         if isinstance(block, Block):
             found |= {each: message(block, each) for each in range(start, stop)}
     return found
-
-
-def compact(shop, *pending):
-    job = shop.store.cleaner.begin_compaction(wanting(*pending), shop.store.checkpoints.covered_notes)
-    job.run()
-    shop.store.cleaner.end_compaction(job)
-    shop.store.cleaner.remove_files()
 
 
 @pytest.fixture
@@ -91,7 +84,7 @@ def test_headers_outlive_restart_and_compaction(shop):
     assert shop.sync() is None
     wanted = {first.first + 1: ({}, b"2"), first.first + 2: (SOME, b"3"), newest.first: ({}, b"newest")}
 
-    compact(shop, (first.first + 1, first.next), (newest.first, newest.next))
+    shop.compact((first.first + 1, first.next), (newest.first, newest.next))
 
     assert messages(shop.store.segments, FIRST, newest.next) == wanted
     found = shop.reopen()

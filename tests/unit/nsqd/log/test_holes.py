@@ -5,7 +5,7 @@ import pytest
 from nsqd.log.disk import Disk
 from nsqd.log.segment_index import MAX_HOLES, holes_in, largest
 from tests.support.disks import FaultyDisk
-from tests.support.stores import FIRST, Shop, flip, wanting
+from tests.support.stores import FIRST, Shop, flip
 
 # The sequence at which a restart continued.
 LATER = FIRST + (1 << 40)
@@ -26,11 +26,7 @@ class Merged(Shop):
         self.store.appender.seal()
         self.publish(b"newest")
         assert self.sync() is None
-        pending = wanting((FIRST + 15, FIRST + 17), (LATER, LATER + 3))
-        job = self.store.cleaner.begin_compaction(pending, self.store.checkpoints.covered_notes)
-        job.run()
-        assert self.store.cleaner.end_compaction(job) > 0
-        self.store.cleaner.remove_files()
+        assert self.compact((FIRST + 15, FIRST + 17), (LATER, LATER + 3)) > 0
         return self
 
     @property

@@ -15,7 +15,7 @@ from nsqd.storage import checkpoint
 from tests.support.disks import FaultyDisk
 from tests.support.engine import Node
 from tests.support.simulated_disk import SimulatedDisk
-from tests.support.stores import FIRST, Shop, finish, flip, noted, stored, wanting, zero
+from tests.support.stores import FIRST, Shop, finish, flip, noted, stored, zero
 from tests.unit.nsqd.replication.replica_end import DATA
 
 BODY = b"x" * 3000
@@ -40,14 +40,6 @@ def all_of_it(shop):
 
 def sequences(shop):
     return sorted(shop.bodies())
-
-
-def compact(shop, *wanted):
-    """Compact the closed segments to the *wanted* ranges."""
-    job = shop.store.cleaner.begin_compaction(wanting(*wanted), shop.store.checkpoints.covered_notes)
-    job.run()
-    assert shop.store.cleaner.end_compaction(job) > 0
-    shop.store.cleaner.remove_files()
 
 
 def lost(shop):
@@ -428,7 +420,7 @@ def test_file_of_another_log_that_begins_within_the_one_before_it_is_put_aside(s
 
 def test_compacted_file_in_place_of_older_one_covers_none_between(shop):
     shop.sync()
-    compact(shop, (FIRST, FIRST + 4), (FIRST + 5, FIRST + 8))
+    shop.compact((FIRST, FIRST + 4), (FIRST + 5, FIRST + 8))
     (compacted,) = shop.folder.glob("*.1.log")
     assert compacted.name > shop.log(3).name[:8]
     shop.log(1).write_bytes(compacted.read_bytes())
@@ -482,7 +474,7 @@ def test_file_that_compacted_one_replaces_is_removed(shop, again, kept):
     assert shop.sync() is None
     before = shop.log(again).read_bytes()
     mark = all_of_it(shop)
-    compact(shop, (FIRST + kept, FIRST + 8))
+    shop.compact((FIRST + kept, FIRST + 8))
     assert not shop.log(again).exists()
     shop.log(again).write_bytes(before)
 
