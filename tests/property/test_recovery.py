@@ -139,7 +139,7 @@ def test_pages_that_never_reached_disk_leave_all_but_named_gaps(appends, segment
 
 
 @property_of_files
-def test_any_flipped_byte_costs_at_most_append_it_lies_in_which_is_named(appends, segment, data):
+def test_flipped_byte_costs_at_most_its_append(appends, segment, data):
     with written(appends, segment, data.draw(st.integers(0, len(appends)), label="synced")) as node:
         path = node.draw_file(data)
         content = bytearray(path.read_bytes())

@@ -313,7 +313,7 @@ def test_deleting_topic_deletes_channels_of_promoted_copies(owner, copy):
     assert not copy.channels
 
 
-def test_no_note_is_written_to_log_of_copy(origin, owner):
+def test_log_of_copy_gets_no_note(origin, owner):
     channel = owner.channel()
     copy = owner.promote(origin.topic())
     copy.take_changed()

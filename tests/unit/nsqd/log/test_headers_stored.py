@@ -92,7 +92,7 @@ def test_headers_outlive_restart_and_compaction(shop):
     assert [one.due_ns for one in found.tail_records][:1] == [99]
 
 
-def test_what_is_cut_out_of_block_in_memory_keeps_its_headers():
+def test_block_cut_in_memory_keeps_headers():
     log = MessageLog(None, 0, 0)
     topic = Topic("t#ephemeral", MessageIds(1), None, 10, 100)
     topic.stage(b"1", 1, extension=join(SOME, b""))
@@ -124,7 +124,7 @@ MIXTURE = st.lists(
 
 @given(MIXTURE, st.integers(0, 5000))
 @settings(max_examples=60, deadline=None)
-def test_any_mixture_comes_back_and_any_cut_of_file_leaves_prefix(tmp_path_factory, mixture, cut):
+def test_mixture_of_headers_survives_cut_as_prefix(tmp_path_factory, mixture, cut):
     shop = Shop(tmp_path_factory.mktemp("mixture"))
     shop.new()
     expected, ends = {}, []

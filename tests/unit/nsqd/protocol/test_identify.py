@@ -19,7 +19,7 @@ HERE = Limits(topology_zone="z1", topology_region="r1")
         ("msg_timeout", [0, 1000, 900_000], [-1, 1, 999, 900_001]),
     ],
 )
-def test_each_field_is_held_to_its_limits(field, allowed, refused):
+def test_identify_fields_have_limits(field, allowed, refused):
     for value in allowed:
         check_identity(Identity(**{field: value}), LIMITS)
     for value in refused:
@@ -48,7 +48,7 @@ def test_each_field_is_held_to_its_limits(field, allowed, refused):
         b"[" * 100_000,
     ],
 )
-def test_what_the_original_cannot_decode_is_refused(body):
+def test_identify_body_is_json_as_original_decodes_it(body):
     with pytest.raises(ProtocolError, match="E_BAD_BODY IDENTIFY failed to decode JSON body"):
         parse_identity(body)
 

@@ -103,7 +103,7 @@ def test_bad_command_gets_its_error_and_ends_connection(client, command, answer)
 
 @pytest.mark.parametrize("word", sorted(ALLOWED))
 @pytest.mark.parametrize("state", list(State))
-def test_every_command_is_refused_in_wrong_state(node, word, state):
+def test_commands_are_refused_in_wrong_state(node, word, state):
     client = Client(node)
     if state is not State.INIT:
         client.says(b"SUB t c\n")
@@ -244,7 +244,7 @@ def test_identify_answers_what_was_negotiated(client):
 
 
 @pytest.mark.parametrize("wish", ["snappy", "deflate"])
-def test_after_upgrade_was_granted_no_command_is_applied_until_it_is_in_place(client, wish):
+def test_commands_wait_for_granted_upgrade(client, wish):
     body = json.dumps({"feature_negotiation": True, wish: True}).encode()
 
     assert len(client.says(b"IDENTIFY\n" + sized(body) + b"NONSENSE\n")) == 1
@@ -295,7 +295,7 @@ def test_identify_takes_keys_in_any_case_and_the_last_of_equal_ones(client):
     assert (client.session.identity.client_id, client.session.identity.hostname) == ("b", "")
 
 
-def test_no_subscription_without_heartbeats(client):
+def test_subscription_without_heartbeats_is_refused(client):
     client.says(b"IDENTIFY\n" + sized(b'{"heartbeat_interval":-1}'))
 
     assert client.says(b"SUB t c\n") == error("E_INVALID cannot SUB with heartbeats disabled")
@@ -338,7 +338,7 @@ def test_stream_that_ends_inside_line_ends_silently(client):
     assert client.session.closing
 
 
-def test_what_could_not_be_stored_is_error_from_the_first_such_publish_on(client):
+def test_replies_are_errors_from_first_unstored_publish(client):
     other = client.node.topic("other")
     client.session.receive(
         b"PUB t\n" + sized(b"1") + b"MPUB other\n" + mpub(b"2") + b"PUB t\n" + sized(b"3"), client.node.now_ns
@@ -393,7 +393,7 @@ def test_session_lets_others_have_their_turn_after_many_new_topics(node, client)
     assert client.session.take_replies() == OK * 2 * count
 
 
-def test_commands_behind_many_new_topics_are_applied_before_the_end_of_stream(node, client):
+def test_commands_behind_new_topics_are_applied_before_end(node, client):
     pipeline = b"".join(b"PUB new%d\n" % number + sized(b"m") for number in range(MAX_NEW_TOPICS))
     client.session.receive(pipeline, node.now_ns)
     assert not client.session.is_blocked()

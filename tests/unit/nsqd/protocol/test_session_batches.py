@@ -56,7 +56,7 @@ def test_long_batch_is_published_in_slices_and_answered_once(node, client):
     assert client.session.pub_counts == {"t": MANY}
 
 
-def test_nothing_of_long_batch_is_published_while_it_is_checked(node, client):
+def test_long_batch_is_checked_before_publishing(node, client):
     bad = [*BODIES[:-1], b"x" * 101]
     client.says(mpub(*bad))
 
@@ -65,7 +65,7 @@ def test_nothing_of_long_batch_is_published_while_it_is_checked(node, client):
     assert published(node) == 0
 
 
-def test_what_is_wrong_early_in_long_batch_is_said_at_once(client):
+def test_error_early_in_long_batch_is_immediate(client):
     assert client.says(mpub(b"", *BODIES)) == [(1, b"E_BAD_MESSAGE MPUB invalid message(0) body size 0")]
 
 
@@ -81,7 +81,7 @@ def test_commands_sent_behind_long_batch_wait_for_it(node, client):
     assert published(node, "other") == 2
 
 
-def test_one_long_batch_may_follow_another(node, client):
+def test_long_batches_may_follow_one_another(node, client):
     client.says(mpub(*BODIES) + mpub(*BODIES))
 
     assert rest(client) == [(0, b"OK")] * 2

@@ -41,7 +41,7 @@ def test_messages_without_channel_wait_for_the_first_one_after_crash(machine):
     assert machine.consume(20)[1] == [(1, b"%d" % n) for n in range(10)]
 
 
-def test_after_crash_channel_owes_what_came_after_its_checkpoint(machine):
+def test_messages_after_checkpoint_are_pending_after_crash(machine):
     channel = machine.channel()
     machine.publish(b"1", b"2")
     channel.commit(machine.broker.topics["t"].log.next_seq)
@@ -53,7 +53,7 @@ def test_after_crash_channel_owes_what_came_after_its_checkpoint(machine):
     assert machine.consume(10)[1] == [(1, b"3")]
 
 
-def test_each_channel_owes_its_own(machine):
+def test_channels_have_own_backlogs_after_crash(machine):
     done = machine.channel("done")
     machine.channel("behind")
     machine.publish(b"1", b"2")
@@ -66,7 +66,7 @@ def test_each_channel_owes_its_own(machine):
     assert machine.consume(10, "behind")[1] == [(1, b"1"), (1, b"2")]
 
 
-def test_what_was_in_flight_is_delivered_again_with_one_more_attempt(machine):
+def test_message_in_flight_is_redelivered_after_crash(machine):
     machine.channel()
     machine.publish(b"1", b"2")
     machine.consume(1)
@@ -96,7 +96,7 @@ def test_deferred_messages_keep_their_time(machine, checkpointed):
     assert sorted(body for _, body in machine.consume(10)[1]) == [b"later", b"now", b"now too"]
 
 
-def test_every_start_goes_on_above_all_numbers_that_may_have_been_used(machine):
+def test_starts_continue_above_used_numbers(machine):
     machine.publish(b"1")
     for _ in range(3):
         end = machine.broker.topics["t"].log.next_seq
@@ -251,7 +251,7 @@ def test_damaged_checkpoint_is_replaced_by_the_one_before_it(machine):
     assert machine.consume(10)[1] == [(1, b"1"), (1, b"2"), (1, b"3")]
 
 
-def test_without_checkpoint_every_channel_is_owed_all_there_is_and_pauses_hold(machine):
+def test_channels_without_checkpoint_get_all_messages(machine):
     for name in "abc":
         machine.channel(name)
     topic = machine.broker.topics["t"]
@@ -310,7 +310,7 @@ def test_topic_without_its_log_start_has_no_channels_of_former_topic(machine, ma
     assert topic.backlog.pending.count == 10
 
 
-def test_topic_that_was_deleted_does_not_come_back_from_file_that_is_behind(machine):
+def test_deleted_topic_does_not_return_from_old_metadata(machine):
     machine.publish(b"1")
     machine.data.delete(machine.broker.topics["t"])
     machine.broker.delete_topic("t")
@@ -435,7 +435,7 @@ def test_half_removed_topic_does_not_come_back(machine):
     assert sorted(path.name for path in machine.path.iterdir()) == ["reservation", "spare"]
 
 
-def test_topics_and_channels_that_were_deleted_stay_deleted_in_copied_data_path(machine, tmp_path_factory):
+def test_deleted_topics_stay_deleted_in_copied_data_path(machine, tmp_path_factory):
     machine.channel("kept")
     machine.publish(b"1")
     copy = tmp_path_factory.mktemp("copy") / "data"
