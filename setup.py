@@ -43,7 +43,6 @@ COMPILED: Final = {
         "exclusive_ranges",
         "bounds",
         "broker",
-        "replica_topic",
         "channel",
         "clock",
         "credit",

@@ -7,7 +7,6 @@ The driver calls :meth:`ReplicationNode.tick` some ten times a second, makes the
 from dataclasses import replace
 from typing import Any, Final
 
-from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.replication.deleted_topics import DeletedTopics
 from nsqd.replication.exchange import no_copy
@@ -257,7 +256,7 @@ class ReplicationNode:
             if topic is not None and isinstance(store, TopicLog):
                 store.checkpoints.restart_chains()
                 topic.changed = True
-                if isinstance(topic, ReplicaTopic):
+                if topic.origin:
                     # The checkpointer does not visit a deleted one.
                     self.state.to_checkpoint[topic] = None
 

@@ -57,7 +57,7 @@ def outcome(pieces: list[bytes]) -> tuple[list[tuple[int, bytes]], bool, dict[st
 
 
 @given(streams, st.lists(st.integers(0, 60_000), max_size=8))
-def test_any_split_of_stream_gives_the_same_answers(stream, cuts):
+def test_session_answers_the_same_for_any_split(stream, cuts):
     stream = b"  V2" + stream
     places = sorted({min(cut, len(stream)) for cut in cuts})
     pieces = [stream[a:b] for a, b in zip([0, *places], [*places, len(stream)], strict=True)]

@@ -21,7 +21,6 @@ from nsqcore.http.api import TRUE, ApiError, Request, Response, empty_reply, jso
 from nsqcore.http.pieces import InPieces
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
-from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.cursor import Cursor
 from nsqd.log.frames import Block
@@ -72,8 +71,8 @@ class LogApi:
             {
                 "topic": topic.name,
                 "node_id": self._broker.ids.node_id,
-                "data_path": topic.origin if isinstance(topic, ReplicaTopic) else self._identity,
-                "promoted": [one.origin for one in topic.promoted if isinstance(one, ReplicaTopic)],
+                "data_path": topic.origin or self._identity,
+                "promoted": [one.origin for one in topic.promoted],
                 "first": _first(topic, channel_name),
                 "end": topic.log.next_seq,
                 "extents": _visible(topic, channel_name, extents_of(topic)),
@@ -146,7 +145,7 @@ class LogApi:
         if sequence > topic.log.next_seq:
             raise ApiError(416, "INVALID_SEQUENCE")
         refuse_when_decommissioning(self._broker)
-        if isinstance(topic, ReplicaTopic):
+        if topic.origin:
             channel.commit(sequence)
             topic.changed = True
             self._broker.serve(channel)

@@ -14,7 +14,6 @@ from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.credit import Credit
 from nsqd.engine.message_status import MessageStatus, StatusSnapshot, work_on
-from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.server.http.openapi import refuse_unknown
 from nsqd.server.messages.finding import Finder, Picked
@@ -43,9 +42,7 @@ class MessagesApi:
         refuse_unknown(request, "GET", "/messages")
         topic, channel = topic_and_channel(self._broker, request)
         others = [
-            {"log": one.origin, "first": one.log.log_start, "end": one.log.next_seq}
-            for one in topic.promoted
-            if isinstance(one, ReplicaTopic)
+            {"log": one.origin, "first": one.log.log_start, "end": one.log.next_seq} for one in topic.promoted
         ]
         if request.query.get("log"):
             topic, channel = of_log(topic, channel, request.query["log"])
@@ -140,7 +137,7 @@ def topic_and_channel(broker: Broker, request: Request) -> tuple[Topic, Channel 
 
 def of_log(topic: Topic, channel: Channel | None, log: str) -> tuple[Topic, Channel | None]:
     """Topic and channel in the promoted copy of the log of that identity. Raises ApiError."""
-    found = next((one for one in topic.promoted if isinstance(one, ReplicaTopic) and one.origin == log), None)
+    found = next((one for one in topic.promoted if one.origin == log), None)
     if found is None:
         raise ApiError(404, "LOG_NOT_FOUND")
     if channel is not None and channel.name not in found.channels:

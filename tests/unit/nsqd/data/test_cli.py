@@ -35,7 +35,7 @@ def test_bad_flag_gets_one_sentence(capsys, argv, word):
     assert word in sentence(capsys, *argv)
 
 
-def test_one_dash_is_as_good_as_two(tmp_path):
+def test_options_take_one_dash_or_two(tmp_path):
     given = parse_arguments(["repair", f"-data-path={tmp_path}", "-topic", "t", "-write"])
     assert (given.data_path, given.topic, given.write) == (tmp_path, "t", True)
 
@@ -46,7 +46,7 @@ def test_times_are_utc_unless_they_say_otherwise(tmp_path):
         assert parse_arguments(["dump", f"--data-path={tmp_path}", f"--from-time={time}"]).from_time == 10**9
 
 
-def test_all_is_dumped_unless_told_otherwise(tmp_path):
+def test_dump_has_all_messages_by_default(tmp_path):
     given = parse_arguments(["dump", f"--data-path={tmp_path}"])
     assert (given.start, given.end, given.from_time, given.to_time) == (0, ALL, 0, ALL)
 

@@ -27,7 +27,7 @@ def findings(shop):
     return list(examine(Disk(), segment))
 
 
-def test_of_a_whole_segment_there_is_nothing_to_say(shop):
+def test_whole_segment_has_no_damage(shop):
     assert findings(shop) == []
 
 
@@ -42,7 +42,7 @@ def test_flipped_bit_in_any_byte_of_segment_is_found(shop):
     assert path.read_bytes() == whole
 
 
-def test_one_wrong_byte_of_any_header_is_mended_as_it_was(shop):
+def test_header_with_one_wrong_byte_is_mended(shop):
     path = shop.log(1)
     whole = path.read_bytes()
     mended = 0

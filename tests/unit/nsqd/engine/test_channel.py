@@ -30,7 +30,7 @@ def test_finishing_makes_room_for_the_next(node, channel):
     assert consumer.finish_count == 1
 
 
-def test_every_channel_gets_its_own_copy_with_the_same_id(node, channel):
+def test_channels_get_copies_with_the_same_id(node, channel):
     other = node.channel("other")
     _, left = node.subscribe(channel, rdy=1)
     _, right = node.subscribe(other, rdy=1)
@@ -231,7 +231,7 @@ def test_ephemeral_channel_drops_what_exceeds_its_memory():
     assert bodies(outlet) == [b"0", b"1", b"2"]
 
 
-def test_without_memory_ephemeral_channel_hands_messages_to_whoever_waits():
+def test_ephemeral_channel_without_memory_delivers_to_ready_consumers():
     node = Node(mem_queue_size=0)
     channel = node.channel("c#ephemeral", topic="t#ephemeral")
     node.publish(b"nobody is there", topic="t#ephemeral")
@@ -263,7 +263,7 @@ def test_ephemeral_channel_with_ready_consumer_has_published_messages_only():
     assert consumer.in_flight == 0
 
 
-def test_message_that_comes_back_to_full_ephemeral_channel_comes_back_alone():
+def test_requeue_to_full_ephemeral_channel_drops_no_other_message():
     node = Node(mem_queue_size=0)
     channel = node.channel("c#ephemeral")
     consumer, outlet = node.subscribe(channel, rdy=5)
@@ -378,7 +378,7 @@ def test_messages_on_disk_that_came_back_are_delivered_in_that_order(node, store
     assert (stored.backlog.pending.count, stored.backlog.in_flight.count) == (0, 8)
 
 
-def test_on_disk_too_what_came_back_waits_behind_what_was_published_together(node, stored):
+def test_requeued_message_on_disk_waits_behind_its_batch(node, stored):
     consumer, _outlet = node.subscribe(stored, rdy=1)
     first = stored.log.next_seq - 8
     stored.backlog.pending.entries.append(PendingRange(first + 8, first + 8 + 1000, redelivered=False))
@@ -413,7 +413,7 @@ def apart(node, stored):
     return stored, consumer, outlet, first
 
 
-def test_what_is_due_together_is_one_run_of_which_each_is_answered_by_itself(node, apart):
+def test_due_messages_are_one_run_answered_one_by_one(node, apart):
     channel, consumer, outlet, first = apart
     node.ready(consumer, 4)
     # Some were on disk and some in memory; each had been delivered once before.
@@ -434,7 +434,7 @@ def test_what_is_due_together_is_one_run_of_which_each_is_answered_by_itself(nod
     assert (channel.backlog.pending.count, channel.backlog.in_flight.count) == (3, 1)
 
 
-def test_what_is_due_together_and_not_answered_comes_back_together(node, apart):
+def test_due_messages_time_out_together(node, apart):
     channel, consumer, outlet, first = apart
     node.ready(consumer, 4)
     assert len(outlet.taken()) == 4
@@ -449,7 +449,7 @@ def test_what_is_due_together_and_not_answered_comes_back_together(node, apart):
     assert (channel.timeout_count, consumer.in_flight) == (3, 0)
 
 
-def test_missing_message_is_counted_and_the_others_due_with_it_are_delivered(node, shelf, apart):
+def test_missing_due_message_is_counted_and_the_others_delivered(node, shelf, apart):
     channel, consumer, outlet, first = apart
     shelf.gaps = [Gap(first + 2, first + 3, Why.DAMAGED)]
 
@@ -459,7 +459,7 @@ def test_missing_message_is_counted_and_the_others_due_with_it_are_delivered(nod
     assert (channel.lost_count, channel.backlog.pending.count) == (1, 0)
 
 
-def test_those_that_are_due_together_wait_for_file_that_cannot_be_read(node, shelf, apart):
+def test_due_messages_wait_for_unreadable_file(node, shelf, apart):
     channel, consumer, outlet, _first = apart
     shelf.reason = "input/output error"
     node.ready(consumer, 8)
@@ -519,7 +519,7 @@ def first_bytes(outlet):
     return [body[:1] for _, _, body in outlet.taken()]
 
 
-def test_what_cannot_be_read_just_now_waits_and_is_delivered_later(node, shelf, stored):
+def test_unreadable_message_is_delivered_later(node, shelf, stored):
     shelf.reason = "too many open files"
     _, outlet = node.subscribe(stored, rdy=10)
     assert (outlet.taken(), stored.backlog.pending.count, stored.lost_count) == ([], 8, 0)
@@ -532,7 +532,7 @@ def test_what_cannot_be_read_just_now_waits_and_is_delivered_later(node, shelf, 
     assert (stored.backlog.pending.count, stored.lost_count, stored.stalled) == (0, 0, "")
 
 
-def test_what_was_read_before_failure_is_delivered(node, shelf, stored):
+def test_messages_read_before_failure_are_delivered(node, shelf, stored):
     _, outlet = node.subscribe(stored, rdy=1)
     assert first_bytes(outlet) == [b"0"]
     shelf.reason = "input/output error"
@@ -549,7 +549,7 @@ def test_failure_without_text_stalls_all_the_same(node, shelf, stored):
     assert stored.backlog.pending.count == 8
 
 
-def test_pauses_between_attempts_grow_up_to_limit_and_begin_again_after_success(node, shelf, stored):
+def test_retry_pauses_grow_to_limit_and_restart_after_success(node, shelf, stored):
     shelf.reason = "input/output error"
     consumer, outlet = node.subscribe(stored, rdy=1)
     pauses = []
@@ -568,7 +568,7 @@ def test_pauses_between_attempts_grow_up_to_limit_and_begin_again_after_success(
     assert stored.retry_ns - node.now_ns == 50_000_000
 
 
-def test_until_it_is_tried_again_nobody_reads(node, shelf, stored):
+def test_stalled_channel_reads_nothing_until_retry(node, shelf, stored):
     shelf.reason = "input/output error"
     consumer, outlet = node.subscribe(stored, rdy=1)
     shelf.reason = None
@@ -580,7 +580,7 @@ def test_until_it_is_tried_again_nobody_reads(node, shelf, stored):
     assert first_bytes(outlet) == [b"0", b"1"]
 
 
-def test_one_channel_that_cannot_read_does_not_hold_up_another_that_needs_not(node, shelf, stored):
+def test_stalled_channel_does_not_block_others(node, shelf, stored):
     shelf.reason = "input/output error"
     node.subscribe(stored, rdy=1)
     other = node.channel("other")
@@ -591,7 +591,7 @@ def test_one_channel_that_cannot_read_does_not_hold_up_another_that_needs_not(no
     assert bodies(outlet) == [b"new"]
 
 
-def test_what_is_lost_is_counted_and_what_was_finished_is_not(node, shelf, stored):
+def test_lost_messages_are_counted_unless_finished(node, shelf, stored):
     first = stored.backlog.lowest()
     shelf.gaps = [Gap(first, first + 2, Why.DAMAGED), Gap(first + 2, first + 3, Why.COMPACTED)]
 

@@ -32,7 +32,7 @@ def test_policy_may_name_topic():
     assert dead_letter_topic("t", "c", Settings(dead_letter_topic="poison")) == "poison"
 
 
-def test_what_is_taken_is_counted_until_it_is_done():
+def test_taken_letters_count_until_written():
     dead_letter_queue = DeadLetterQueue()
     dead_letter_queue.add(5, 6, REQUEUED, "me")
     dead_letter_queue.add(7, 9, REQUEUED)
@@ -56,7 +56,7 @@ def test_many_are_taken_in_parts():
     assert dead_letter_queue.take(4) == []
 
 
-def test_what_failed_is_taken_again():
+def test_failed_letters_are_taken_again():
     dead_letter_queue = DeadLetterQueue()
     dead_letter_queue.add(0, 10, REQUEUED)
     (first,) = dead_letter_queue.take(4)
@@ -69,7 +69,7 @@ def test_what_failed_is_taken_again():
 
 
 @pytest.mark.parametrize("below", [3, 6, 10])
-def test_what_is_owed_no_longer_is_neither_done_nor_tried_again(below):
+def test_removed_letters_are_neither_written_nor_retried(below):
     dead_letter_queue = DeadLetterQueue()
     dead_letter_queue.add(0, 8, REQUEUED)
     dead_letter_queue.add(8, 10, REQUEUED)

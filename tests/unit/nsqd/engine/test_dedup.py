@@ -63,7 +63,7 @@ def test_messages_without_id_are_all_stored(node):
 
 
 @pytest.mark.parametrize("hours", [0, 1, -1])
-def test_after_window_id_may_be_used_again_however_clock_is_set(node, hours):
+def test_dedup_id_is_free_after_window_whatever_clock_is_set_to(node, hours):
     node.channel()
     publish(node, "a")
     node.broker.wall.offset_ns += hours * 3600 * SECOND
@@ -147,7 +147,7 @@ def test_ids_are_those_of_one_topic(node):
     assert [node.topic(name).published.repeated for name in ("one", "two")] == [0, 0]
 
 
-def test_without_policy_nothing_is_remembered(node):
+def test_dedup_without_policy_remembers_no_ids(node):
     node.channel()
     publish(node, "a")
     assert node.broker._room.used == 1
@@ -177,7 +177,7 @@ def test_another_window_counts_for_what_was_published_before(node):
     assert bodies(node) == [b"a"]
 
 
-def test_what_lies_in_log_is_found_again(node):
+def test_dedup_ids_are_loaded_from_log(node):
     publish(node, "", "old")
     node.advance(6)
     publish(node, "a", "", "b")
@@ -190,7 +190,7 @@ def test_what_lies_in_log_is_found_again(node):
     assert [name for name in ("old", "a", "b") if found.has(key_of(said(name)), node.now_ns)] == ["a", "b"]
 
 
-def test_what_lies_in_future_after_start_counts_as_published_at_start(node):
+def test_dedup_ids_from_future_count_as_published_at_start(node):
     publish(node, "a")
     wall = node.topic().wall
     wall.offset_ns -= 3600 * SECOND
@@ -203,7 +203,7 @@ def test_what_lies_in_future_after_start_counts_as_published_at_start(node):
     assert not found.has(a, node.now_ns + WINDOW)
 
 
-def test_what_disk_may_not_have_may_be_published_again(node):
+def test_dedup_forgets_ids_that_disk_may_lack(node):
     node.channel()
     publish(node, "a")
     node.topic().published.forget()
@@ -244,7 +244,7 @@ def test_id_is_header(encoded, has):
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 6)), max_size=60))
-def test_it_is_as_a_table_of_times_says(publishes):
+def test_dedup_agrees_with_table_of_times(publishes):
     room, table, now = DedupBudget(), {}, 1000
     published = DedupWindow(10, room)
     for name, later in publishes:
@@ -258,7 +258,7 @@ def test_it_is_as_a_table_of_times_says(publishes):
     assert room.used == len(published) <= 5
 
 
-def test_what_is_moved_here_is_stored_whatever_its_id(node):
+def test_moved_messages_are_stored_whatever_their_id(node):
     node.channel()
     publish(node, "a")
     topic = node.topic()
@@ -269,7 +269,7 @@ def test_what_is_moved_here_is_stored_whatever_its_id(node):
     assert bodies(node) == [b"a", b"moved"]
 
 
-def test_what_goes_back_to_one_channel_is_stored_whatever_its_id(node):
+def test_letters_sent_back_are_stored_whatever_their_id(node):
     node.channel()
     publish(node, "a")
     topic = node.topic()

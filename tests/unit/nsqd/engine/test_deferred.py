@@ -29,7 +29,7 @@ def test_message_is_taken_at_its_time_and_not_before(deferred):
     assert (deferred.count, deferred.next_due_ns()) == (0, None)
 
 
-def test_what_was_put_off_together_is_one_run(deferred):
+def test_messages_deferred_together_are_one_run(deferred):
     for seq in range(100):
         deferred.add(seq, seq + 1, SECOND)
 
@@ -76,7 +76,7 @@ def test_very_many_that_are_due_at_once_are_taken_in_steps(deferred):
     assert [start for step in steps for start in step] == list(range(0, 2 * count, 2))
 
 
-def test_to_take_one_of_very_many_out_copies_what_lies_beside_it_and_no_more(deferred):
+def test_removal_of_one_deferred_message_copies_only_its_slot(deferred):
     for seq in range(20_000):
         deferred.add(seq, seq + 1, SECOND + seq * MILLISECOND)
     before = deferred.snapshot()
@@ -90,7 +90,7 @@ def test_to_take_one_of_very_many_out_copies_what_lies_beside_it_and_no_more(def
     assert deferred.remove([(12_345, 12_346)]) == 0
 
 
-def test_what_is_put_off_while_others_are_taken_is_not_forgotten(deferred):
+def test_message_deferred_while_others_are_taken_is_kept(deferred):
     for number in range(2 * STEP):
         deferred.add(2 * number, 2 * number + 1, SECOND)
     deferred.take_due(SECOND)

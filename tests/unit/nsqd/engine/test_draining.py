@@ -73,7 +73,7 @@ def test_node_with_nothing_is_drained_as_soon_as_it_drains(node):
     assert drained(node) == {"draining": True, "drained": True, "remaining": 0, "topics": []}
 
 
-def test_all_that_channel_owes_remains(node, channel):
+def test_drain_counts_all_states_of_channel(node, channel):
     node.publish(b"1", b"2", b"3", b"4")
     consumer, outlet = node.subscribe(channel, rdy=2)
     (first, _, _), _ = outlet.taken()
@@ -97,7 +97,7 @@ def test_all_that_channel_owes_remains(node, channel):
     assert (topic["remaining"], topic["backlog"]) == (4, 0)
 
 
-def test_it_says_when_the_first_of_what_is_deferred_can_go_if_nothing_can_before(node, channel):
+def test_drain_names_first_due_time_when_all_is_deferred(node, channel):
     node.publish(b"1")
     consumer, outlet = node.subscribe(channel, rdy=1)
     ((first, _, _),) = outlet.taken()
@@ -107,7 +107,7 @@ def test_it_says_when_the_first_of_what_is_deferred_can_go_if_nothing_can_before
     assert topic["channels"][0]["due_in_ms"] == 5000
 
 
-def test_what_waits_at_topic_without_channels_remains(node):
+def test_drain_counts_backlog_of_topic_without_channels(node):
     node.publish(b"1", b"2")
 
     state = drained(node)
@@ -156,7 +156,7 @@ def test_long_batch_that_is_being_published_holds_the_end_up(node):
     assert drained(node)["remaining"] == len(many)
 
 
-def test_only_what_remains_is_listed(node):
+def test_drain_lists_only_topics_with_messages(node):
     node.channel("empty")
     node.channel("c", topic="other")
     node.publish(b"1", topic="other")

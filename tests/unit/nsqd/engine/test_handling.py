@@ -56,7 +56,7 @@ def test_consumer_that_finishes_what_was_taken_from_it_is_told(node, channel, fi
     assert [index for index, _ in channel.finish([first], consumer, node.now_ns)] == [0]
 
 
-def test_what_is_finished_already_is_not_counted(node, channel, first):
+def test_finished_messages_are_not_counted_as_handled(node, channel, first):
     assert finish(node, channel, first) == 1
     assert finish(node, channel, first) == 0
 
@@ -88,7 +88,7 @@ def test_deferred_message_is_sent_now_and_not_a_second_time(node, channel, first
     assert channel.backlog.pending.count == 6
 
 
-def test_what_a_paused_topic_holds_back_is_left_alone(node, channel):
+def test_operator_leaves_backlog_of_paused_topic(node, channel):
     node.broker.pause_topic(node.topic(), paused=True)
     first = node.topic().log.next_seq
     node.publish(b"a")

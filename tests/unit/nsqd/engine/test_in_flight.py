@@ -59,7 +59,7 @@ def test_stranger_cannot_answer(flight):
     assert flight.count == 10
 
 
-def test_nothing_is_answered_twice(flight, consumer):
+def test_message_is_answered_once(flight, consumer):
     flight.take(10, consumer)
 
     with pytest.raises(NotInFlight):
@@ -73,7 +73,7 @@ def test_whole_head_is_removed_at_once(flight, consumer):
     assert flight.next_deadline_ns() is None
 
 
-def test_what_is_left_of_run_times_out_together(flight, consumer):
+def test_rest_of_run_times_out_together(flight, consumer):
     flight.take(10, consumer)
     flight.take(14, consumer)
 
@@ -119,7 +119,7 @@ def test_touch_does_not_change_when_message_was_delivered(consumer):
     assert flight.find(3, consumer).delivered_ns == 7
 
 
-def test_messages_answered_since_another_consumer_left_are_given_back_as_they_are(flight, consumer):
+def test_answered_messages_stay_out_when_another_consumer_leaves(flight, consumer):
     other = Consumer(Outlet(), 60)
     flight.add(Run(30, 32, consumer, 0, 60))
     flight.add(Run(40, 41, consumer, 0, 60))
@@ -139,7 +139,7 @@ def test_messages_answered_since_another_consumer_left_are_given_back_as_they_ar
     assert ranges(flight) == [(40, 41)]
 
 
-def test_what_times_out_at_one_moment_comes_back_little_at_a_time(consumer):
+def test_timeouts_of_one_moment_come_in_bounded_steps(consumer):
     flight = InFlight()
     for start in range(0, 40_000, 4000):
         flight.add(Run(start, start + 4000, consumer, start, 60 + start))
@@ -176,7 +176,7 @@ def test_snapshot_keeps_what_was_in_flight_whatever_is_answered_later(flight, co
     assert sorted(snapshot()) == [(11, 20), (30, 31), (40, 41), (44, 45)]
 
 
-def test_messages_from_here_and_there_are_one_run_and_answered_in_any_order(consumer):
+def test_scattered_run_is_answered_in_any_order(consumer):
     flight = InFlight()
     flight.add(scattered([3, 9, 10, 40], consumer, 0, 60, array("q", [1, 2, 3, 4])))
 
@@ -192,7 +192,7 @@ def test_messages_from_here_and_there_are_one_run_and_answered_in_any_order(cons
     assert (flight.count, flight.next_deadline_ns()) == (0, None)
 
 
-def test_what_was_delivered_since_the_last_look_is_told_once():
+def test_fresh_deliveries_are_told_once():
     flight, consumer = InFlight(), Consumer(None, 1)
     flight.add(Run(10, 20, consumer, 0, 5))
     flight.add(Run(30, 31, consumer, 0, 5))
@@ -206,7 +206,7 @@ def test_what_was_delivered_since_the_last_look_is_told_once():
 
 
 @pytest.mark.parametrize("order", [(50, 70, 60), (70, 50, 60), (60, 70, 50)])
-def test_touched_message_times_out_in_its_order_among_those_delivered_later(consumer, order):
+def test_touched_message_times_out_in_deadline_order(consumer, order):
     flight = InFlight()
     for seq, deadline_ns in enumerate(order):
         flight.add(Run(seq, seq + 1, consumer, 0, deadline_ns))

@@ -18,7 +18,7 @@ def test_quantiles_are_exact_over_samples():
     }
 
 
-def test_without_samples_each_value_is_zero():
+def test_latency_without_samples_is_zero():
     assert Latency((0.5,), 10, 0).snapshot(0) == {"count": 0, "percentiles": [{"quantile": 0.5, "value": 0}]}
 
 

@@ -84,7 +84,7 @@ def test_topic_without_channel_is_bounded(node):
 # --- time to live ---
 
 
-def test_what_was_published_too_long_ago_is_not_delivered(node, channel):
+def test_expired_message_is_not_delivered(node, channel):
     hold(node, ttl_ns=10 * SECOND)
     node.publish(b"old")
     node.advance(6)
@@ -150,7 +150,7 @@ def test_long_backlog_from_before_clock_was_set_back_is_not_looked_through():
     assert (channel.backlog.pending.count, channel.expired_count) == (0, MAX_EXAMINED)
 
 
-def test_one_that_came_back_expires_as_well(node, channel):
+def test_requeued_message_expires(node, channel):
     hold(node, ttl_ns=10 * SECOND)
     node.publish(b"1")
     consumer, outlet = node.subscribe(channel, rdy=1)
@@ -164,7 +164,7 @@ def test_one_that_came_back_expires_as_well(node, channel):
     assert channel.expired_count == 2
 
 
-def test_what_comes_back_before_its_time_needs_no_look_at_all_that_waits(node, channel):
+def test_requeue_before_expiry_checks_no_pending_messages(node, channel):
     hold(node, ttl_ns=10 * SECOND)
     node.publish(b"1", b"2", b"3")
     consumer, outlet = node.subscribe(channel, rdy=2)
@@ -221,7 +221,7 @@ def test_deferred_one_that_has_expired_goes_when_it_is_due(node, channel):
     assert bodies(outlet) == [b"young"]
 
 
-def test_what_a_pause_held_back_expires_when_it_is_handed_on(node, channel):
+def test_topic_backlog_expires_when_topic_is_unpaused(node, channel):
     hold(node, ttl_ns=10 * SECOND)
     expire_later(node, channel)
     node.broker.pause_topic(node.topic(), paused=True)
@@ -236,7 +236,7 @@ def test_what_a_pause_held_back_expires_when_it_is_handed_on(node, channel):
     assert (channel.backlog.pending.count, channel.expired_count) == (0, 2)
 
 
-def test_what_somebody_goes_back_to_has_expired_already(node, channel):
+def test_seek_to_expired_messages_delivers_none(node, channel):
     node.publish(b"old")
     consumer, outlet = node.subscribe(channel, rdy=1)
     node.finish(consumer, *ids_of(outlet))
@@ -252,7 +252,7 @@ def test_what_somebody_goes_back_to_has_expired_already(node, channel):
     assert (channel.backlog.pending.count, channel.expired_count) == (1, 1)
 
 
-def test_what_expired_is_dead_letter_where_that_is_said(node, channel):
+def test_expired_message_becomes_dead_letter_by_policy(node, channel):
     hold(node, ttl_ns=10 * SECOND, dead_letter_topic="dead")
     node.publish(b"1", b"2")
 
@@ -357,7 +357,7 @@ def test_consumer_that_leaves_does_not_make_dead_letters_at_once(node, channel):
     assert channel.backlog.pending.count == 0
 
 
-def test_in_its_own_dead_letter_topic_message_lives_on(node):
+def test_message_in_its_own_dead_letter_topic_stays(node):
     channel = node.channel(topic="dead")
     hold(node, max_attempts=1, ttl_ns=9 * SECOND, dead_letter_topic="dead")
     node.publish(b"1", topic="dead")
@@ -374,7 +374,7 @@ def test_in_its_own_dead_letter_topic_message_lives_on(node):
 # --- delays ---
 
 
-def test_what_comes_back_waits_longer_each_time(node, channel):
+def test_retry_delay_doubles_with_each_attempt(node, channel):
     hold(node, retry_delay_ns=SECOND, retry_delay_max_ns=3 * SECOND)
     node.publish(b"1")
     consumer, outlet = node.subscribe(channel, rdy=1)

@@ -85,7 +85,7 @@ def test_messages_behind_the_last_given_range_are_absent_also_after_replay(node,
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_everything_that_is_done_to_topic_is_done_to_its_twin(node, twin, times):
+def test_notes_replayed_on_another_topic_give_the_same_state(node, twin, times):
     broker, topic = node.broker, node.topic()
     steps = [
         lambda: topic.stage(b"before any channel", node.now_ns),
@@ -118,7 +118,7 @@ def test_everything_that_is_done_to_topic_is_done_to_its_twin(node, twin, times)
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_emptying_topic_drops_nothing_that_waits_because_earlier_note_is_lost(node, twin, times):
+def test_empty_note_keeps_messages_of_lost_earlier_note(node, twin, times):
     broker, topic = node.broker, node.topic()
     broker.channel(topic, "a")
     broker.pause_topic(topic, paused=True)
@@ -229,7 +229,7 @@ def test_making_channel_that_is_there_changes_nothing(node, channel):
     assert channel.backlog.pending.count == 10
 
 
-def test_what_lives_in_memory_only_leaves_no_note(node):
+def test_ephemeral_channel_leaves_no_note(node):
     topic, ephemeral = node.topic(), node.topic("e#ephemeral")
     topic.staged_notes().clear()
     channel = node.channel("c#ephemeral")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsqd.engine import finished_ranges, promoted, replay
+from nsqd.engine import finished_ranges, notes, promoted, replay
 from nsqd.engine.broker import Change
 from nsqd.engine.finished_ranges import FinishedRanges
 from nsqd.engine.numbering import draw_generation
@@ -313,7 +313,7 @@ def test_deleting_topic_deletes_channels_of_promoted_copies(owner, copy):
     assert not copy.channels
 
 
-def test_no_note_is_written_to_log_of_copy(origin, owner):
+def test_log_of_copy_gets_no_note(origin, owner):
     channel = owner.channel()
     copy = owner.promote(origin.topic())
     copy.take_changed()
@@ -469,3 +469,27 @@ def test_deleted_channel_is_not_made_again_by_another_copys_state(origin, owner,
     promoted.merge(origin.broker, origin.topic(), "c", finished_ranges.facts(copy, "c"), stored=list)
 
     assert "c" not in origin.topic().channels
+
+
+def test_copy_of_topic_stages_no_notes_and_remembers_no_message_ids(origin):
+    def settings_of(_topic, _channel):
+        return Settings(dedup_window_ns=10**9)
+
+    copy = copy_of(origin.topic(), Owner())
+    copy.apply(settings_of)
+    copy.note(notes.PAUSE)
+
+    assert copy.staged_notes() == []
+    assert copy.published is None
+
+
+def test_channel_that_is_made_later_withholds_what_copy_withholds(origin):
+    copy = copy_of(origin.topic(), Owner())
+    copy.backlog.extend(copy.log.next_seq, copy.log.next_seq + 10)
+    copy.log.next_seq += 10
+    copy.suspended = [(copy.log.next_seq - 6, copy.log.next_seq)]
+
+    channel = copy.add_channel("later")
+
+    assert channel.ids is copy.ids
+    assert [end - start for start, end in channel.backlog.pending.ranges()] == [4]

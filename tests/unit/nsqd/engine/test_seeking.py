@@ -53,7 +53,7 @@ def test_channel_goes_on_and_is_done_with_what_lies_before(node, channel):
     assert channel.backlog.pending.count == 3
 
 
-def test_only_what_is_kept_is_owed_again(node, channel):
+def test_seek_makes_only_retained_messages_pending(node, channel):
     first = publish(node)
     channel.commit(first + 10)
 
@@ -62,7 +62,7 @@ def test_only_what_is_kept_is_owed_again(node, channel):
     assert states(node, channel, first) == [*"ffwwffwwww"]
 
 
-def test_what_is_in_flight_stays_with_its_consumer_or_is_done_with(node, channel):
+def test_seek_keeps_or_finishes_messages_in_flight(node, channel):
     first = publish(node)
     consumer, outlet = node.subscribe(channel, rdy=6)
     ids = [message_id for message_id, _, _ in outlet.taken()]
@@ -76,7 +76,7 @@ def test_what_is_in_flight_stays_with_its_consumer_or_is_done_with(node, channel
     assert states(node, channel, first) == [*"fffffiwwww"]
 
 
-def test_what_is_deferred_stays_so_and_attempts_are_remembered(node, channel):
+def test_seek_keeps_deferred_messages_and_attempts(node, channel):
     first = publish(node, 3)
     node.topic().stage(b"later", node.now_ns, due_ns=node.now_ns + 5 * SECOND)
     node.publish()
@@ -231,7 +231,7 @@ def test_chain_of_checkpoints_tells_seek_whole(tmp_path_factory, steps):
     )
 )
 @settings(deadline=None)
-def test_what_is_owed_is_in_one_place_only_wherever_channel_is_set(steps):
+def test_seek_leaves_messages_in_one_state(steps):
     """Each owed message is in one place only: waiting, deferred, in flight or held by the topic."""
     node = Node()
     channel, topic = node.channel(), node.topic()
@@ -313,7 +313,7 @@ def put_off_and_finished(node, channel, keeper=None):
     channel.commit(node.topic().log.next_seq)
 
 
-def test_checkpoint_that_goes_on_begins_again_with_channel_that_was_set_back(node, channel, keeper):
+def test_checkpoint_chain_restarts_channel_after_seek(node, channel, keeper):
     first = publish(node)
     channel.commit(first + 10)
     keeper()
@@ -325,7 +325,7 @@ def test_checkpoint_that_goes_on_begins_again_with_channel_that_was_set_back(nod
     assert keeper().unfinished(0, first + 99) == [(first, first + 10)]
 
 
-def test_what_happened_before_seek_is_not_told_after_it(node, channel, keeper):
+def test_facts_from_before_seek_are_not_told(node, channel, keeper):
     first = publish(node)
     keeper()
     keeper()

@@ -26,7 +26,7 @@ def test_numbers_are_used_upwards_only():
     assert sequences.used == 30
 
 
-def test_topic_made_again_has_other_numbers_however_fast_the_first_one_was_filled():
+def test_recreated_topic_has_numbers_above_the_former_one():
     broker = Broker(MessageIds(1), Limits(), lambda _name: None)
     topic = broker.topic("t", NOW)
     first = topic.log.next_seq

@@ -36,7 +36,7 @@ def test_channels_come_in_order_of_their_times(channel, other):
     assert timers.next_ns() is None
 
 
-def test_who_is_deleted_or_forgotten_does_not_come(channel, other):
+def test_timers_skip_deleted_and_forgotten_channels(channel, other):
     timers = Timers()
     timers.schedule(channel, 20)
     timers.schedule(other, 10)
@@ -47,7 +47,7 @@ def test_who_is_deleted_or_forgotten_does_not_come(channel, other):
     assert timers.take_due(20) == []
 
 
-def test_far_time_that_is_scheduled_after_each_near_one_takes_no_more_memory(channel, other):
+def test_timers_drop_stale_entries(channel, other):
     timers = Timers()
     timers.schedule(other, 10**16)
     for near_ns in range(10_000):

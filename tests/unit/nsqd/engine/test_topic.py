@@ -4,7 +4,7 @@ from nsqd.log.ranges import size_of
 from tests.support.engine import SECOND, Node
 
 
-def test_messages_published_before_the_first_channel_go_to_it_and_not_to_later_ones(node):
+def test_first_channel_gets_earlier_messages_and_later_ones_do_not(node):
     node.publish(b"1", b"2")
 
     first, later = node.channel("first"), node.channel("later")
@@ -27,7 +27,7 @@ def test_later_channel_can_be_given_what_is_kept(node):
     assert topic.low_water() == end - 3
 
 
-def test_what_waits_for_the_first_channel_is_not_given_to_it_twice(node):
+def test_first_channel_gets_topic_backlog_once(node):
     node.publish(b"1", b"2", b"3")
     topic = node.topic()
     end = topic.log.next_seq
@@ -128,7 +128,7 @@ def test_messages_put_off_together_are_one_block_and_others_none_of_it(node):
     ]
 
 
-def test_what_could_not_be_stored_leaves_no_due_time_behind(node):
+def test_refused_deferred_message_leaves_no_due_time(node):
     topic = node.topic()
     topic.stage(b"later", node.now_ns, node.now_ns + SECOND)
     topic.abandon()
@@ -150,7 +150,7 @@ def test_deferred_message_without_channels_is_kept_for_the_first_one(node):
     assert channel.backlog.pending.count == 1
 
 
-def test_what_was_not_stored_reaches_nobody_and_its_numbers_stay_unused(node, channel):
+def test_refused_messages_are_not_delivered_and_their_numbers_unused(node, channel):
     topic = node.topic()
     node.publish(b"1")
     end = topic.log.next_seq
@@ -185,7 +185,7 @@ def test_emptying_topic_leaves_its_channels_alone(node, channel):
     assert (topic.backlog.pending.count, channel.backlog.pending.count) == (0, 1)
 
 
-def test_ephemeral_topic_drops_messages_beyond_its_memory_and_forgets_finished_ones():
+def test_ephemeral_topic_drops_messages_beyond_memory():
     node = Node(mem_queue_size=10)
     node.publish(*[b"x"] * 15, topic="t#ephemeral")
     topic = node.topic("t#ephemeral")

@@ -73,7 +73,7 @@ def test_deferred_messages_keep_their_headers(node):
 
 
 @pytest.mark.parametrize("extended", [True, False])
-def test_each_kind_of_consumer_is_sent_its_kind_of_message(node, extended):
+def test_consumers_get_messages_of_their_kind(node, extended):
     channel, topic = node.channel(), node.topic()
     topic.stage(b"1", node.now_ns)
     topic.stage(b"2", node.now_ns, extension=extension(SOME))

@@ -3,7 +3,7 @@ from nsqd.engine.draining import Unread
 S = 1_000_000_000
 
 
-def test_channel_without_consumers_is_unread_since_the_first_look_that_saw_it(node):
+def test_channel_without_consumers_is_unread_since_first_check(node):
     topic = node.broker.topic("t", 0)
     channel = node.broker.channel(topic, "c")
     unread = Unread()
@@ -42,7 +42,7 @@ def test_consumer_that_came_and_went_starts_time_again(node):
     assert unread.for_ms(channel, 21 * S) == 1000
 
 
-def test_what_was_deleted_is_forgotten(node):
+def test_unread_forgets_deleted_channels(node):
     unread = Unread()
     topic = node.broker.topic("t", 0)
     unread.update(node.broker, 10 * S)

@@ -29,7 +29,7 @@ def test_new_store_finds_messages_of_previous_one(shop):
     assert sorted(shop.bodies()) == list(range(FIRST, FIRST + 10))
 
 
-def test_nothing_is_made_on_disk_before_something_is_stored(shop):
+def test_folder_is_made_with_first_append(shop):
     assert not shop.folder.exists()
     assert (shop.store.segments.first_seq, shop.store.segments.end, shop.store.segments.size) == (None, 0, 0)
     assert shop.store.segments.read(FIRST) is None
@@ -45,7 +45,7 @@ def test_files_roll_at_their_size_and_all_are_read(shop):
     assert shop.gaps() == []
 
 
-def test_with_segments_of_no_size_every_append_has_file(shop):
+def test_appends_to_segments_of_no_size_have_own_files(shop):
     shop.new(segment=1)
     shop.note(b"note")
     for _ in range(4):
@@ -93,7 +93,7 @@ def test_numbers_of_notes_go_on_behind_those_that_only_checkpoint_knows(shop):
     assert noted(shop.reopen()) == [(8, b"8")]
 
 
-def test_on_full_disk_write_fails_and_the_next_one_needs_no_restart(shop):
+def test_append_after_full_disk_needs_no_restart(shop):
     disk = FullDisk(room=1000)
     shop.new(disk)
     shop.publish(b"kept")
@@ -130,7 +130,7 @@ def test_failed_append_leaves_no_bytes_in_file(shop):
     assert [gap for gap in shop.gaps() if gap.is_loss] == []
 
 
-def test_failed_append_that_cannot_be_truncated_is_followed_by_another_file(shop):
+def test_failed_append_that_cannot_be_truncated_ends_its_file(shop):
     disk = FaultyDisk()
     shop.new(disk)
     shop.publish(b"kept")
@@ -171,7 +171,7 @@ def test_first_write_that_fails_anywhere_leaves_nothing_behind(shop, room):
 
 
 @pytest.mark.parametrize("room", range(0, 350, 13))
-def test_crash_after_write_that_failed_anywhere_costs_nothing_that_was_stored(shop, room):
+def test_crash_after_failed_append_loses_no_stored_message(shop, room):
     disk = FullDisk(10_000)
     shop.new(disk)
     shop.publish(b"kept", notes=(b"1",))
@@ -392,7 +392,7 @@ def test_store_that_was_never_written_to_is_retired_without_trace(shop):
     assert list(shop.folder.parent.iterdir()) == []
 
 
-def test_nothing_is_stored_in_retired_store(shop):
+def test_deleted_log_accepts_no_append(shop):
     shop.publish(b"a")
     shop.store.delete()
 
@@ -434,5 +434,5 @@ def test_folder_that_cannot_be_renamed_is_not_retired(shop):
 
 
 @pytest.mark.parametrize("name", ["..", ".", "a.b", "-"])
-def test_no_topic_name_leads_out_of_data_path(tmp_path, name):
+def test_topic_names_stay_in_data_path(tmp_path, name):
     assert topic_folder(tmp_path, name).resolve().parent == tmp_path

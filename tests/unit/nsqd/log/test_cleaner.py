@@ -34,7 +34,7 @@ def test_segment_with_note_that_no_checkpoint_has_stays(shop):
     assert shop.store.segments.first_seq == FIRST + 1
 
 
-def test_what_is_kept_for_its_note_holds_up_nothing_behind_it(shop):
+def test_segment_kept_for_note_blocks_no_later_segment(shop):
     shop.new(segment=1)
     shop.publish(b"a", notes=(b"1",))
     shop.publish(b"b")
@@ -52,7 +52,7 @@ def test_what_is_kept_for_its_note_holds_up_nothing_behind_it(shop):
     assert shop.store.segments.notes == 2
 
 
-def test_what_will_be_kept_after_drop_is_known_before(shop):
+def test_log_start_after_drop_is_known_before(shop):
     shop.new(segment=400)
     for _ in range(10):
         shop.publish(b"x" * 60)
@@ -121,7 +121,7 @@ def test_file_that_cannot_be_removed_keeps_no_other(shop):
     assert [name for name in shop.names() if name.endswith(".log")] == ["00000002.log", "00000004.log"]
 
 
-def test_what_came_back_of_finished_files_is_no_hole_in_log(shop):
+def test_finished_files_that_came_back_leave_no_hole(shop):
     shop.new(segment=1)
     for _ in range(4):
         shop.publish(b"x")

@@ -71,7 +71,7 @@ def test_scan_goes_from_disk_on_into_memory(shop):
     assert found == [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
-def test_one_message_is_found_or_gap_in_which_it_lies(shop):
+def test_cursor_finds_message_or_its_gap(shop):
     shop.publish(b"a")
     shop.publish(b"b")
     zero(shop.log(1), shop.store.segments.size - 30, shop.store.segments.size)
@@ -124,7 +124,7 @@ def test_time_is_found_far_into_log_without_reading_all_of_it(tmp_path):
     store.appender.close()
 
 
-def test_in_log_that_lives_in_memory_a_time_is_found_among_what_is_kept():
+def test_time_is_found_in_log_in_memory():
     log = MessageLog(None, FIRST, limit=100)
     encoder = Encoder(MessageIds(1), FIRST)
     for n in (10, 20, 30):
@@ -175,7 +175,7 @@ def test_back_leads_from_memory_on_to_disk(shop):
     assert found == [b"5", b"4", b"3", b"2", b"1", b"0"]
 
 
-def test_what_ranges_of_messages_weigh_is_known_across_files(tmp_path):
+def test_ranges_are_weighed_across_files(tmp_path):
     shop = Shop(tmp_path)
     store = shop.new(segment=4096)
     blocks = [publish(shop, *[b"." * 66] * 20, at_ns=1) for _ in range(6)]
@@ -224,7 +224,7 @@ def test_scattered_messages_are_weighed_page_by_page_and_not_one_by_one(shop):
 
 
 @pytest.mark.parametrize("reopened", [False, True])
-def test_time_is_found_beside_pages_that_begin_with_notes_or_have_nothing_else(shop, reopened):
+def test_time_is_found_beside_pages_of_notes(shop, reopened):
     """A note of a restart begins a file, one of a channel may begin a page; neither hides a message."""
     for at_ns in (100, 200, 300):
         shop.store.appender.append([], [b"n" * 200_000], shop.encoder.next_seq)

@@ -45,7 +45,7 @@ def mode(path):
     "pieces",
     [[b"one"], [b"one", b"two"], [b"x%d" % n for n in range(5000)], [b"", b"a", b""], [b"y" * 3_000_000] * 3],
 )
-def test_all_buffers_are_written_in_order(disk, tmp_path, pieces):
+def test_append_writes_buffers_in_order(disk, tmp_path, pieces):
     fd = disk.create(tmp_path / "file")
     disk.append(fd, pieces)
     disk.append(fd, pieces)
@@ -175,7 +175,7 @@ def test_replacement_that_fails_leaves_old_file(disk, tmp_path):
     assert open_below(tmp_path) == before
 
 
-def test_what_an_interrupted_replacement_left_is_no_hindrance(disk, tmp_path):
+def test_replace_ignores_leftover_of_interrupted_one(disk, tmp_path):
     (tmp_path / "file.tmp").write_bytes(b"half of something longer")
 
     disk.replace(tmp_path / "file", b"new", durable=False)
@@ -253,7 +253,7 @@ def test_syncing_works_on_files_and_folders_and_leaks_nothing(disk, tmp_path):
     assert open_below(tmp_path) == before
 
 
-def test_no_file_is_handed_on_to_program_that_is_started(disk, tmp_path):
+def test_descriptors_are_closed_in_child_processes(disk, tmp_path):
     (tmp_path / "old").touch()
     opened = [
         disk.create(tmp_path / "new"),

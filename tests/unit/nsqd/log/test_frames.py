@@ -30,7 +30,7 @@ def messages(data):
 
 
 @pytest.mark.parametrize("first", [0, 0xFFD8, 0xFFFE, 0xFFFF, 0x1FFFF0])
-def test_all_ways_to_encode_give_the_same_frames(first):
+def test_encoders_give_the_same_frames(first):
     bodies = [b"%04d" % n for n in range(40)]
     one_by_one, listed = (Encoder(IDS, first) for _ in range(2))
     for body in bodies:
@@ -64,7 +64,7 @@ def test_batch_of_equal_sizes_gives_the_same_frames(size, count, first):
 
 
 @pytest.mark.parametrize("first", [0xFFFF - 38, 0xFFFF])
-def test_batch_whose_ids_change_beyond_the_last_digits_gives_the_same_frames(first):
+def test_batch_across_id_prefixes_gives_the_same_frames(first):
     bodies = [b"aaaa"] * 40
 
     block = Encoder(IDS, first).batch(even(bodies), NOW)
@@ -72,7 +72,7 @@ def test_batch_whose_ids_change_beyond_the_last_digits_gives_the_same_frames(fir
     assert block.data == Encoder(IDS, first).batch(Batch(bodies), NOW).data
 
 
-def test_any_part_of_block_can_be_cut_out():
+def test_block_gives_any_range_of_frames():
     bodies = [b"x" * n for n in range(1, 30)]
     block = Encoder(IDS, 100).batch(Batch(bodies), NOW)
 
@@ -126,7 +126,7 @@ def test_attempts_are_patched_and_stop_at_what_sixteen_bits_can_say():
 
 @pytest.mark.parametrize("sizes", [(3, 3, 3), (3, 4, 3), (3,)])
 @pytest.mark.parametrize("counts", [(2, 2, 2), (2, 3, 700), (70_000, 70_000, 70_000)])
-def test_each_of_several_frames_carries_its_own_number_of_attempts(sizes, counts):
+def test_frames_carry_their_own_attempts(sizes, counts):
     block = Encoder(IDS, 7).batch(Batch([b"x" * size for size in sizes]), NOW)
     frames = [block.view(seq, seq + 1) for seq in range(block.first, block.next)]
 

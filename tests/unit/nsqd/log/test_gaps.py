@@ -7,7 +7,7 @@ from nsqd.log.gaps import Gap, Why
     ("why", "loss"),
     [(Why.DAMAGED, True), (Why.REMOVED, True), (Why.COMPACTED, False), (Why.UNUSED, False)],
 )
-def test_only_possibly_pending_messages_are_loss(why, loss):
+def test_gap_is_loss_only_of_possibly_pending_messages(why, loss):
     assert Gap(1, 2, why).is_loss is loss
 
 

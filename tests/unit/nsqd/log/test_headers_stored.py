@@ -11,7 +11,7 @@ from nsqd.log.frames import Block
 from nsqd.log.headers import join, message
 from nsqd.log.ids import MessageIds
 from nsqd.log.tail import MessageLog
-from tests.support.stores import FIRST, Shop, wanting
+from tests.support.stores import FIRST, Shop
 
 SOME = {"a": "b"}
 
@@ -32,13 +32,6 @@ def messages(read, seq, end):
         if isinstance(block, Block):
             found |= {each: message(block, each) for each in range(start, stop)}
     return found
-
-
-def compact(shop, *pending):
-    job = shop.store.cleaner.begin_compaction(wanting(*pending), shop.store.checkpoints.covered_notes)
-    job.run()
-    shop.store.cleaner.end_compaction(job)
-    shop.store.cleaner.remove_files()
 
 
 @pytest.fixture
@@ -91,7 +84,7 @@ def test_headers_outlive_restart_and_compaction(shop):
     assert shop.sync() is None
     wanted = {first.first + 1: ({}, b"2"), first.first + 2: (SOME, b"3"), newest.first: ({}, b"newest")}
 
-    compact(shop, (first.first + 1, first.next), (newest.first, newest.next))
+    shop.compact((first.first + 1, first.next), (newest.first, newest.next))
 
     assert messages(shop.store.segments, FIRST, newest.next) == wanted
     found = shop.reopen()
@@ -99,7 +92,7 @@ def test_headers_outlive_restart_and_compaction(shop):
     assert [one.due_ns for one in found.tail_records][:1] == [99]
 
 
-def test_what_is_cut_out_of_block_in_memory_keeps_its_headers():
+def test_block_cut_in_memory_keeps_headers():
     log = MessageLog(None, 0, 0)
     topic = Topic("t#ephemeral", MessageIds(1), None, 10, 100)
     topic.stage(b"1", 1, extension=join(SOME, b""))
@@ -131,7 +124,7 @@ MIXTURE = st.lists(
 
 @given(MIXTURE, st.integers(0, 5000))
 @settings(max_examples=60, deadline=None)
-def test_any_mixture_comes_back_and_any_cut_of_file_leaves_prefix(tmp_path_factory, mixture, cut):
+def test_mixture_of_headers_survives_cut_as_prefix(tmp_path_factory, mixture, cut):
     shop = Shop(tmp_path_factory.mktemp("mixture"))
     shop.new()
     expected, ends = {}, []

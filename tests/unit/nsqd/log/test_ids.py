@@ -24,7 +24,7 @@ def test_id_gives_its_sequence_back(node_id, seq):
         b" " * 16,
     ],
 )
-def test_what_is_not_sixteen_lower_case_digits_is_nobodys_id(text):
+def test_id_is_sixteen_lower_case_digits(text):
     assert MessageIds(5).decode(text) == -1
 
 

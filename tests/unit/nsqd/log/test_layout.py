@@ -55,14 +55,14 @@ def test_header_has_size_that_readers_take_for_granted():
 
 
 @pytest.mark.parametrize("place", [0, 1])
-def test_either_copy_of_header_is_enough(place):
+def test_file_header_is_read_from_either_copy(place):
     raw = bytearray(HEADER.encode())
     raw[place * COPY : (place + 1) * COPY] = b"x" * COPY
 
     assert decode_file_header(bytes(raw)) == HEADER
 
 
-def test_any_flipped_bit_of_header_changes_nothing():
+def test_file_header_survives_flipped_bit():
     raw = HEADER.encode()
 
     assert all(decode_file_header(flipped(raw, bit)) == HEADER for bit in range(len(raw) * 8))
@@ -71,7 +71,7 @@ def test_any_flipped_bit_of_header_changes_nothing():
 @pytest.mark.parametrize(
     "raw", [b"", b"x" * FILE_HEADER_BYTES, bytes(FILE_HEADER_BYTES), HEADER.encode()[: COPY - 1]]
 )
-def test_what_has_no_whole_copy_is_no_log(raw):
+def test_file_without_whole_header_is_no_log(raw):
     with pytest.raises(NotALog):
         decode_file_header(raw)
 
@@ -163,7 +163,7 @@ def test_two_wrong_bytes_are_not_mended_into_something_else():
 
 
 @pytest.mark.parametrize("raw", [b"", bytes(APPEND_HEADER_BYTES), an_append()[: APPEND_HEADER_BYTES - 1]])
-def test_where_there_is_no_header_none_is_mended(raw):
+def test_mending_without_header_gives_nothing(raw):
     assert mend_append(raw, 0, 0, SALT) is None
 
 
@@ -202,7 +202,7 @@ def offsets(starts):
     return [starts.offset(place) for place in range(len(starts))]
 
 
-def test_it_is_seen_where_appends_start_unless_that_is_not_clear():
+def test_starts_are_found_unless_unclear():
     raw = an_append(first=1000) + an_append(b"note", first=1003, count=0, flags=NOTE) + an_append(first=1003)
     size = len(an_append())
     last = 2 * size - len("payload") + len("note")
@@ -218,7 +218,7 @@ def test_it_is_seen_where_appends_start_unless_that_is_not_clear():
     assert find_starts(no_length, 500, 1000) is None
 
 
-def test_wrong_bit_of_longer_header_is_noticed_and_mended_but_in_its_length():
+def test_longer_header_is_mended_except_its_length():
     raw = a_longer_append()
     for bit in range(64 * 8):
         damaged = flipped(raw, bit)
@@ -279,7 +279,7 @@ def test_frame_of_append_that_has_it_alone_is_found_and_no_other():
     assert only_frame(data, 6, 6, 1000, SALT, 0) is None
 
 
-def test_of_append_with_wrong_bit_frame_is_not_taken_for_right():
+def test_frame_of_append_with_wrong_bit_is_refused():
     whole = append_header(SALT, 1000, 1, 99, b"frame") + b"frame"
 
     found = {only_frame(flipped(whole, bit), 0, len(whole), 1000, SALT, 0) for bit in range(8 * len(whole))}
@@ -288,7 +288,7 @@ def test_of_append_with_wrong_bit_frame_is_not_taken_for_right():
 
 
 @pytest.mark.parametrize("append", [(2, 0), (1, NOTE), (1, MESSAGE_HEADERS)])
-def test_of_other_appends_no_frame_is_taken(append):
+def test_frame_of_other_append_is_refused(append):
     count, flags = append
     whole = append_header(SALT, 1000, count, 0, b"frame", flags) + b"frame"
 

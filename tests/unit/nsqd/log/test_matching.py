@@ -49,7 +49,7 @@ def test_invalid_path_is_refused_with_sentence(text):
         parse_json_filter(text)
 
 
-def test_all_of_several_filters_must_match():
+def test_filters_must_all_match():
     both = All(Contains(b"x"), parse_json_filter("n=5"))
 
     assert both.matches(b'{"n": 5, "t": "x"}')
@@ -63,7 +63,7 @@ def test_all_of_several_filters_must_match():
     st.booleans(),
     st.binary(max_size=20),
 )
-def test_what_matches_is_never_passed_over_by_look_at_whole_pages(name, value, escaped, around):
+def test_page_check_passes_over_no_match(name, value, escaped, around):
     """JSON may be written with escapes or without."""
     wanted = parse_json_filter(f"{name}={json.dumps(value)}")
     body = json.dumps({name: value}, ensure_ascii=escaped).encode("utf-8", "surrogatepass")

@@ -43,7 +43,7 @@ def street(tmp_path):
     street.close()
 
 
-def test_no_more_are_open_than_may_be_and_all_are_written_to(street, tmp_path):
+def test_open_files_stay_below_limit(street, tmp_path):
     before = len(open_below(tmp_path))
     for body in (b"1", b"2", b"3"):
         for shop in street:
@@ -55,7 +55,7 @@ def test_no_more_are_open_than_may_be_and_all_are_written_to(street, tmp_path):
     assert [shop.names() for shop in street] == [["00000001.log"]] * 4
 
 
-def test_what_is_not_synced_is_synced_though_its_file_was_closed(street):
+def test_closed_file_is_synced(street):
     for shop in street:
         shop.publish(b"1")
     assert len(street.files) == 2
@@ -160,9 +160,7 @@ def rested(street):
     ("call", "code", "reason"),
     [("open_append", errno.EMFILE, "Too many open files"), ("size", errno.EIO, "Input/output error")],
 )
-def test_file_that_cannot_be_opened_again_just_now_fails_append_and_no_more(
-    street, tmp_path, call, code, reason
-):
+def test_file_that_cannot_be_reopened_fails_one_append(street, tmp_path, call, code, reason):
     shop = rested(street)
     before = len(open_below(tmp_path))
     street.disk.faults[call] = code

@@ -48,7 +48,7 @@ def body(block, seq):
     return block.frames(seq, seq + 1)[-200:]
 
 
-def test_one_message_costs_one_small_read_once_it_is_known_where_appends_begin(written, disk, cache):
+def test_message_costs_one_small_read_with_known_starts(written, disk, cache):
     at(written, disk, cache, FIRST)
     assert disk.sizes == [written.page_size(0), ONE]
     disk.sizes.clear()
@@ -61,7 +61,7 @@ def test_one_message_costs_one_small_read_once_it_is_known_where_appends_begin(w
     assert disk.sizes == [ONE] * 500
 
 
-def test_who_wrote_page_knows_where_its_appends_start(tmp_path, disk, cache):
+def test_writer_of_page_knows_starts(tmp_path, disk, cache):
     encoder = Encoder(MessageIds(1), FIRST)
     segment = Segment(tmp_path, 2, FileHeader(FIRST, FIRST, 5, 1))
     writer = SegmentWriter(disk, segment, keep=cache.starts.put)
@@ -76,7 +76,7 @@ def test_who_wrote_page_knows_where_its_appends_start(tmp_path, disk, cache):
     disk.close(writer.fd)
 
 
-def test_it_is_decoded_alone_and_with_it_what_follows_and_is_wanted(written, disk, cache):
+def test_message_is_decoded_with_wanted_followers(written, disk, cache):
     assert len(at(written, disk, cache, FIRST + 3)) == 1
     assert at(written, disk, cache, FIRST + 3, FIRST + 6).next == FIRST + 6
 
@@ -150,7 +150,7 @@ def test_temporary_read_error_is_error_for_one_message(written, call):
     assert body(at(written, faulty, cache, FIRST), FIRST) == b"0000" * 50
 
 
-def test_every_message_of_page_is_found_alone(written, disk, cache):
+def test_messages_of_page_are_found_alone(written, disk, cache):
     assert written.pages == 2
     assert written.page_offsets[1] >= PAGE_BYTES
     (whole,) = read_page(disk, written, 1)

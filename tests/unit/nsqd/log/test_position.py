@@ -103,6 +103,6 @@ def test_time_before_1970_is_beginning_of_time():
         (LogPosition(PositionKind.TIME, 999), 14, 13),
     ],
 )
-def test_place_is_the_next_message_for_who_goes_on_and_the_last_for_who_goes_back(log, wanted, onward, back):
+def test_position_is_next_message_forward_and_last_backward(log, wanted, onward, back):
     assert wanted.position(log, 10, 14) == onward
     assert wanted.last(log, 10, 14) == back

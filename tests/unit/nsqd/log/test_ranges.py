@@ -22,7 +22,7 @@ def test_ranges_that_touch_or_overlap_become_one():
     assert merged([(5, 7), (1, 3), (3, 5), (9, 9), (6, 8)]) == [(1, 8)]
 
 
-def test_of_sorted_ranges_only_what_lies_within_is_found():
+def test_within_gives_parts_inside_bounds():
     assert within([(1, 4), (6, 9), (12, 13)], 3, 8) == [(3, 4), (6, 8)]
 
 
@@ -197,7 +197,7 @@ def test_set_takes_memory_for_its_missing_ranges_and_not_for_its_positions(apart
     assert copy.count_missing(0, count * apart) == count
 
 
-def test_what_is_finished_in_order_above_something_held_takes_next_to_no_memory():
+def test_finished_messages_above_held_one_take_little_memory():
     found = RangeSet(0)
     for start in range(1, 100 * PAGE, 100):
         found.add(start, start + 100)

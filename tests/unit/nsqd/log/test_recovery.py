@@ -218,7 +218,7 @@ def test_file_that_ends_in_middle_of_append_is_torn_there(slip):
 
 @pytest.mark.parametrize("place", range(4))
 @pytest.mark.parametrize("start", [0, 700])
-def test_what_is_whole_behind_what_never_reached_disk_is_kept(slip, place, start):
+def test_whole_appends_behind_unwritten_ones_are_kept(slip, place, start):
     zero(slip.path, slip.ends[place] + start, slip.ends[place] + 2000)
 
     found = slip.recover(CheckpointPosition())
@@ -246,7 +246,7 @@ ALL = (0, 3082)
         pytest.param(3, {1: ALL, 4: ALL}, (), 4, [1], id="a durable hole"),
     ],
 )
-def test_only_an_end_that_was_not_durable_is_cut_off(slip, synced, zeros, flips, end, damaged):
+def test_durable_end_is_not_cut_off(slip, synced, zeros, flips, end, damaged):
     for place, (start, stop) in zeros.items():
         zero(slip.path, slip.ends[place] + start, min(slip.ends[place] + stop, slip.ends[place + 1]))
     for place in flips:
@@ -295,7 +295,7 @@ def test_torn_note_is_not_told(slip):
 # --- refused appends
 
 
-def test_what_was_refused_is_not_lost_either_when_it_lies_behind_damage(slip):
+def test_refused_append_behind_damage_is_not_lost(slip):
     zero(slip.path, slip.ends[1], slip.ends[1] + APPEND_HEADER_BYTES)
     zero(slip.path, slip.ends[2], slip.ends[2] + APPEND_HEADER_BYTES)
 
@@ -318,7 +318,7 @@ def test_refused_append_is_neither_stored_nor_torn_end(slip, cut, indexed):
     assert happened(found) == [(FIRST, FIRST + 3, 0)]
 
 
-def test_compacted_segment_is_never_torn_for_it_got_its_name_when_it_was_durable(tmp_path):
+def test_compacted_segment_is_never_torn(tmp_path):
     encoder = Encoder(MessageIds(1), FIRST)
     segment = Segment(tmp_path, 1, FileHeader(FIRST, FIRST, 77, 1, ends=FIRST + 50), generation=1)
     writer = SegmentWriter(Disk(), segment)

@@ -30,7 +30,7 @@ def planned_big(found, *, resting=True):
     return planned(found, resting=resting, full=1000 * TINY, worth=100 * TINY)
 
 
-def test_nothing_is_done_where_all_is_wanted():
+def test_plan_is_empty_where_all_is_wanted():
     assert planned(extents(1000, 1000, 1000)) == []
 
 
@@ -73,17 +73,17 @@ def test_little_waste_in_small_segment_is_not_worth_it():
     assert planned([SegmentStats(0, 100, 0)]) == [[0]]
 
 
-def test_what_gives_most_for_what_it_costs_comes_first():
+def test_plan_begins_with_most_waste_for_its_cost():
     assert planned_big(big(400, 1000, 0, 1000, 100)) == [[2], [4], [0]]
 
 
-def test_waste_of_more_than_two_segments_is_not_left_lying_where_most_is_wanted():
+def test_waste_above_two_segments_is_compacted_where_most_is_wanted():
     # Each wastes a fifth. Ten waste two segments, which is allowed; eleven waste too much.
     assert planned_big(big(*[800] * 10)) == []
     assert len(planned_big(big(*[800] * 11))) == 1
 
 
-def test_while_log_is_worked_with_little_waste_is_left_until_it_rests():
+def test_little_waste_stays_until_log_rests():
     assert planned_big(big(*[950] * 60), resting=False) == []
     copied = planned_big(big(*[950] * 60), resting=True)
     assert sum(map(len, copied)) == 20
@@ -96,7 +96,7 @@ def test_busy_log_is_compacted_only_above_allowed_waste():
     assert planned_big(big(100, 1000, 100, 1000), resting=True) == [[0], [2]]
 
 
-def test_look_is_worth_it_when_more_lies_there_than_is_allowed_or_nobody_uses_it():
+def test_compaction_is_checked_above_allowed_bytes_or_at_rest():
     assert not is_enough(2 * FULL, FULL, resting=False)
     assert is_enough(2 * FULL + 1, FULL, resting=False)
     assert is_enough(1, FULL, resting=True)

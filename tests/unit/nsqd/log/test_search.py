@@ -41,7 +41,7 @@ def parts_of(shop, there=None, most=1 << 30, *, forward=True):
     )
 
 
-def test_all_that_match_are_found_in_order(log):
+def test_matches_are_found_in_order(log):
     found = search(parts_of(log))
 
     assert found.matches == [FIRST + n for n in range(0, 60, 10)]

@@ -235,7 +235,7 @@ def test_missing_messages_of_compacted_file_are_finished(tmp_path, encoder):
 
 @pytest.mark.parametrize("after", SegmentState)
 @pytest.mark.parametrize("before", SegmentState)
-def test_segment_goes_from_one_state_to_those_that_follow_it_and_to_no_other(tmp_path, before, after):
+def test_segment_state_follows_table(tmp_path, before, after):
     segment = Segment(tmp_path, 1, FileHeader(FIRST, FIRST, 5, 1))
     segment.next = FIRST + 3
     segment.state = before
@@ -253,7 +253,7 @@ def test_segment_goes_from_one_state_to_those_that_follow_it_and_to_no_other(tmp
     )
 
 
-def test_where_message_lies_is_known_to_part_of_page(writer, encoder):
+def test_offset_of_message_is_estimated_within_page(writer, encoder):
     bodies = [b"." * 1000] * 500
     for _ in range(4):
         writer.append([encoder.batch(Batch(bodies), 1)], [])

@@ -15,7 +15,7 @@ from nsqd.storage import checkpoint
 from tests.support.disks import FaultyDisk
 from tests.support.engine import Node
 from tests.support.simulated_disk import SimulatedDisk
-from tests.support.stores import FIRST, Shop, finish, flip, noted, stored, wanting, zero
+from tests.support.stores import FIRST, Shop, finish, flip, noted, stored, zero
 from tests.unit.nsqd.replication.replica_end import DATA
 
 BODY = b"x" * 3000
@@ -42,19 +42,11 @@ def sequences(shop):
     return sorted(shop.bodies())
 
 
-def compact(shop, *wanted):
-    """Compact the closed segments to the *wanted* ranges."""
-    job = shop.store.cleaner.begin_compaction(wanting(*wanted), shop.store.checkpoints.covered_notes)
-    job.run()
-    assert shop.store.cleaner.end_compaction(job) > 0
-    shop.store.cleaner.remove_files()
-
-
 def lost(shop):
     return [gap for gap in shop.gaps() if gap.is_loss]
 
 
-def test_all_segments_are_found_and_what_happened_in_them_is_in_order(shop):
+def test_segments_and_their_records_are_found_in_order(shop):
     shop.note(b"note")
     shop.publish(b"last")
 
@@ -111,7 +103,7 @@ def test_torn_newest_segment_is_truncated_and_log_continues(shop):
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_what_never_reached_disk_is_gap_and_what_came_behind_it_is_kept(shop, number):
+def test_unwritten_append_is_gap_and_later_ones_are_kept(shop, number):
     zero(shop.log(number), 4000, 6000)
 
     found = shop.reopen()
@@ -123,7 +115,7 @@ def test_what_never_reached_disk_is_gap_and_what_came_behind_it_is_kept(shop, nu
     assert any(first <= torn < end for first, end, _ in stored(found))
 
 
-def test_of_two_torn_segments_each_is_cut_at_its_end(shop):
+def test_torn_segments_are_each_cut_at_their_end(shop):
     zero(shop.log(2), 4000, 6000)
     zero(shop.log(4), 1000, 2000)
 
@@ -225,7 +217,7 @@ def test_note_known_to_checkpoint_is_synced_unless_it_is_marked_as_synced(shop):
         mark = shop.mark()
 
 
-def test_what_was_begun_behind_several_failed_files_is_kept(shop):
+def test_file_behind_failed_files_is_kept(shop):
     disk = FaultyDisk()
     shop.reopen(all_of_it(shop), disk, segment=3000)
     mark = shop.mark()
@@ -285,7 +277,7 @@ def test_notes_that_failed_and_were_written_again_are_told_in_order(shop):
 # --- dropped messages
 
 
-def test_what_was_finished_before_it_was_durable_is_no_hole(tmp_path):
+def test_finished_unsynced_messages_leave_no_hole(tmp_path):
     node = Node()
     topic = node.topic()
     topic.skip_to(FIRST + 4)
@@ -305,7 +297,7 @@ def test_what_was_finished_before_it_was_durable_is_no_hole(tmp_path):
 
 
 @pytest.mark.parametrize("remaining", [0, 2])
-def test_what_had_to_go_before_any_checkpoint_could_say_so_takes_nothing_along(shop, remaining):
+def test_segments_dropped_before_checkpoint_take_no_others(shop, remaining):
     mark = CheckpointPosition(FIRST, 0, FIRST, FIRST)
     assert shop.drop(FIRST + 8 - 2 * remaining, shop.store.segments.notes) == (2 if remaining else 3)
     kept = shop.publish(b"kept")
@@ -317,7 +309,7 @@ def test_what_had_to_go_before_any_checkpoint_could_say_so_takes_nothing_along(s
     assert len(sequences(shop)) == (5 if remaining else 3)
 
 
-def test_when_all_had_to_go_what_comes_next_is_kept(tmp_path):
+def test_append_after_dropping_all_segments_is_kept(tmp_path):
     shop = Shop(tmp_path)
     shop.new(segment=5000)
     shop.publish(b"x" * 1_100_000)
@@ -354,7 +346,7 @@ def test_durable_files_that_were_removed_are_one_gap(shop, gone, gap):
     assert shop.publish(b"more").first == FIRST + 8
 
 
-def test_oldest_file_that_is_gone_leaves_messages_without_checkpoint_missing(shop):
+def test_missing_oldest_file_leaves_uncovered_messages_missing(shop):
     checkpoint_of_one = CheckpointPosition(FIRST + 1, 0, FIRST + 1, FIRST + 1)
     for number in (1, 2):
         shop.log(number).unlink()
@@ -365,7 +357,7 @@ def test_oldest_file_that_is_gone_leaves_messages_without_checkpoint_missing(sho
     assert lost(shop) == [Gap(FIRST, FIRST + 4, Why.REMOVED)]
 
 
-def test_oldest_file_gone_before_the_first_checkpoint_is_reported_as_a_loss(shop):
+def test_missing_oldest_file_without_checkpoint_is_a_loss(shop):
     shop.log(1).unlink()
 
     found = shop.reopen()
@@ -409,7 +401,7 @@ def test_file_in_place_of_another_costs_only_messages_of_that_one(shop, source, 
     assert set(sequences(shop)) == set(range(FIRST, FIRST + 8)) - gone
 
 
-def test_file_of_another_log_that_begins_within_the_one_before_it_is_put_aside(shop, tmp_path):
+def test_overlapping_file_of_another_log_is_put_aside(shop, tmp_path):
     shop.publish(b"a", b"b", b"c", b"d")
     (tmp_path / "other").mkdir()
     other = Shop(tmp_path / "other")
@@ -428,7 +420,7 @@ def test_file_of_another_log_that_begins_within_the_one_before_it_is_put_aside(s
 
 def test_compacted_file_in_place_of_older_one_covers_none_between(shop):
     shop.sync()
-    compact(shop, (FIRST, FIRST + 4), (FIRST + 5, FIRST + 8))
+    shop.compact((FIRST, FIRST + 4), (FIRST + 5, FIRST + 8))
     (compacted,) = shop.folder.glob("*.1.log")
     assert compacted.name > shop.log(3).name[:8]
     shop.log(1).write_bytes(compacted.read_bytes())
@@ -482,7 +474,7 @@ def test_file_that_compacted_one_replaces_is_removed(shop, again, kept):
     assert shop.sync() is None
     before = shop.log(again).read_bytes()
     mark = all_of_it(shop)
-    compact(shop, (FIRST + kept, FIRST + 8))
+    shop.compact((FIRST + kept, FIRST + 8))
     assert not shop.log(again).exists()
     shop.log(again).write_bytes(before)
 
@@ -517,7 +509,7 @@ def test_start_that_meets_fault_says_so_and_the_next_one_finds_everything(shop, 
     assert len(sequences(shop)) == 8
 
 
-def test_what_was_found_above_mark_is_synced_before_it_is_called_durable(shop):
+def test_messages_above_mark_are_synced_at_start(shop):
     disk = FaultyDisk()
 
     shop.reopen(CheckpointPosition(FIRST + 2, 0, FIRST + 2, FIRST + 2), disk)
@@ -550,7 +542,7 @@ def test_tail_of_failed_fsync_is_durable_after_the_next_start(durable):
         assert sequences(shop) == [FIRST, FIRST + 1, FIRST + 2]
 
 
-def test_any_flipped_bit_in_durable_folder_costs_at_most_one_append(tmp_path):
+def test_flipped_bit_costs_at_most_one_append(tmp_path):
     shop = Shop(tmp_path)
     shop.new(segment=700)
     for n in range(12):

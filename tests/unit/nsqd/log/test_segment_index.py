@@ -108,7 +108,7 @@ def test_segment_with_nothing_in_it_can_have_index(tmp_path):
     assert (found.pages, found.next) == (0, FIRST + 10)
 
 
-def test_index_that_cannot_be_read_just_now_is_failure_and_not_an_absent_one(segment):
+def test_unreadable_index_is_failure_and_not_absent(segment):
     with pytest.raises(OSError, match="Input/output error"):
         segment_index.load(FaultyDisk(read_file=errno.EIO), Segment(segment.folder, 1, HEADER), segment.size)
 
@@ -123,7 +123,7 @@ def test_index_of_compacted_segment_says_which_messages_it_has(segment):
     assert loaded(segment)[1]
 
 
-def test_what_a_later_version_adds_behind_ranges_is_not_taken_for_ranges(segment):
+def test_index_of_later_version_is_not_used(segment):
     segment_index.write(Disk(), segment, [(FIRST, FIRST + 1)])
     content = bytearray(segment.index_path.read_bytes()[:-8]) + bytes(16)
     struct.pack_into("<H", content, 10, 0x0300)

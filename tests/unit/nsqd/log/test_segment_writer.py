@@ -56,7 +56,7 @@ def test_append_that_fails_leaves_extent_as_it_was(tmp_path, encoder):
     disk.close(writer.fd)
 
 
-def test_no_two_files_of_log_have_the_same_salt_but_all_name_log():
+def test_files_of_log_have_own_salts_and_one_log_id():
     salts = {new_salt(7) for _ in range(100)}
 
     assert len(salts) == 100

@@ -14,14 +14,14 @@ def spans(found, *seqs):
     return [(found.offset(found.place(seq)), found.offset(found.place(seq) + 1)) for seq in seqs]
 
 
-def test_of_messages_that_were_appended_one_by_one_each_has_its_own_place():
+def test_single_appends_have_own_starts():
     found = starts(FIRST, FIRST + 1, FIRST + 2)
 
     assert spans(found, FIRST, FIRST + 1, FIRST + 2) == [(500, 600), (600, 700), (700, 800)]
     assert (len(found), found.end, found.size) == (3, 800, 12)
 
 
-def test_of_others_message_lies_in_the_last_append_that_begins_at_or_before_it():
+def test_message_lies_in_last_append_at_or_before_it():
     found = starts(FIRST, FIRST + 1, FIRST + 7, FIRST + 7, FIRST + 20)
 
     assert spans(found, FIRST, FIRST + 1, FIRST + 6) == [(500, 600), (600, 700), (600, 700)]
@@ -47,7 +47,7 @@ def test_whether_each_append_has_one_message_is_known_by_where_page_ends():
     assert not starts(FIRST).one_each(FIRST + 200)
 
 
-def test_page_is_worth_its_room_when_each_of_its_messages_was_read_several_times():
+def test_page_is_cached_after_repeated_single_reads():
     found = starts(FIRST, FIRST + 1, FIRST + 2)
     found.reads = 6
 

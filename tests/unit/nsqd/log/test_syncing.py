@@ -87,7 +87,7 @@ def test_folders_are_synced_only_when_files_were_made(shop):
 
 
 @pytest.mark.parametrize("call", ["sync", "sync_folder"])
-def test_nothing_is_appended_after_failed_sync_until_restart(shop, call):
+def test_failed_sync_ends_appends_until_restart(shop, call):
     disk = FaultyDisk()
     shop.new(disk)
     shop.publish(b"a")
@@ -109,7 +109,7 @@ def test_nothing_is_appended_after_failed_sync_until_restart(shop, call):
     assert [*shop.bodies().values()] == [b"a", b"b", b"c"]
 
 
-def test_what_was_not_durable_of_file_that_somebody_removed_is_never_called_so(shop):
+def test_removed_file_is_never_called_durable(shop):
     shop.publish(b"a")
     assert shop.sync() is None
     shop.publish(b"b")
@@ -125,7 +125,7 @@ def test_what_was_not_durable_of_file_that_somebody_removed_is_never_called_so(s
     assert shop.sync() is None
 
 
-def test_file_that_somebody_removed_when_all_of_it_was_durable_fails_no_sync(shop):
+def test_removed_durable_file_fails_no_sync(shop):
     shop.publish(b"a")
     assert shop.sync() is None
     shop.log(1).unlink()
@@ -196,7 +196,7 @@ def test_index_that_cannot_be_written_is_warning_and_no_more(shop):
 
 
 @pytest.mark.parametrize("call", ["sync", "sync_folder", "append", "create", "replace"])
-def test_no_descriptor_leaks_whatever_fails(shop, call, tmp_path):
+def test_failures_leak_no_descriptor(shop, call, tmp_path):
     disk = FaultyDisk()
     shop.new(disk, segment=1)
     shop.publish(b"a")
@@ -213,7 +213,7 @@ def test_no_descriptor_leaks_whatever_fails(shop, call, tmp_path):
     assert len(open_below(tmp_path)) <= before
 
 
-def test_without_free_descriptor_open_file_is_still_synced(shop):
+def test_open_file_is_synced_without_free_descriptor(shop):
     disk = FaultyDisk()
     shop.new(disk, segment=1)
     shop.publish(b"a")

@@ -39,7 +39,7 @@ def blocks(*counts, first=100, size=200_000):
     return [encoder.batch(Batch([b"x" * (size // count)] * count), NOW) for count in counts]
 
 
-def test_every_message_is_found_in_its_block():
+def test_messages_are_found_in_their_blocks():
     log = MessageLog(NoDisk(), 100, limit=1000)
     made = blocks(3, 1, 5)
     for block in made:
@@ -75,7 +75,7 @@ def test_older_blocks_than_limit_are_asked_of_source():
     assert shelf.asked == [101]
 
 
-def test_with_limit_of_nothing_newest_page_still_stays():
+def test_newest_page_stays_with_limit_of_zero():
     made = blocks(3, 3, 3)
     log = MessageLog(Shelf(*made), 100, limit=0)
     for block in made:
@@ -114,7 +114,7 @@ def test_gap_of_source_is_passed_on():
     assert log.read(101) is gap
 
 
-def test_what_source_does_not_know_leads_to_what_is_in_memory():
+def test_gap_in_source_ends_at_memory():
     log = MessageLog(NoDisk(), 100, limit=2)
     for block in blocks(2, 2):
         log.append(block)

@@ -90,7 +90,7 @@ def test_header_with_one_wrong_byte_is_mended_and_says_how():
     assert second.mend == content[begins[1] : begins[1] + APPEND_HEADER_BYTES]
 
 
-def test_behind_damage_no_append_counts_of_messages_that_were_there_before():
+def test_append_of_earlier_messages_behind_damage_is_skipped():
     content, begins = appends(b"a", b"b", b"c")
     again = content[: begins[1]]
     damaged = content[: begins[2]] + b"x" * 60 + again

@@ -16,7 +16,7 @@ owners = st.lists(st.tuples(st.lists(spans, max_size=8), ends), max_size=3)
 
 
 @given(st.sampled_from(BASES), owners, st.one_of(st.none(), ends), spans)
-def test_what_anybody_has_not_finished_is_wanted_and_what_is_kept(base, owners, log_start, asked):
+def test_wanted_has_unfinished_and_retained_messages(base, owners, log_start, asked):
     start, length = asked
     backlogs, model = [], set()
     for finished, end in owners:
@@ -43,7 +43,7 @@ def test_what_anybody_has_not_finished_is_wanted_and_what_is_kept(base, owners, 
 
 
 @pytest.mark.parametrize("backlogs", [[], [(RangeSet(7), 7)]])
-def test_nothing_is_wanted_by_nobody_and_by_those_who_are_done(backlogs):
+def test_wanted_is_empty_when_all_is_finished(backlogs):
     wanted = WantedPositions(backlogs)
 
     assert wanted.ranges(0, EVERYTHING) == []

@@ -50,7 +50,7 @@ def test_life_that_no_message_has_lived_yet_deletes_nothing(node):
     assert len(sentences(node, ttl_ns=10)) == 1
 
 
-def test_what_cannot_be_read_may_be_old(node):
+def test_unreadable_message_counts_as_old(node):
     class Unreadable:
         def read(self, seq, end):
             raise CannotRead
@@ -67,7 +67,7 @@ def test_what_cannot_be_read_may_be_old(node):
     assert len(sentences(node, ttl_ns=1 << 60)) == 1
 
 
-def test_what_was_bounded_as_much_before_is_no_news(node):
+def test_equal_bound_would_delete_nothing(node):
     node.broker.apply(lambda _topic, _channel: Settings(max_depth=1, drop_oldest=True))
 
     assert sentences(node, max_depth=2, drop_oldest=True, max_attempts=3) == []

@@ -20,7 +20,7 @@ def test_duration_is_read_as_people_write_it(text, expected):
 
 
 @pytest.mark.parametrize("value", ["", "7", "d", "0s", "0d", "-1s", "7x", "1d7", 7, 7.5, None, "9999999w"])
-def test_what_is_no_duration_is_refused(value):
+def test_bad_duration_is_refused(value):
     with pytest.raises(ValueError, match=r"duration|longer"):
         duration_ns(value)
 
@@ -44,13 +44,13 @@ def test_size_is_read_as_people_write_it(value, expected):
 
 
 @pytest.mark.parametrize("value", ["", "GB", "ten", "-1", "1XB", "1i", 0, -5, True, None, "9999999TB", "0MB"])
-def test_what_is_no_size_is_refused(value):
+def test_bad_size_is_refused(value):
     with pytest.raises(ValueError, match=r"size|bytes"):
         size_bytes(value)
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.0, "3", True, None, 1 << 62])
-def test_what_is_no_count_is_refused(value):
+def test_bad_count_is_refused(value):
     with pytest.raises(ValueError, match="whole number"):
         count(value)
 
@@ -67,6 +67,6 @@ def test_watermark_is_bytes_or_part(text, expected):
 
 
 @pytest.mark.parametrize("text", ["0%", "100%", "5 apples", "-1", "%", "1e9%"])
-def test_what_is_no_watermark_is_refused(text):
+def test_bad_watermark_is_refused(text):
     with pytest.raises(ValueError, match=r"must be|is no size"):
         watermark(text)

@@ -31,7 +31,7 @@ def test_empty_file_has_no_policies():
     assert from_toml("# none yet\n[policies]") == []
 
 
-def test_what_is_written_as_json_is_read_again():
+def test_policies_written_as_json_are_read_again():
     policies = from_toml(FILE)
 
     again = from_json(to_json(policies))

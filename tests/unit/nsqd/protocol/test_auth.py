@@ -48,7 +48,7 @@ def test_answer_may_grant_nothing(fields):
     "body",
     [b"", b"no", b"[]", b"null", b'"x"', b"{}", b'{"ttl":1', b'{"ttl":NaN}', b"[" * 100_000],
 )
-def test_what_is_no_answer_is_refused(body):
+def test_bad_auth_answer_is_refused(body):
     with pytest.raises(BadAnswer):
         parse_authorizations(body, NOW_NS)
 
@@ -77,7 +77,7 @@ def test_what_is_no_answer_is_refused(body):
         {"authorizations": [GRANT, GRANT | {"permissions": ["Publish"]}]},
     ],
 )
-def test_one_wrong_field_makes_the_whole_answer_worthless(fields):
+def test_auth_answer_with_wrong_field_is_refused(fields):
     with pytest.raises(BadAnswer):
         parse(**fields)
 
@@ -89,7 +89,7 @@ def test_topic_pattern_may_match_anywhere_in_name():
     assert not found.allows(SUBSCRIBE, "bar", "c")
 
 
-def test_each_permission_is_granted_by_itself():
+def test_permissions_are_granted_separately():
     found = grant(permissions=["subscribe"])
 
     assert found.allows(SUBSCRIBE, "t", "c")
@@ -101,7 +101,7 @@ def test_publish_needs_channel_pattern_that_matches_nothing(channels, allowed):
     assert grant(channels=channels).allows(PUBLISH, "t", "") is allowed
 
 
-def test_any_of_several_grants_is_enough():
+def test_grants_are_alternatives():
     found = parse(
         authorizations=[
             {"topic": "^a$", "channels": ["^c$"], "permissions": ["subscribe"]},
@@ -128,7 +128,7 @@ def test_ttl_of_ages_is_as_long_as_clock_goes():
         {"ttl": "hush"},
     ],
 )
-def test_what_is_wrong_with_answer_is_said_without_quoting_it(fields):
+def test_bad_auth_answer_is_not_quoted(fields):
     with pytest.raises(BadAnswer) as failure:
         parse(**fields)
 

@@ -26,7 +26,7 @@ def said(encoded, body):
 
 
 @given(HEADERS, BODY)
-def test_what_client_publishes_is_taken_apart(headers, body):
+def test_published_message_is_split_into_headers_and_body(headers, body):
     data = pub_ext("t", body, headers)
     start = data.index(b"\n") + 5
 
@@ -117,7 +117,7 @@ def test_node_that_drains_refuses_them_as_it_does_plain_commands(command, refusa
     assert not node.broker.topics
 
 
-def test_messages_of_one_size_are_taken_apart_at_once_and_those_of_others_one_by_one():
+def test_extended_batch_of_one_size_equals_single_messages():
     node = Node()
     session, _ = node.session()
     alike = [said(b'{"n":"%03d"}' % n, b"body%03d" % n) for n in range(40)]

@@ -51,7 +51,7 @@ def test_id_not_in_flight_is_channels_own(origin, owner):
     assert owner_of(channel, owner.broker.ids, b"no id at all....") == (channel, -1)
 
 
-def test_of_two_equal_sequences_present_node_id_decides(owner):
+def test_present_node_id_decides_between_equal_sequences(owner):
     origin = Node()
     origin.channel()
     origin.publish(b"theirs")
@@ -66,7 +66,7 @@ def test_of_two_equal_sequences_present_node_id_decides(owner):
     assert owner_of(channel, owner.broker.ids, ids[b"ours"])[0] is channel
 
 
-def test_after_change_of_node_id_log_in_flight_decides(origin, owner):
+def test_log_in_flight_decides_after_change_of_node_id(origin, owner):
     owner.broker.ids.recognise(NODE_ID)
     copy = owner.promote(origin.topic())
     channel = owner.channel()

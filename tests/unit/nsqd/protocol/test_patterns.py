@@ -85,7 +85,7 @@ def test_pattern_of_re2_finds_nothing_else(pattern, text):
         "a" * (MAX_LENGTH + 1),
     ],
 )
-def test_what_the_original_does_not_understand_is_refused(pattern):
+def test_pattern_unknown_to_original_is_refused(pattern):
     with pytest.raises(BadPattern):
         Pattern(pattern)
 
@@ -97,7 +97,7 @@ def test_search_takes_no_more_steps_than_text_is_long():
     assert not pattern.occurs_in("a" * 64 + "-")
 
 
-def test_what_is_wrong_with_pattern_is_said_by_error_alone(capfd):
+def test_pattern_error_does_not_quote_pattern(capfd):
     with pytest.raises(BadPattern, match=r"^missing \)$"):
         Pattern("quoted nowhere (")
     sys.stderr.flush()

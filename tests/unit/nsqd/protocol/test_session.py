@@ -9,7 +9,7 @@ from nsqclient.wire.frames import FrameParser
 from nsqd.protocol.connection_state import CLOSE_WAIT, OK
 from nsqd.protocol.session import MAX_NEW_TOPICS
 from nsqd.protocol.states import ALLOWED, State
-from tests.support.engine import Node
+from tests.support.engine import Client, Node
 from tests.support.wire import sized
 
 
@@ -25,24 +25,6 @@ def node():
 @pytest.fixture
 def client(node):
     return Client(node)
-
-
-class Client:
-    """Sends bytes to a session and collects the frames that it answers."""
-
-    def __init__(self, node):
-        self.node = node
-        self.session, self.outlet = node.session()
-        self.session.receive(b"  V2", node.now_ns)
-
-    def says(self, data):
-        self.session.receive(data, self.node.now_ns)
-        out = self.session.take_replies()
-        self.node.turn()
-        return FrameParser().feed(out)
-
-    def messages(self):
-        return self.outlet.taken()
 
 
 def error(text):
@@ -121,7 +103,7 @@ def test_bad_command_gets_its_error_and_ends_connection(client, command, answer)
 
 @pytest.mark.parametrize("word", sorted(ALLOWED))
 @pytest.mark.parametrize("state", list(State))
-def test_every_command_is_refused_in_wrong_state(node, word, state):
+def test_commands_are_refused_in_wrong_state(node, word, state):
     client = Client(node)
     if state is not State.INIT:
         client.says(b"SUB t c\n")
@@ -150,7 +132,7 @@ def test_answering_what_is_not_in_flight_is_no_reason_to_close(client, word):
 
 def test_message_goes_round(client):
     assert client.says(b"SUB t c\nRDY 1\nPUB t\n" + sized(b"hello")) == [(0, b"OK"), (0, b"OK")]
-    ((message_id, attempts, body),) = client.messages()
+    ((message_id, attempts, body),) = client.outlet.taken()
     assert (attempts, body) == (1, b"hello")
 
     assert client.says(b"FIN " + message_id + b"\n") == []
@@ -196,19 +178,19 @@ def test_rdy_out_of_range_is_refused(client, command, text):
 
 def test_cls_stops_delivery_and_messages_in_flight_may_still_be_answered(client):
     client.says(b"SUB t c\nRDY 1\nPUB t\n" + sized(b"1"))
-    ((message_id, _, _),) = client.messages()
+    ((message_id, _, _),) = client.outlet.taken()
 
     assert client.says(b"CLS\n") == FrameParser().feed(CLOSE_WAIT)
     assert client.says(b"RDY nonsense\n") == []
     client.says(b"PUB t\n" + sized(b"2"))
-    assert client.messages() == []
+    assert client.outlet.taken() == []
     assert client.says(b"REQ " + message_id + b" 0\n") == []
     assert client.says(b"CLS\n") == error("E_INVALID cannot CLS in current state")
 
 
 def test_requeue_clamps_its_delay(client):
     client.says(b"SUB t c\nRDY 1\nPUB t\n" + sized(b"1"))
-    ((message_id, _, _),) = client.messages()
+    ((message_id, _, _),) = client.outlet.taken()
 
     assert client.says(b"REQ " + message_id + b" 999999999999\n") == []
     ((due_ns, _),) = client.session.consumer.channel.backlog.deferred
@@ -217,7 +199,7 @@ def test_requeue_clamps_its_delay(client):
 
 def test_run_of_fins_in_order_out_of_order_and_of_strangers(client):
     client.says(b"SUB t c\nRDY 100\nMPUB t\n" + mpub(*[b"%d" % n for n in range(10)]))
-    ids = [message_id for message_id, _, _ in client.messages()]
+    ids = [message_id for message_id, _, _ in client.outlet.taken()]
 
     def fins(some):
         return b"".join(b"FIN " + message_id + b"\n" for message_id in some)
@@ -262,7 +244,7 @@ def test_identify_answers_what_was_negotiated(client):
 
 
 @pytest.mark.parametrize("wish", ["snappy", "deflate"])
-def test_after_upgrade_was_granted_no_command_is_applied_until_it_is_in_place(client, wish):
+def test_commands_wait_for_granted_upgrade(client, wish):
     body = json.dumps({"feature_negotiation": True, wish: True}).encode()
 
     assert len(client.says(b"IDENTIFY\n" + sized(body) + b"NONSENSE\n")) == 1
@@ -313,7 +295,7 @@ def test_identify_takes_keys_in_any_case_and_the_last_of_equal_ones(client):
     assert (client.session.identity.client_id, client.session.identity.hostname) == ("b", "")
 
 
-def test_no_subscription_without_heartbeats(client):
+def test_subscription_without_heartbeats_is_refused(client):
     client.says(b"IDENTIFY\n" + sized(b'{"heartbeat_interval":-1}'))
 
     assert client.says(b"SUB t c\n") == error("E_INVALID cannot SUB with heartbeats disabled")
@@ -356,7 +338,7 @@ def test_stream_that_ends_inside_line_ends_silently(client):
     assert client.session.closing
 
 
-def test_what_could_not_be_stored_is_error_from_the_first_such_publish_on(client):
+def test_replies_are_errors_from_first_unstored_publish(client):
     other = client.node.topic("other")
     client.session.receive(
         b"PUB t\n" + sized(b"1") + b"MPUB other\n" + mpub(b"2") + b"PUB t\n" + sized(b"3"), client.node.now_ns
@@ -411,7 +393,7 @@ def test_session_lets_others_have_their_turn_after_many_new_topics(node, client)
     assert client.session.take_replies() == OK * 2 * count
 
 
-def test_commands_behind_many_new_topics_are_applied_before_the_end_of_stream(node, client):
+def test_commands_behind_new_topics_are_applied_before_end(node, client):
     pipeline = b"".join(b"PUB new%d\n" % number + sized(b"m") for number in range(MAX_NEW_TOPICS))
     client.session.receive(pipeline, node.now_ns)
     assert not client.session.is_blocked()

@@ -9,8 +9,8 @@ import pytest
 
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Consumer
+from nsqd.engine.credit import ELSEWHERE, SAME_REGION, SAME_ZONE
 from nsqd.engine.delivering import MAX_DELIVERY_BYTES, MAX_SAMPLED_PER_TURN
-from nsqd.engine.identity import ELSEWHERE, SAME_REGION, SAME_ZONE
 from nsqd.engine.limits import Limits
 from nsqd.log.ids import MessageIds
 from nsqd.log.tail import MAX_READS_PER_TURN

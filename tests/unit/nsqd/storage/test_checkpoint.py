@@ -62,7 +62,7 @@ def test_answers_after_checkpoint_is_begun_do_not_change_its_attempts(node):
     assert filled(checkpoint.decode(encode()), node).attempts == dict.fromkeys(range(first, end), 1)
 
 
-def test_it_says_how_far_log_was_and_which_checkpoint_it_is(node):
+def test_checkpoint_has_position_and_serial(node):
     node.publish(b"1", b"2")
     end = node.topic().log.next_seq
     node.channel("c").empty()
@@ -73,7 +73,7 @@ def test_it_says_how_far_log_was_and_which_checkpoint_it_is(node):
     assert (state.log_start, state.low_water) == (node.topic().log.log_start, end)
 
 
-def test_what_was_absent_when_channel_was_made_is_remembered_until_it_is_committed(node):
+def test_absent_messages_are_remembered_until_commit(node):
     channel = node.channel()
     node.publish(*[b"x"] * 10)
     end = node.topic().log.next_seq
@@ -97,7 +97,7 @@ def test_absent_messages_are_forgotten_when_later_ones_are_finished(node):
     assert saved(node).channels["c"].absent == channel.absent == [(end - 3, end - 1)]
 
 
-def test_what_everybody_has_finished_counts_as_safe_and_nothing_else(node):
+def test_checkpoint_calls_finished_messages_durable(node):
     channel = node.channel()
     node.publish(*[b"x"] * 10)
     end = node.topic().log.next_seq
@@ -223,7 +223,7 @@ def test_checkpoint_with_wrong_byte_anywhere_is_refused(node):
 
 
 @pytest.mark.parametrize("content", [b"{", b"{}", b"{" + b"x" * 100, bytes(4096), b"x" * 4096])
-def test_what_never_was_checkpoint_is_refused(content):
+def test_bytes_without_checkpoint_are_refused(content):
     with pytest.raises(BadCheckpoint):
         checkpoint.decode(content)
 
@@ -262,7 +262,7 @@ def test_arrays_that_are_shorter_than_header_says_are_refused(node):
 # --- added to one before
 
 
-def test_one_that_is_added_to_nothing_is_refused(node):
+def test_added_record_without_whole_one_is_refused(node):
     node.channel()
 
     with pytest.raises(BadCheckpoint):
@@ -286,7 +286,7 @@ def test_channel_made_again_has_nothing_of_the_one_that_was_deleted(node):
     assert (state.finished.floor, state.end) == (redelivered.lowest(), redelivered.end)
 
 
-def test_what_is_added_is_in_proportion_to_what_happened(node):
+def test_added_record_is_proportional_to_changes(node):
     channel = node.channel()
     topic = node.topic()
     for delay_ns in range(1, 2000):

@@ -64,7 +64,7 @@ def test_data_path_that_stays_in_use_is_refused_after_some_seconds(tmp_path):
     assert PATIENCE_SECONDS <= other.now_s - 100 < PATIENCE_SECONDS + 1
 
 
-def test_nobody_waits_for_data_path_that_is_missing(tmp_path):
+def test_missing_data_path_fails_without_waiting(tmp_path):
     said = []
 
     with pytest.raises(DataPathLocked, match="no such file"):

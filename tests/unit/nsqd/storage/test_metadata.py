@@ -26,11 +26,11 @@ def test_file_has_originals_shape(tmp_path):
     assert (tmp_path / "nsqd.dat").stat().st_mode & 0o777 == 0o600
 
 
-def test_without_topics_list_is_null():
+def test_metadata_without_topics_has_null_list():
     assert metadata.encode([]) == b'{"topics":null,"version":"1.3.0"}'
 
 
-def test_what_was_saved_is_loaded(tmp_path):
+def test_metadata_survives_saving(tmp_path):
     topics = [TopicMetadata("t", True, [("c", False), ("d", True)])]
     metadata.save(Disk(), tmp_path, topics, "abcd")
 

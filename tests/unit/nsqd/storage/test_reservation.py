@@ -66,7 +66,7 @@ def test_lives_that_use_nothing_still_go_up(tmp_path):
     assert floors == sorted(set(floors))
 
 
-def test_more_is_reserved_only_when_less_than_half_a_stride_is_left(tmp_path):
+def test_reservation_extends_below_half_a_stride(tmp_path):
     life = Life(tmp_path).open(FLOOR)
     before = life.reservation.path.read_bytes()
     assert not life.reservation.wants_more
@@ -90,7 +90,7 @@ def test_publish_larger_than_a_stride_is_reserved_whole(tmp_path):
 
 
 @pytest.mark.parametrize("call", ["open_write", "write_at", "sync"])
-def test_what_could_not_be_noted_is_not_reserved(tmp_path, call):
+def test_failed_write_reserves_nothing(tmp_path, call):
     disk = FaultyDisk()
     life = Life(tmp_path, disk).open(FLOOR)
     reserved = life.sequences.reserved
@@ -133,7 +133,7 @@ def test_life_killed_at_any_call_leads_to_no_number_twice(tmp_path, lives):
 
 @pytest.mark.parametrize("place", [0, 1])
 @pytest.mark.parametrize("extended", [0, 1])
-def test_when_slot_is_damaged_the_other_counts_and_more_is_skipped(tmp_path, place, extended):
+def test_damaged_slot_leaves_the_other_and_skips_more(tmp_path, place, extended):
     life = Life(tmp_path).open(FLOOR)
     for _ in range(1 + extended):
         life.reservation.extend(life.sequences.reserved)
@@ -145,7 +145,7 @@ def test_when_slot_is_damaged_the_other_counts_and_more_is_skipped(tmp_path, pla
         flip(life.reservation.path, place * SLOT * 8 + bit)
 
 
-def test_when_both_are_damaged_numbers_go_on_far_above(tmp_path):
+def test_damaged_reservation_continues_far_above(tmp_path):
     Life(tmp_path).open(FLOOR)
     (tmp_path / FILE_NAME).write_bytes(b"x" * 2 * SLOT)
 
@@ -241,7 +241,7 @@ def test_data_path_that_was_moved_is_no_copy(tmp_path):
     assert Life(tmp_path / "there").warnings == []
 
 
-def test_on_full_disk_numbers_can_still_be_reserved(tmp_path):
+def test_reservation_works_on_full_disk(tmp_path):
     disk = FaultyDisk()
     life = Life(tmp_path, disk).open(FLOOR)
     for call in ("append", "allocate", "replace", "create"):

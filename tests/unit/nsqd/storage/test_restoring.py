@@ -23,7 +23,7 @@ def ranges(node):
 
 
 @pytest.mark.parametrize("checkpointed", [True, False])
-def test_each_life_leaves_range_and_what_lies_between_was_never_had(start, checkpointed):
+def test_starts_leave_ranges_with_unused_numbers_between(start, checkpointed):
     expected = []
     for _ in range(3):
         node = start()
@@ -76,7 +76,7 @@ def test_messages_that_were_refused_leave_no_hole(start):
     assert ranges(start()) == [(end - 4, end)]
 
 
-def test_what_a_power_cut_took_was_never_had_as_far_as_anybody_is_owed_it(start):
+def test_pending_messages_lost_in_power_cut_were_never_stored(start):
     node = start()
     channel = node.channel()
     node.publish(b"a", b"b")
@@ -95,7 +95,7 @@ def test_what_a_power_cut_took_was_never_had_as_far_as_anybody_is_owed_it(start)
     assert ranges(start()) == [(first, first + 3)]
 
 
-def test_without_checkpoint_nothing_that_is_gone_was_had(start):
+def test_missing_messages_without_checkpoint_were_never_stored(start):
     """A copy is like this when it was begun after its home had lost its end, and is not yet complete."""
     node = start()
     node.channel()
@@ -118,7 +118,7 @@ def test_without_checkpoint_nothing_that_is_gone_was_had(start):
     assert ranges(start()) == [(end - 1, end)]
 
 
-def test_what_a_power_cut_damaged_was_never_had_from_start_on(start):
+def test_damaged_messages_were_never_stored(start):
     node = start()
     node.channel()
     node.publish(b"a")
@@ -135,7 +135,7 @@ def test_what_a_power_cut_damaged_was_never_had_from_start_on(start):
     assert ranges(start()) == [(first, first + 1), (first + 2, first + 3)]
 
 
-def test_what_is_on_disk_was_had_where_no_checkpoint_says_it(start):
+def test_messages_on_disk_were_stored_without_checkpoint(start):
     node = start()
     node.channel()
     node.publish(b"a", b"b")
@@ -182,7 +182,7 @@ def test_channel_made_and_set_back_after_the_last_checkpoint_is_restored(start, 
     assert start().topic().channels["late"].backlog.unfinished(0, end + len(between)) == pending
 
 
-def test_messages_finished_elsewhere_while_paused_are_not_delivered_after_kill(start):
+def test_finished_elsewhere_while_paused_stays_finished_after_kill(start):
     node = start()
     channel = node.channel()
     node.publish(b"a")

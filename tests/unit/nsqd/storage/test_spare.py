@@ -16,7 +16,7 @@ def test_space_is_really_taken(tmp_path):
     assert spare.path.stat().st_blocks * 512 >= SPARE_BYTES
 
 
-def test_it_is_given_up_once_and_can_be_made_again(tmp_path):
+def test_spare_is_released_once_and_made_again(tmp_path):
     spare = Spare(Disk(), tmp_path)
     spare.make()
 
@@ -28,7 +28,7 @@ def test_it_is_given_up_once_and_can_be_made_again(tmp_path):
     assert spare.release()
 
 
-def test_what_an_earlier_life_kept_aside_is_taken_over(tmp_path):
+def test_spare_of_earlier_start_is_taken_over(tmp_path):
     Spare(Disk(), tmp_path).make()
 
     spare = Spare(Disk(), tmp_path)
@@ -39,7 +39,7 @@ def test_what_an_earlier_life_kept_aside_is_taken_over(tmp_path):
 
 
 @pytest.mark.parametrize("call", ["open_write", "allocate"])
-def test_on_full_disk_there_is_none_and_nothing_is_left_of_attempt(tmp_path, call):
+def test_spare_on_full_disk_leaves_no_file(tmp_path, call):
     disk = FaultyDisk(**{call: errno.ENOSPC})
     spare = Spare(disk, tmp_path)
 
@@ -52,7 +52,7 @@ def test_on_full_disk_there_is_none_and_nothing_is_left_of_attempt(tmp_path, cal
     assert spare.there
 
 
-def test_it_is_not_taken_back_from_disk_that_has_little_more(tmp_path):
+def test_spare_is_not_refilled_on_nearly_full_disk(tmp_path):
     """Otherwise a checkpoint for which the spare was given up would never find the space."""
 
     class Small(Disk):

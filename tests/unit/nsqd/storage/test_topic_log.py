@@ -56,7 +56,7 @@ def test_checkpoints_follow_folder(store, shop):
     assert max(path.name for path in moved.iterdir()).startswith("checkpoint.")
 
 
-def test_no_new_folder_is_made_when_folder_is_gone(store, shop):
+def test_checkpoint_makes_no_folder(store, shop):
     for path in shop.folder.iterdir():
         path.unlink()
     shop.folder.rmdir()

@@ -46,7 +46,7 @@ def test_reading_goes_on_where_meta_file_says_across_files(tmp_path):
     assert bodies(tmp_path, "t") == ([b"one", b"two"], [])
 
 
-def test_without_meta_file_everything_is_taken(tmp_path):
+def test_disk_queue_without_meta_file_is_taken_whole(tmp_path):
     write_queue(tmp_path, "t", record(b"one") + record(b"two"))
 
     assert bodies(tmp_path, "t") == ([b"one", b"two"], [])
@@ -217,7 +217,7 @@ def test_file_that_came_after_interrupted_adoption_is_read_too(tmp_path):
     assert not list(tmp_path.glob("*.dat"))
 
 
-def test_after_the_original_ran_again_its_files_are_appended_to_log(tmp_path):
+def test_files_of_original_that_ran_again_are_adopted(tmp_path):
     write_queue(tmp_path, "t:a", record(b"once"))
     Start(tmp_path, LISTED).close()
     write_queue(tmp_path, "t:a", record(b"written by the original since"))
