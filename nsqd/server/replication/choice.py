@@ -39,6 +39,9 @@ class ReplicaChoice:
         self._health = ReplicaHealth(replace_after_ns)
         # The time of the last query for candidates.
         self._asked_ns = -_COMPLETE_NS
+        # Why there are too few replicas, in words; empty while there are enough.
+        self.waits_for = ""
+        self._missing_since_ns = now_ns
         if self._named:
             self.replicas, found = named_replicas(self.replicas, self._named)
             self.replicas = choose_replicas(me, self.replicas, found, self._count, self._health, now_ns)
@@ -56,7 +59,7 @@ class ReplicaChoice:
         return [one.address for one in self.replicas if not one.identity]
 
     def update(self, connectors: Sequence[Connector], now_ns: int) -> None:
-        """Note which replicas accept the stream, refuse or drain; called some ten times a second."""
+        """Note which replicas accept the stream, refuse or drain; called ten times a second."""
         for connector in connectors:
             link = connector.link
             replicas = self.replicas
@@ -92,7 +95,7 @@ class ReplicaChoice:
         interval_ns = _MISSING_NS if missing else _COMPLETE_NS
         if target and all(one.address != target for one in self.replicas):
             interval_ns = 0
-        elif not (self._named or target) and len(self.replicas) < count:
+        elif not (self._named or target or self.waits_for) and len(self.replicas) < count:
             interval_ns = _UNKNOWN_NS
         if now_ns < self._asked_ns + interval_ns or (count == 0 and not self.replicas):
             return
@@ -110,6 +113,19 @@ class ReplicaChoice:
             chosen = choose_replicas(self._me, self.replicas, found, count, self._health, now_ns)
         if chosen != before:
             self._set(chosen)
+        self._note_missing(count, now_ns)
+
+    def _note_missing(self, count: int, now_ns: int) -> None:
+        """Log once that no candidate exists; the nsqlookupd of the original names none."""
+        if len(self.replicas) >= count:
+            self.waits_for, self._missing_since_ns = "", now_ns
+        elif not self.waits_for and now_ns - self._missing_since_ns >= _MISSING_NS:
+            self.waits_for = "a candidate"
+            self._log.warning(
+                "REPLICATION: %d of %d replicas are chosen, no other candidate exists: %s",
+                *(len(self.replicas), count),
+                "name nodes with --replica, or let nsqd register at an nsqlookupd that names candidates",
+            )
 
     def _with_target(self, target: str) -> tuple[Holder, ...]:
         """The replicas, and the target of a decommission, which is the last one."""

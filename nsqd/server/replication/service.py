@@ -48,7 +48,9 @@ from nsqd.storage.data_path import DataPath
 from nsqd.storage.slots import CheckpointJob
 from nsqd.storage.topic_log import TopicLog
 
-TICK_S: Final = 0.05
+TICK_S: Final = 0.1
+# Without connections.
+_IDLE_TICK_S: Final = 0.5
 _CHOOSE_S: Final = 0.5
 _NONCE_BYTES: Final = 32
 
@@ -193,7 +195,7 @@ class Replication:
                 if node.state.wants_turn:
                     node.state.wants_turn = False
                     self._ask_turn()
-                await asyncio.sleep(TICK_S if self._connections.all or self._connectors.all else 10 * TICK_S)
+                await asyncio.sleep(TICK_S if self._connections.all or self._connectors.all else _IDLE_TICK_S)
         finally:
             # Otherwise a thread that is still at work could write after later writes.
             await asyncio.gather(*self._jobs, return_exceptions=True)
@@ -387,10 +389,12 @@ class Replication:
                 "epoch": 0,
                 "replicas_wanted": self.settings.replicas,
                 "fully_replicated": False,
+                "waits_for": "",
                 "replicas": [],
                 "copies": [],
             }
         found = self.node.to_json(now_ns())
+        found["waits_for"] = "" if self._choice is None else self._choice.waits_for
         connectors = [one for one in self._connectors.all if one.link is None]
         found["replicas"] += map(no_replica, [] if self._choice is None else self._choice.unknown_addresses)
         for replica in found["replicas"]:

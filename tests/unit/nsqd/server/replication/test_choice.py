@@ -120,3 +120,23 @@ async def test_refused_named_replica_is_not_taken_for_another_without_identity()
 
     assert first in node.replicas
     assert second not in node.replicas
+
+
+async def test_choice_without_candidate_says_so_once():
+    node, shown = Node(), io.StringIO()
+    candidates = []
+
+    async def ask():
+        return candidates
+
+    choice = ReplicaChoice(node, ME, (), 300 * _S, ask, Log("", LogLevel.INFO, shown), NOW)
+    for second in range(20):
+        await choice.choose(NOW + second * _S)
+
+    assert choice.waits_for == "a candidate"
+    assert shown.getvalue().count("no other candidate exists") == 1
+
+    candidates.append(Candidate(TWO.identity, TWO.address))
+    await choice.choose(NOW + 30 * _S)
+    assert choice.waits_for == ""
+    assert node.replicas == [TWO]
