@@ -186,7 +186,7 @@ class Replication:
                 node.state.set_draining(draining=self._broker.leaving or self._broker.disk_low)
                 if self._choice is not None:
                     self._choice.update(self._connectors.all, now_ns())
-                    self._connectors.keep(node.wanted_peers(), self._choice.unknown_addresses)
+                    self._connectors.keep(node.wanted_peers(), self._choice.addresses)
                 self._run_jobs()
                 self._write_checkpoints(node, checkpoints)
                 self._begin_choosing()
@@ -396,7 +396,8 @@ class Replication:
         found = self.node.to_json(now_ns())
         found["waits_for"] = "" if self._choice is None else self._choice.waits_for
         connectors = [one for one in self._connectors.all if one.link is None]
-        found["replicas"] += map(no_replica, [] if self._choice is None else self._choice.unknown_addresses)
+        unknown = [one.address for one in connectors if not one.identity]
+        found["replicas"] += map(no_replica, unknown[: 0 if self._choice is None else self._choice.missing])
         for replica in found["replicas"]:
             name, address = replica["identity"], replica["address"]
             problems = [

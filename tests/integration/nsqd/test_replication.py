@@ -569,7 +569,8 @@ def test_statistics_and_metrics_show_replicas(three):
     (topic,) = [one for one in stats["topics"] if one["topic_name"] == "shown"]
     assert (topic["replicas_in_sync"], topic["replicas_wanted"]) == (1, 1)
     assert set(shown(owner)) == {
-        *("identity", "incarnation", "epoch", "replicas_wanted", "fully_replicated", "replicas", "copies")
+        *("identity", "incarnation", "epoch", "replicas_wanted", "fully_replicated", "waits_for"),
+        *("replicas", "copies"),
     }
 
 

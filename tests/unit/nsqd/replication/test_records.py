@@ -30,7 +30,7 @@ FULL = NodeRecord(
     previous_token=b"S" * 16,
     epoch=3,
     highest_epoch=(1 << 63) + 1,
-    replicas=(Holder(ALICE, "alice:4150"), Holder(b"", "named:4150")),
+    replicas=(Holder(ALICE, "alice:4150"), Holder(b"n" * 16, "named:4150")),
     holders=(Holder(ALICE, "alice:4150"), Holder(BOB, "[::1]:4150")),
     deletions=(Deletion("orders", 1 << 62, frozenset((ALICE, BOB))),),
 )
