@@ -233,14 +233,6 @@ def test_replica_is_found_by_its_identity_under_another_address(node):
     assert node.replicas == (Holder(identity(1), "n1:9999"),)
 
 
-def test_replica_is_replaced_by_another_node_at_its_address(node):
-    """A node with a new data path has another identity, and is another node."""
-    node.update(nodes(1))
-    new = Candidate(identity(9), "n1:4150")
-
-    assert node.update([new], seconds=300) == [9]
-
-
 def test_replicas_keep_their_places():
     node = Node(count=3)
     first, second, third = node.update(nodes(3))

@@ -198,18 +198,6 @@ def test_node_record_in_memory_stays_when_any_call_fails(disk):
     assert failed >= 4
 
 
-def test_node_record_on_full_disk_stays_as_it_was(disk):
-    load(disk).save(FULL)
-    disk.capacity = disk.used
-    file = load(disk)
-
-    with pytest.raises(OSError, match="No space"):
-        file.begin_incarnation(draw([b"x"]))
-
-    assert file.record == load(disk).record == FULL
-    assert disk.names(PATH) == [FILE_NAME]
-
-
 # --- holders and deletions ---
 
 

@@ -99,14 +99,3 @@ def test_stalled_replica_is_not_waited_for_until_it_has_caught_up(sender):
     sender.acknowledged(Ack(2 * PING, 0))
 
     assert not sender.stalled
-
-
-def test_closed_connection_answers_its_waiters(sender):
-    sender.put(Ping())
-    results = wait(sender)
-    assert sender.has_waiters
-
-    sender.close()
-
-    assert results == [""]
-    assert not sender.has_waiters

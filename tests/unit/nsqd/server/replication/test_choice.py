@@ -72,17 +72,6 @@ async def test_draining_replica_is_replaced_within_seconds():
     assert node.replicas == [TWO]
 
 
-async def test_replica_without_lasting_problem_is_not_replaced_at_once():
-    node = Node(ONE)
-    choice = choice_of(node, ONE, TWO)
-    choice.update([Connection(ONE, connected=False)], NOW)
-    await choice.choose(NOW + 10 * _S)
-    assert node.replicas == [ONE]
-
-    await choice.choose(NOW + 320 * _S)
-    assert node.replicas == [TWO]
-
-
 async def test_lost_replica_is_replaced_within_seconds_after_its_time_is_over():
     node = Node(ONE)
     choice = choice_of(node, ONE, TWO)
