@@ -62,6 +62,7 @@ class LinkOwner(Protocol):
     def link_ended(self, link: "PeerLink") -> None: ...
     def take_channel_state(self, link: "PeerLink", frame: ChannelState) -> None: ...
     def take_status(self, link: "PeerLink", frame: Status, now_ns: int) -> None: ...
+    def stream_began(self, link: "PeerLink") -> None: ...
 
 
 class LinkState(IntEnum):
@@ -369,7 +370,7 @@ class PeerLink:
                 stream.take_have(frame)
         elif isinstance(frame, Ready) and frame.log in self.streams:
             self.streams[frame.log].take_ready(frame, now_ns)
-            self.node.state.info(f"REPLICATION({self.address}): streaming to replica")
+            self.node.stream_began(self)
         elif isinstance(frame, Draining):
             self.draining = frame
             self.node.streams.begin(self, now_ns)

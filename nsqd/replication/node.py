@@ -166,6 +166,10 @@ class ReplicationNode:
         if link in self.state.links:
             self.state.links.remove(link)
 
+    def stream_began(self, link: PeerLink) -> None:
+        """The replica has answered, and the stream has begun."""
+        self.state.info(f"REPLICATION({link.address}): streaming to replica")
+
     def take_channel_state(self, link: PeerLink, frame: ChannelState) -> None:
         """Channel state of a copy of a peer; its status follows."""
         log = self.logs.get(frame.origin)
