@@ -302,7 +302,7 @@ class LogStream:
     @property
     def is_up(self) -> bool:
         """Whether the log is streamed and the replica acknowledges in time."""
-        return self.state is StreamState.STREAMING and not (self.sender.stalled or self.sender.closed)
+        return self.state is StreamState.STREAMING and self.sender.is_up
 
     def in_sync(self, log: TopicLog) -> bool:
         """Whether publishers of this topic wait for the replica."""

@@ -1,6 +1,6 @@
 """Replication of one node: its logs, copies and connections joined. No socket, no clock, no thread.
 
-The driver calls :meth:`ReplicationNode.tick` some ten times a second, makes the connections of
+The driver calls :meth:`ReplicationNode.tick` ten times a second, makes the connections of
 :meth:`ReplicationNode.wanted_peers`, and runs the jobs of :meth:`NodeState.take_jobs` in any thread.
 """
 
@@ -212,7 +212,7 @@ class ReplicationNode:
     # --- time ---
 
     def tick(self, now_ns: int) -> None:
-        """Do the work that is due; called some ten times a second."""
+        """Do the work that is due; called ten times a second."""
         links = self.state.links
         longest_ns = min(_SUSPENDED_NS, silence_ns(self.settings.failover_ns) // 2)
         suspended = bool(self._ticked_ns) and now_ns - self._ticked_ns > longest_ns

@@ -46,12 +46,13 @@ class _Connecting(PeerConnection):
 class Connector:
     """Keeps up the connection to one node, in a task.
 
-    *identity* is that of the wanted node; empty for an address of --replica whose node is not known.
+    *expected* is the identity of the wanted node; empty for an address at which any member may answer.
+    *identity* is that of the node that answered last.
     """
 
     def __init__(
         self,
-        identity: bytes,
+        expected: bytes,
         address: str,
         connections: Connections,
         log: Log,
@@ -61,7 +62,8 @@ class Connector:
         tls: ssl.SSLContext | None,
     ) -> None:
         """*make_link* gets the expected identity and the certificate hash; *look_up* finds addresses."""
-        self.identity = identity
+        self.expected = expected
+        self.identity = expected
         self.address = address
         self.connection: PeerConnection | None = None
         # Why there is no connection; empty while there is one.
@@ -99,12 +101,12 @@ class Connector:
                 pause = _FIRST_PAUSE_S
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))
             pause = min(2 * pause, _LONGEST_PAUSE_S)
-            if not was_up and self.identity:
+            if not was_up and self.expected:
                 await self._find()
 
     async def _find(self) -> None:
         """The node may be at another address now."""
-        found = await self._look_up(self.identity)
+        found = await self._look_up(self.expected)
         if found and self.address not in found:
             self.address = found[0]
 
@@ -123,7 +125,7 @@ class Connector:
         ssl_object = (
             None if connection.transport is None else connection.transport.get_extra_info("ssl_object")
         )
-        link = connection.link = self._make_link(self.identity, peer_certificate_hash(ssl_object))
+        link = connection.link = self._make_link(self.expected, peer_certificate_hash(ssl_object))
         self.connection = connection
         connection.flush()
         was_up = False
@@ -132,7 +134,7 @@ class Connector:
                 await asyncio.wait([connection.closed], timeout=0.1)
                 if link.is_up and not was_up:
                     was_up, self.problem = True, ""
-                    self.identity = self.identity or link.peer
+                    self.identity = link.peer
                     self._log.info("REPLICA(%s): connected", address)
         finally:
             self.connection = None
@@ -186,7 +188,7 @@ class Connectors:
         self._make_link = make_link
         self._look_up = look_up
         self._tls = tls
-        # By the identity of the wanted node, or by the address of a node whose identity was unknown.
+        # By the identity of the wanted node, or by the address where any may answer.
         self._running: dict[bytes | str, tuple[Connector, asyncio.Task[None]]] = {}
 
     @property
@@ -197,12 +199,12 @@ class Connectors:
     def tasks(self) -> list[asyncio.Task[None]]:
         return [task for _, task in self._running.values()]
 
-    def keep(self, peers: dict[bytes, str], unknown: Iterable[str]) -> None:
-        """Connect to these nodes, whose last addresses are known, and to *unknown* addresses; end others."""
+    def keep(self, peers: dict[bytes, str], addresses: Iterable[str]) -> None:
+        """Connect to these nodes, whose last addresses are known, and to *addresses*; end others."""
         wanted: dict[bytes | str, str] = dict(peers.items())
         known = {one.identity for one in self.all if one.identity}
         found = self._found_at(wanted)
-        wanted |= {address: address for address in unknown if address not in found}
+        wanted |= {address: address for address in addresses if address not in found}
         # A node that is connected by an address needs no second connection by its identity.
         doubled = {one.identity for key, (one, _) in self._running.items() if isinstance(key, str)}
         for key, (connector, task) in list(self._running.items()):

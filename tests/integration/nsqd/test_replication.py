@@ -235,22 +235,6 @@ def test_clean_stop_sends_the_last_checkpoint(three):
     assert sorted(found) == sorted(set(bodies) - set(done))
 
 
-def test_suspended_owner_delivers_nothing_of_what_was_taken_over(cluster):
-    """It asks the holders of its log when it runs again."""
-    owner, other = nodes(cluster, 2)
-    owner.create("t", "ch")
-    publish(owner, "t", NUMBERS)
-    caught_up(owner)
-    suspended(owner)
-    try:
-        found = consume(other, "t", count=100, seconds=40)
-    finally:
-        resumed(owner)
-
-    assert sorted(found) == sorted(NUMBERS)
-    assert consume(owner, "t", quiet=4) == []
-
-
 # --- membership ---
 
 
@@ -347,18 +331,6 @@ def test_silent_strangers_are_disconnected_and_block_no_peer(three):
     finally:
         for stranger in strangers:
             stranger.close()
-
-
-def test_two_nodes_with_one_node_id_are_refused(cluster):
-    secret = secret_file(cluster.folder)
-    first = node(cluster, 7, secret).start()
-    second = node(cluster, 7, secret, "--replicas=1", f"--replica={first.tcp_address}").start()
-
-    problem = problem_of(second)
-    assert "have the same node id 7: --node-id" in problem
-    wait_until(
-        lambda: metrics(first)['nsqd_replication_refused_total{code="same_node_id"}'] >= 1, "it is counted"
-    )
 
 
 def test_rogue_registration_at_nsqlookupd_receives_nothing(cluster):
@@ -505,17 +477,6 @@ def test_copied_data_path_is_another_node(cluster):
     assert consume(copy, "t", quiet=4) == []
 
 
-def test_copies_of_development_version_stop_start(cluster):
-    one = node(cluster, 1, secret_file(cluster.folder))
-    (one.folder / "carried" / "x").mkdir(parents=True)
-
-    assert one.spawn().wait() == 1
-    assert (
-        "copies of an earlier development version are in carried/: start that version,"
-        " let /carried become empty, or remove the folder"
-    ) in one.logs()
-
-
 # --- deleted topics ---
 
 
@@ -569,7 +530,8 @@ def test_statistics_and_metrics_show_replicas(three):
     (topic,) = [one for one in stats["topics"] if one["topic_name"] == "shown"]
     assert (topic["replicas_in_sync"], topic["replicas_wanted"]) == (1, 1)
     assert set(shown(owner)) == {
-        *("identity", "incarnation", "epoch", "replicas_wanted", "fully_replicated", "replicas", "copies")
+        *("identity", "incarnation", "epoch", "replicas_wanted", "fully_replicated", "waits_for"),
+        *("replicas", "copies"),
     }
 
 

@@ -32,7 +32,7 @@ def test_append_with_wrong_bit_is_refused_and_not_written(shelf, shop, sent, pla
     assert shelf.content(FIRST) == primary_file(shop)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_power_cut_leaves_sound_beginning_that_is_reported(shelf, shop, sent, seed):
     shelf.begin()
     for number in range(30):
@@ -112,10 +112,3 @@ def test_stream_that_resumes_replaces_damage_and_everything_behind_it(damage, sh
 
     assert after.content(FIRST) == whole
     assert "00000001.index" in after.names()
-
-
-def test_torn_end_is_cut_off(damage, sent):
-    after, folder, file = damage(5)
-
-    assert file.size == sent.frames[5].offset
-    assert len(after.disk.read_file(folder / FIRST)) == file.size

@@ -6,11 +6,9 @@ import random
 import pytest
 
 from nsqd.log.layout import FILE_MAGIC, append_header
-from nsqd.log.tail_records import CheckpointPosition
 from nsqd.replication.frames import Appends, FilePart, Have, Refuse, Rename, Seal, Sync
 from nsqd.replication.framing import encode
 from nsqd.storage.checkpoint import Sealed
-from tests.support.stores import Shop
 from tests.unit.nsqd.replication.replica_end import DATA, FIRST, SECOND, Shelf, part, primary_file
 from tests.unit.nsqd.replication.stream_pair import StreamPair
 
@@ -31,20 +29,6 @@ def test_copy_has_bytes_of_primary(shelf, shop, sent):
     shelf.send(*sent.frames)
 
     assert shelf.content(FIRST) == primary_file(shop)
-
-
-def test_copy_recovers_as_primary_would(shelf, shop, sent):
-    shelf.begin()
-    for number in range(50):
-        shop.publish(b"%d" % number)
-    shelf.send(*sent.frames)
-
-    again = Shop(shelf.folder().parent)
-    again.new(shelf.disk)
-    found = again.store.recover(CheckpointPosition())
-
-    assert again.store.segments.extents() == shop.store.segments.extents()
-    assert [segment.size for segment in found.segments] == [one.size for one in shop.store.segments]
 
 
 @pytest.mark.parametrize("offset", [0, 1, 100_000])
@@ -167,19 +151,6 @@ def test_checkpoint_grows_and_is_replaced(shelf):
     assert shelf.names() == ["checkpoint.0", "checkpoint.1"]
 
 
-def test_checkpoint_is_synced_before_it_replaces_the_only_durable_one(shelf, checkpoints):
-    shelf.begin()
-    shelf.send(*checkpoint(checkpoints[0], 0), Sync())
-
-    shelf.send(*checkpoint(checkpoints[2], 0))
-
-    assert shelf.content("checkpoint.0") == checkpoints[0]
-    assert newest(Resumed(shelf.disk.killed())) == Sealed(checkpoints[2]).serial
-    shelf.send(Sync())
-    assert shelf.names() == ["checkpoint.0"]
-    assert shelf.content("checkpoint.0") == checkpoints[2]
-
-
 def test_checkpoint_whose_name_is_not_durable_is_not_relied_on(shelf, checkpoints):
     shelf.begin()
     shelf.send(*checkpoint(checkpoints[0], 0), Sync())
@@ -193,7 +164,7 @@ def test_checkpoint_whose_name_is_not_durable_is_not_relied_on(shelf, checkpoint
     assert shelf.content("checkpoint.0.new") == checkpoints[2]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(6))
 def test_checkpoint_that_kill_has_left_is_synced_before_it_gets_its_name(shelf, checkpoints, seed):
     shelf.begin()
     shelf.send(*checkpoint(checkpoints[0] * 20, 0), Sync())
@@ -225,7 +196,7 @@ def test_checkpoint_grows_before_it_has_its_final_name(shelf, checkpoints):
 
 
 @pytest.mark.parametrize("syncs", [0, 1, 2])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_power_cut_leaves_checkpoint_that_was_durable_or_newer_one(shelf, checkpoints, seed, syncs):
     rng = random.Random(seed)
     shelf.begin()
@@ -255,17 +226,6 @@ def test_no_frame_syncs_in_thread_of_caller(shelf, shop, sent, checkpoints):
     called = {call.operation for call in shelf.disk.calls}
     assert "append" in called
     assert not called & {"sync", "sync_folder", "truncate", "make_folder"}
-
-
-def test_checkpoint_gets_its_name_if_sync_was_faster(shelf):
-    shelf.begin()
-
-    shelf.send(part("checkpoint.0.tmp", 0, b"whole"))
-    shelf.end.tick()
-    shelf.end.work()
-    shelf.send(Rename(1, "checkpoint.0.tmp", "checkpoint.0"), Sync())
-
-    assert shelf.content("checkpoint.0") == b"whole"
 
 
 # --- files of a newer format ---

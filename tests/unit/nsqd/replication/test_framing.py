@@ -99,13 +99,6 @@ def test_frames_are_found_in_pieces_of_any_size():
         assert reader.position == len(data)
 
 
-def test_position_is_behind_the_last_frame():
-    reader, end = FrameReader(), 0
-    for frame in reader.feed(b"".join(map(encode, SAMPLES))):
-        end += len(encode(frame))
-        assert reader.position == end
-
-
 @pytest.mark.parametrize("frame", SAMPLES, ids=lambda frame: type(frame).__name__)
 def test_truncated_frame_is_refused(frame):
     whole = encode(frame)

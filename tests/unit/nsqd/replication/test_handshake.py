@@ -196,14 +196,6 @@ def test_handshake_refuses_another_certificate(hashes):
     assert not one.done
 
 
-def test_handshake_accepts_the_same_certificate():
-    one, two = (make(certificate_hash=b"c" * 32) for make in (connector, acceptor))
-    exchange(one, two)
-
-    assert one.done
-    assert two.done
-
-
 @pytest.mark.parametrize("role", [ACCEPTOR, b"", b"Connector"])
 def test_handshake_refuses_proof_of_another_role(role):
     two = acceptor()
@@ -269,13 +261,6 @@ def test_handshake_ends_when_another_node_has_address():
         f"node {'63' * 16} was expected at this address, node {BOB.identity.hex()} has answered"
     )
     assert one.refusal is None
-
-
-def test_handshake_with_expected_node_is_done():
-    one, two = connector(expected=BOB.identity), acceptor()
-    exchange(one, two)
-
-    assert one.done
 
 
 def test_handshake_refuses_another_node_with_the_same_identity():
@@ -371,12 +356,6 @@ def test_incarnations_tell_restart_from_a_second_node(later, code):
     assert (None if refusal is None else refusal.code) == code
     # A refused start is not remembered.
     assert known.check(later if code is None else FIRST) is None
-
-
-def test_incarnations_of_nodes_are_independent():
-    known = Incarnations()
-
-    assert [known.check(one) for one in (ALICE, BOB, ALICE, BOB)] == [None] * 4
 
 
 @pytest.mark.parametrize("address", ["", "bob:4150", "\u00fcber:1", "x" * 2048, "[::1]:4150"])

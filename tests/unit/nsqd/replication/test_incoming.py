@@ -255,18 +255,6 @@ def test_deleted_topic_is_removed_and_may_be_made_again(shelf, shop, sent):
     assert shelf.content(FIRST) == primary_file(shop)
 
 
-def test_topic_without_messages_is_deleted_twice(shelf, shop, sent):
-    shelf.begin()
-    shop.publish(b"one")
-    deletion = DeleteTopic(ORIGIN, "t", shop.store.segments.end)
-
-    shelf.send(*sent.frames, deletion, Topic(1, 2, "t"), deletion, Topic(1, 3, "t"))
-    shelf.send(Appends(3, FIRST, 0, sent.frames[0].data))
-
-    assert shelf.end.refused is None
-    assert shelf.content(FIRST) == primary_file(shop)
-
-
 @pytest.mark.parametrize("is_answered", [False, True])
 def test_topic_deleted_and_made_during_negotiation_has_only_new_files(shelf, shop, sent, is_answered):
     shelf.begin()
@@ -317,19 +305,6 @@ def test_deletion_before_stream_removes_only_earlier_topic(shelf, shop, sent, ab
     (have,) = [one for one in answers if isinstance(one, Have)]
     assert bool(have.files) is stays
     assert Ready(1, has_copy=True, others=0) in answers
-
-
-def test_deletion_that_no_job_has_done_is_left_to_the_next_connection(shelf, shop, sent):
-    shelf.begin()
-    shop.publish(b"one")
-    shelf.send(*sent.frames)
-    shelf.end.receive(encode(DeleteTopic(ORIGIN, "t", shop.store.segments.end)))
-
-    shelf.connect()
-    answers = shelf.begin_negotiation()
-
-    (have,) = [one for one in answers if isinstance(one, Have)]
-    assert [one.name for one in have.files] == [FIRST]
 
 
 # --- faults ---

@@ -114,33 +114,24 @@ def test_obsolete_files_are_removed_from_copy(pair):
     assert pair.copied() == pair.origin.files()
 
 
-def test_compacted_file_replaces_its_sources_in_copy(pair):
+@pytest.mark.parametrize("is_away", [False, True])
+def test_compacted_file_replaces_its_sources_in_copy(pair, is_away):
     pair.connect()
     pair.move()
     pair.origin.channel()
     seqs = [seq for number in range(60) for seq in pair.origin.publish(b"%d" % number * 40)]
     pair.settle()
+    if is_away:
+        pair.cut()
     compact(pair, seqs)
+    if is_away:
+        pair.connect()
     pair.settle()
 
     assert any(name.count(".") == 2 for name in pair.copied())
     assert pair.copied() == pair.origin.files()
     assert pair.stream.is_caught_up
-
-
-def test_files_compacted_while_replica_was_away_replace_their_sources(pair):
-    pair.connect()
-    pair.move()
-    pair.origin.channel()
-    seqs = [seq for number in range(60) for seq in pair.origin.publish(b"%d" % number * 40)]
-    pair.settle()
-    pair.cut()
-    compact(pair, seqs)
-    pair.connect()
-    pair.settle()
-
-    assert pair.stream.resumed
-    assert pair.copied() == pair.origin.files()
+    assert pair.stream.resumed is is_away
 
 
 def compact(pair, seqs):
@@ -154,20 +145,6 @@ def compact(pair, seqs):
     pair.origin.checkpoint()
     pair.origin.checkpoint()
     assert pair.origin.compact() > 0
-
-
-def test_deleted_topic_is_removed_from_copy(pair):
-    pair.connect()
-    pair.move()
-    pair.origin.publish(b"one")
-    pair.settle()
-
-    pair.origin.delete()
-    pair.move()
-
-    assert pair.copied() == {}
-    assert pair.stream.topics == 0
-    assert pair.stream.is_caught_up
 
 
 def test_deleting_topic_while_it_is_read_keeps_connection(pair, monkeypatch):
@@ -257,22 +234,6 @@ def test_append_that_is_too_long_for_frame_is_sent_by_catch_up(pair, monkeypatch
     assert not pair.stream.is_caught_up
     pair.settle()
     assert pair.stream.is_caught_up
-    assert pair.copied() == pair.origin.files()
-
-
-def test_damage_on_way_ends_connection_and_the_next_mends_it(pair):
-    pair.connect()
-    pair.move()
-    pair.origin.publish(b"one")
-    data = bytearray(b"".join(pair.sender.flush(pair.now)))
-    data[-1] ^= 1
-    pair.out = [bytes(data)]
-    pair.move()
-    assert "damaged" in pair.reason
-
-    pair.connect()
-    pair.settle()
-
     assert pair.copied() == pair.origin.files()
 
 
@@ -424,23 +385,6 @@ def test_topic_that_primary_does_not_know_begins_new_copy(pair):
     assert pair.copied("u", old)
 
 
-def test_topic_deleted_during_cut_is_removed_when_replica_is_back(pair):
-    pair.connect()
-    pair.move()
-    pair.origin.publish(b"one", name="t")
-    pair.origin.publish(b"two", name="u")
-    pair.settle()
-    pair.cut()
-    pair.origin.delete("u")
-
-    pair.connect()
-    pair.settle()
-
-    assert pair.stream.resumed
-    assert pair.copied() == pair.origin.files()
-    assert pair.copied("u") == {}
-
-
 def test_rule_5_of_primary_begins_new_copy(pair, monkeypatch):
     pair.connect()
     pair.move()
@@ -458,7 +402,7 @@ def test_rule_5_of_primary_begins_new_copy(pair, monkeypatch):
     assert len(records(pair.copies)) == 2
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(14))
 @pytest.mark.parametrize("strict", [False, True])
 def test_copy_equals_log_after_any_history(seed, strict):
     rng = random.Random(seed)

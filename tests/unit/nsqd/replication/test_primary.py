@@ -1,6 +1,5 @@
 """The log of a primary: which replicas count for a publish, and how many are in sync."""
 
-import errno
 import random
 
 import pytest
@@ -252,22 +251,6 @@ def test_topic_that_is_removed_from_primary_stays_in_copies(pair):
     assert pair.stream.problem == "the log is not owned here any more"
     assert pair.origin.store().segments.tap is None
     assert pair.copied() == copied
-
-
-def test_full_disk_of_replica_ends_connection_with_sentence(pair):
-    pair.connect()
-    pair.move()
-    pair.origin.publish(b"one")
-    pair.move()
-    pair.disk.fail(errno.ENOSPC, "append", times=None)
-    pair.origin.publish(b"two")
-    pair.move()
-
-    assert pair.reason == "the replica's disk: no space left on device"
-    pair.disk.heal()
-    pair.connect()
-    pair.settle()
-    assert pair.copied() == pair.origin.files()
 
 
 def test_log_of_promoted_copy_is_streamed_with_its_checkpoints():

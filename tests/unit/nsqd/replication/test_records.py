@@ -30,7 +30,7 @@ FULL = NodeRecord(
     previous_token=b"S" * 16,
     epoch=3,
     highest_epoch=(1 << 63) + 1,
-    replicas=(Holder(ALICE, "alice:4150"), Holder(b"", "named:4150")),
+    replicas=(Holder(ALICE, "alice:4150"), Holder(b"n" * 16, "named:4150")),
     holders=(Holder(ALICE, "alice:4150"), Holder(BOB, "[::1]:4150")),
     deletions=(Deletion("orders", 1 << 62, frozenset((ALICE, BOB))),),
 )
@@ -196,18 +196,6 @@ def test_node_record_in_memory_stays_when_any_call_fails(disk):
         broken.forget_descriptors()
 
     assert failed >= 4
-
-
-def test_node_record_on_full_disk_stays_as_it_was(disk):
-    load(disk).save(FULL)
-    disk.capacity = disk.used
-    file = load(disk)
-
-    with pytest.raises(OSError, match="No space"):
-        file.begin_incarnation(draw([b"x"]))
-
-    assert file.record == load(disk).record == FULL
-    assert disk.names(PATH) == [FILE_NAME]
 
 
 # --- holders and deletions ---
