@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from nsqcore.http.router import Route
-from nsqd.server.http.auth import NEEDS, HttpGuard, Needs
+from nsqd.server.http.auth import HttpGuard
+from nsqd.server.http.openapi import NEEDS, Needs
 from tests.support.auth_server import AuthServer, granted
 from tests.support.site import ask
 from tests.support.waiting import wait_until
