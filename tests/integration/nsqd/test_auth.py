@@ -85,11 +85,6 @@ def test_server_that_does_not_say_200_grants_nothing(wire, servers, status):
     assert wire.refusal(auth()) == AUTH_FAILED
 
 
-def test_unreachable_server_grants_nothing(cluster, connect):
-    nsqd = cluster.nsqd(f"--auth-http-address=127.0.0.1:{free_port()}")
-    assert connect(nsqd).refusal(auth()) == AUTH_FAILED
-
-
 def test_topics_and_channels_that_are_not_granted_are_refused_by_name(connect, guarded, servers):
     servers.answer = granted(topic="^mine", channels=("^$", "^c$"))
     wire = connect(guarded)

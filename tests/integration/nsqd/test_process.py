@@ -172,14 +172,6 @@ def test_successor_waits_for_process_that_still_has_data_path(cluster):
     assert successor.stop() == 0
 
 
-def test_lock_goes_with_its_process(cluster):
-    nsqd = cluster.nsqd()
-    nsqd.kill()
-    nsqd.start()
-    assert nsqd.stop() == 0
-    nsqd.start()
-
-
 @pytest.mark.parametrize("kind", ["tcp", "http"])
 def test_port_in_use_is_one_line(cluster, kind):
     with socket.socket() as taken:
