@@ -197,22 +197,7 @@ class Nsqd:
         from nsqcore.http.metrics import Metrics
         from nsqd.server.statistics.metrics import NsqdCollector
 
-        return Metrics(
-            NsqdCollector(
-                self.broker,
-                self.checkpoints,
-                self.clients,
-                self.health,
-                self.lookups,
-                self.fsync,
-                self.drain,
-                self._stats.ages,
-                self.watermark,
-                self.replication,
-            ),
-            "nsqd",
-            BUILD,
-        )
+        return Metrics(NsqdCollector(self._stats, self.checkpoints, self.lookups, self.drain), "nsqd", BUILD)
 
     def _listen(
         self, opened: OpenedNsqd, tls: ssl.SSLContext | None
