@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nsqd.policies.definition import KEYS, TOPICS_OWN
-from nsqd.server.http.auth import NEEDS, Needs
+from nsqd.server.http.openapi import NEEDS, Needs
 
 DOCS = Path(__file__).parents[2] / "docs"
 # The grants that the rows of the table of requests need, in order.

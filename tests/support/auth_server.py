@@ -77,6 +77,13 @@ class AuthServer:
         assert self._thread is not None
         self._thread.join(10)
 
+    def reset(self) -> None:
+        """Answer again as at the beginning, and forget the requests."""
+        self.release()
+        self.answer, self.status, self.asked = granted(), 200, []
+        self.held = set()
+        self._released = threading.Event()
+
     def release(self) -> None:
         """Answer the held requests."""
         self._released.set()
@@ -106,8 +113,9 @@ class AuthServer:
 
 
 @contextmanager
-def always_saying(reply: bytes) -> Iterator[str]:
-    """Yield the address of a server that answers *reply* to every request and closes."""
+def always_saying(*replies: bytes) -> Iterator[tuple[str, list[bytes]]]:
+    """Yield the address of a server that answers one reply after the other, and the requests it got."""
+    asked: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -118,12 +126,12 @@ def always_saying(reply: bytes) -> Iterator[str]:
                     return
                 with client:
                     client.settimeout(10)
-                    client.recv(65536)
-                    client.sendall(reply)
+                    asked.append(client.recv(65536))
+                    client.sendall(replies[(len(asked) - 1) % len(replies)])
 
         thread = threading.Thread(target=serve)
         thread.start()
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        yield f"127.0.0.1:{listener.getsockname()[1]}", asked
         # Closing alone does not wake the thread that accepts.
         listener.shutdown(socket.SHUT_RDWR)
     thread.join(10)

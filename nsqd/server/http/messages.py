@@ -120,6 +120,17 @@ def _each_before(pieces: list[bytes], end: bytes) -> list[bytes]:
     return ended
 
 
+def topic_and_channel_names(request: Request) -> tuple[str, str]:
+    """The names of both, of a request that needs both. Raises ApiError."""
+    topic_name = request.require("topic")
+    if not is_valid_name(topic_name):
+        raise ApiError(400, "INVALID_ARG_TOPIC")
+    channel_name = request.require("channel")
+    if not is_valid_name(channel_name):
+        raise ApiError(400, "INVALID_ARG_CHANNEL")
+    return topic_name, channel_name
+
+
 def topic_and_channel(broker: Broker, request: Request) -> tuple[Topic, Channel | None]:
     """The topic and, if one is named, the channel of the request. Raises ApiError."""
     topic_name, channel_name = request.require("topic"), request.query.get("channel", "")

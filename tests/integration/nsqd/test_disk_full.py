@@ -140,29 +140,6 @@ def test_it_does_not_call_itself_healthy_while_disk_is_full(nsqd, disk, connect)
     assert not healthy(nsqd)
 
 
-def test_ephemeral_topic_needs_no_disk(nsqd, disk, connect):
-    disk.fills_up()
-    wire = connect(nsqd)
-    wire.subscribe("t#ephemeral", "ch#ephemeral", ready=1)
-    wire.publish("t#ephemeral", b"m")
-    assert wire.message().body == b"m"
-
-
-def test_of_pipeline_what_was_stored_is_acknowledged_before_error(nsqd, disk, connect):
-    disk.fills_up()
-    wire = connect(nsqd)
-    wire.send(pub("e#ephemeral", b"a"), pub("t", b"b"), pub("e#ephemeral", b"c"))
-    wire.ok()
-    assert wire.error() == b"E_PUB_FAILED PUB failed " + REASON
-    assert wire.is_closed()
-
-
-def test_stored_messages_are_delivered_and_finished_on_full_disk(nsqd, disk, connect):
-    connect(nsqd).publish("t", *[b"%d" % n for n in range(50)])  # more than is kept in memory
-    disk.fills_up()
-    assert received(connect, nsqd) == [b"%d" % n for n in range(50)]
-
-
 def test_half_an_append_is_as_if_it_had_never_been(nsqd, disk, connect):
     """The write stops in the middle of the message; its part in the file is truncated."""
     connect(nsqd).publish("t", b"before")

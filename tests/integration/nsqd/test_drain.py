@@ -120,10 +120,6 @@ async def test_producers_fail_over_while_one_node_drains_and_nothing_is_stranded
     assert sorted(map(int, bodies)) == list(range(100))
 
 
-def test_command_ends_immediately_without_messages(node):
-    assert ended(drain(node.http_address)) == (0, f"{node.http_address} is drained\n", "")
-
-
 @pytest.mark.parametrize("flags", [(), ("--timeout=300ms",)])
 def test_outcome_does_not_depend_on_whether_somebody_reads_progress(node, connect, flags):
     if flags:
@@ -291,26 +287,6 @@ def test_command_waits_for_grace_though_nothing_remains(node):
     assert node.request("POST", "/pub?topic=t", b"x")[0] == 503
 
 
-def test_command_reports_backlog_at_timeout(node, connect):
-    connect(node).publish("t", b"1")
-    node.post("/channel/create?topic=t&channel=c")
-    code, out, err = ended(drain(node.http_address, "--timeout=300ms"))
-
-    what = "1 message remains: 1 of t/c, which has no consumer\n"
-    assert (code, out, err) == (1, f"draining {node.http_address}: {what}", f"nsqd-drain: {what}")
-
-
-def test_command_waits_for_consumer_that_may_still_find_topic(node, connect):
-    connect(node).publish("t", b"1")
-    process = drain(node.http_address, "--timeout=20s", "--poll-interval=1h")
-    wait_until(lambda: node.get("/drain")["draining"], "the drain began")
-    consumer = connect(node)
-    consumer.subscribe("t", "c", ready=1)
-    consumer.send(fin(consumer.message()))
-
-    assert ended(process)[0] == 0
-
-
 @pytest.mark.parametrize("forgotten", ["paused", "unread", "deferred"])
 def test_command_does_not_wait_for_message_that_cannot_go(node, connect, forgotten):
     """One forgotten message must not delay every restart."""
@@ -345,14 +321,6 @@ def test_what_was_not_emptied_is_said_in_log_of_node_and_in_metric(node, connect
     assert node.stop() == 0
     sentence = "2 messages remain: 2 of t, which has no channel to drain to"
     assert f"WARNING: NSQ: stopped before it was drained, on its disk {sentence}" in node.logs()
-
-
-def test_command_does_not_wait_for_topic_that_nobody_will_find(node, connect):
-    connect(node).publish("t", b"1")
-    code, out, err = ended(drain(node.http_address, "--timeout=1h", "--poll-interval=0"))
-
-    assert (code, out) == (1, "")
-    assert err == "nsqd-drain: 1 message remains: 1 of t, which has no channel to drain to\n"
 
 
 def test_command_needs_node_to_ask():

@@ -107,35 +107,6 @@ def test_consuming_everything_lets_it_publish_again_and_nothing_finished_comes_b
     assert len(fill(nsqd, connect)) > 8_000
 
 
-def test_what_is_finished_by_and_by_makes_room_by_and_by(nsqd, connect):
-    acknowledged = fill(nsqd, connect)
-    half = len(acknowledged) // 2
-    assert consume(nsqd, connect, half) == acknowledged[:half]
-    wait_until(lambda: can_publish(nsqd), "there is room again", 10)
-    wire = connect(nsqd)
-    wire.subscribe("t", "ch", ready=500)
-    rest = []
-    again = 0
-    while len(rest) < len(acknowledged) - half or not again:
-        message = wire.message()
-        wire.send(fin(message))
-        if message.body.startswith(b"again"):
-            again += 1
-        else:
-            rest += numbers([message])
-    # Messages that were in flight when the first consumer left come last.
-    assert sorted(rest) == acknowledged[half:]
-
-
-def test_nothing_acknowledged_is_lost_by_kill_on_full_disk(nsqd, connect):
-    acknowledged = fill(nsqd, connect)
-    nsqd.kill()
-    nsqd.start()
-    assert consume(nsqd, connect, len(acknowledged)) == acknowledged
-    wait_until(lambda: healthy(nsqd), "it is healthy by itself", 10)
-    wait_until(lambda: can_publish(nsqd), "there is room again", 10)
-
-
 def test_channel_can_be_emptied_there(nsqd, connect):
     fill(nsqd, connect)
     nsqd.post("/channel/empty?topic=t&channel=ch")
@@ -145,17 +116,6 @@ def test_channel_can_be_emptied_there(nsqd, connect):
     nsqd.start()
     assert depth(nsqd) >= 1
     assert depth(nsqd) < 20
-
-
-def test_topic_can_be_deleted_there(nsqd, connect):
-    fill(nsqd, connect)
-    nsqd.post("/topic/delete?topic=t")
-    wait_until(lambda: can_publish(nsqd), "there is room again", 10)
-    nsqd.stop()
-    nsqd.start()
-    topics = nsqd.get("/stats?format=json")["topics"]
-    assert [topic["topic_name"] for topic in topics] == ["t"]
-    assert topics[0]["channels"] == []
 
 
 def test_stop_on_full_disk_keeps_what_was_finished(nsqd, connect):

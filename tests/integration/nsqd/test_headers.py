@@ -6,8 +6,8 @@ import urllib.parse
 import pytest
 
 from nsqd.protocol.batch import SLICE_MESSAGES
-from tests.support.wire import fin, pub, rdy, size, sized
-from tests.support.youzan import YouzanClient, mpub_ext, pub_ext, with_header
+from tests.support.wire import fin, pub, rdy, sized
+from tests.support.youzan import YouzanClient, mpub_ext, pub_ext
 
 MAX_MSG = 1048576
 TRACE = b'{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}'
@@ -150,14 +150,6 @@ def test_body_of_most_bytes_may_have_headers_of_most_bytes(plain, extended, wire
 # --- refused requests
 
 
-@pytest.mark.parametrize("line", [b"PUB_EXT\n", b"PUB_EXT bad/name\n", b"MPUB_EXT\n", b"MPUB_EXT bad/name\n"])
-def test_names_are_checked_as_those_of_plain_commands(connect, line):
-    extended = connect().refusal(line, sized(b"m"))
-    plain = connect().refusal(line.replace(b"_EXT", b""), sized(b"m"))
-
-    assert extended.replace(b"_EXT", b"") == plain
-
-
 BAD_HEADERS = [
     (b"{", b"they are not JSON"),
     (b"[]", b"they are not a JSON object"),
@@ -180,51 +172,10 @@ def test_bad_headers_are_refused_with_sentence_and_store_nothing(connect, plain,
     plain.quiet()
 
 
-def test_bad_headers_at_the_end_of_long_batch_let_none_of_it_be_published(connect, plain, topic):
-    messages = [(b"{}", b"m")] * (2 * SLICE_MESSAGES)
-    assert connect().refusal(mpub_ext(topic, *messages, (b"[]", b"m"))).startswith(b"E_INVALID_JSON_HEADER")
-
-    plain.quiet()
-
-
 def test_nothing_is_made_for_headers_that_are_refused(nsqd, connect, topic):
     connect().refusal(pub_ext(topic, b"[]", b"m"))
 
     assert not nsqd.get(f"/stats?format=json&topic={topic}")["topics"]
-
-
-@pytest.mark.parametrize(
-    ("message", "error"),
-    [
-        (b"\x00", b"E_BAD_BODY PUB_EXT invalid body size 1 with headers"),
-        (b"\x00\x00", b"E_BAD_BODY PUB_EXT invalid body size 2 with headers"),
-        (b"\x00\x02{}", b"E_BAD_BODY PUB_EXT invalid body size 4 with headers"),
-        (b"\xff\xff{}m", b"E_BAD_BODY PUB_EXT invalid body size 5 with headers"),
-        (
-            with_header(b"{}", b"m" * (MAX_MSG + 1)),
-            b"E_BAD_MESSAGE PUB_EXT message too big 1048577 > 1048576",
-        ),
-        (b"", b"E_BAD_MESSAGE PUB_EXT invalid message body size 0"),
-    ],
-)
-def test_sizes_that_cannot_be_are_refused(connect, plain, topic, message, error):
-    assert connect().refusal(b"PUB_EXT %b\n" % topic.encode(), sized(message)) == error
-    if message:
-        batch = sized(size(2) + sized(with_header(b"", b"m")) + sized(message))
-        refused = connect().refusal(b"MPUB_EXT %b\n" % topic.encode(), batch)
-        assert refused == error.replace(b"PUB_EXT", b"MPUB_EXT")
-
-    plain.quiet()
-
-
-def test_header_of_megabyte_cannot_even_be_said(connect, topic):
-    message = b"\xff\xff" + b'{"a":"' + b"x" * (1 << 20) + b'"}'
-
-    assert (
-        connect()
-        .refusal(b"PUB_EXT %b\n" % topic.encode(), sized(message))
-        .startswith(b"E_INVALID_JSON_HEADER")
-    )
 
 
 # --- HTTP
@@ -262,12 +213,6 @@ def test_pub_ext_takes_json_object_and_request_overrides_it(post, extended, topi
 
     got = [json.loads(extended.extended().headers) for _ in range(3)]
     assert got == [{"a": "1", "b": "3"}, {"a": "1"}, {"c": "4"}]
-
-
-def test_deferred_message_may_have_headers(post, extended, topic):
-    assert post(f"/pub_ext?topic={topic}&defer=1&ext={ext(a='1')}", b"m") == (200, b"OK")
-
-    assert extended.extended()[2:] == (4, b'{"a": "1"}', b"m")
 
 
 def of_batch(*messages: tuple[bytes, bytes]) -> bytes:

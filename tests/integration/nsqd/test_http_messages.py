@@ -59,14 +59,6 @@ def test_back_from_latest_comes_newest_first(nsqd, topic, publish):
     assert (second["more"], second["next"]) == (False, None)
 
 
-def test_reader_at_the_end_gets_new_messages(nsqd, topic, publish):
-    publish(b"a")
-    end = messages(nsqd, topic, from_="latest")
-    publish(b"b")
-
-    assert bodies(messages(nsqd, topic, from_=end["next"])) == ["b"]
-
-
 def test_from_id_and_from_a_time(nsqd, topic, publish):
     publish(b"a", b"b", b"c")
     _, b, c = messages(nsqd, topic)["messages"]
@@ -125,15 +117,6 @@ def test_states_of_channel(nsqd, topic, publish, channel, wire):
     for message in found:
         (alone,) = messages(nsqd, topic, channel="ch", state=message["state"])["messages"]
         assert alone["id"] == message["id"]
-
-
-def test_looking_changes_nothing(nsqd, topic, publish, channel, stats):
-    publish(b"a", b"b")
-    before = stats(topic, "ch")
-
-    messages(nsqd, topic, channel="ch", contains="a")
-
-    assert stats(topic, "ch") == before
 
 
 def test_filter_finds_by_bytes_and_by_json(nsqd, topic, publish):

@@ -48,11 +48,6 @@ OK = (200, b"OK")
 # --- /pub
 
 
-def test_body_of_pub_is_one_message(post, consumer, topic):
-    assert post(f"/pub?topic={topic}", b"line one\nline two\0") == OK
-    assert bodies(consumer, 1) == [b"line one\nline two\0"]
-
-
 @pytest.mark.parametrize(
     ("query", "code"),
     [
@@ -121,25 +116,6 @@ def test_compressed_body_is_left_as_it_is(post, consumer, topic):
 def test_bad_delay_is_refused_after_topic_is_made(post, topic, stats, delay):
     assert post(f"/pub?topic={topic}&defer={delay}", b"m") == refused(400, "INVALID_DEFER")
     assert stats(topic)["message_count"] == 0
-
-
-@pytest.mark.parametrize("delay", ["1", "3600000", "%2B5"])
-def test_delay_holds_message_back(post, wire, topic, stats, delay):
-    wire.subscribe(topic)
-    assert post(f"/pub?topic={topic}&defer={delay}", b"m") == OK
-    assert stats(topic, "ch")["message_count"] == 1
-
-
-@pytest.mark.parametrize("delay", ["0", "-0", "%2B0"])
-def test_no_delay_is_no_delay(post, consumer, topic, delay):
-    assert post(f"/pub?topic={topic}&defer={delay}", b"m") == OK
-    assert bodies(consumer, 1) == [b"m"]
-
-
-def test_deferred_message_comes_when_it_is_due(post, consumer, topic):
-    assert post(f"/pub?topic={topic}&defer=200", b"later") == OK
-    assert post(f"/pub?topic={topic}", b"now") == OK
-    assert bodies(consumer, 2) == [b"now", b"later"]
 
 
 def test_client_that_asks_whether_to_continue_is_told_to(nsqd, consumer, topic):

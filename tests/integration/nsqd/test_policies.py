@@ -174,13 +174,10 @@ def test_sighup_during_start_does_not_end_nsqd_and_file_is_read_again(cluster, f
     assert node.stop() == 0
 
 
-@pytest.mark.parametrize("text", ["[policies.orders", FILE.replace("max_depth", "max_dept"), None])
-def test_file_that_cannot_be_used_changes_nothing_while_it_runs(cluster, file, text):
+def test_file_that_cannot_be_used_changes_nothing_while_it_runs(cluster, file):
     node = cluster.nsqd(f"--policies-file={file}")
 
-    file.unlink()
-    if text is not None:
-        file.write_text(text)
+    file.write_text(FILE.replace("max_depth", "max_dept"))
     node.process.send_signal(signal.SIGHUP)
 
     wait_until(lambda: "the policies stay as they were" in node.logs(), "the refusal is in the log")
@@ -190,7 +187,6 @@ def test_file_that_cannot_be_used_changes_nothing_while_it_runs(cluster, file, t
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("[policies.orders", "it is no TOML"),
         (FILE.replace("max_depth", "max_dept"), "policy orders: there is no setting 'max_dept'"),
         (None, "no such file or directory"),
     ],

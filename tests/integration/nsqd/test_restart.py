@@ -32,16 +32,6 @@ def test_acknowledged_messages_survive_restart(nsqd, connect, restart):
     assert [message.attempts for message in messages] == [1] * 6
 
 
-def test_message_keeps_its_id_and_its_time(nsqd, connect, restart):
-    wire = connect(nsqd)
-    wire.subscribe("t", ready=1)
-    wire.publish("t", b"m")
-    before = wire.message()
-    restart(nsqd)
-    _, (after,) = consume(connect, nsqd, 1)
-    assert (after.id, after.timestamp_ns) == (before.id, before.timestamp_ns)
-
-
 def test_ids_are_not_used_again(nsqd, connect, restart):
     wire = connect(nsqd)
     wire.publish("t", b"a", b"b")
@@ -165,28 +155,6 @@ def test_many_topics_with_any_legal_name(nsqd, connect, restart):
         assert bodies(messages) == [name.encode(), b"2"]
     outside = [path.name for path in nsqd.folder.parent.iterdir()]
     assert outside == [nsqd.folder.name]  # ".." stays inside the data path
-
-
-def test_long_backlog_is_read_back_in_order(cluster, connect, restart):
-    nsqd = cluster.nsqd("--mem-queue-size=100", "--max-bytes-per-file=100000")
-    producer = connect(nsqd)
-    producer.subscribe("t")
-    sent = [b"%05d" % n * 20 for n in range(5000)]
-    for start in range(0, 5000, 500):
-        producer.send(mpub("t", *sent[start : start + 500]))
-        producer.ok()
-    restart(nsqd)
-    channel = channel_of(nsqd)
-    assert channel["depth"] == 5000
-    wire = connect(nsqd)
-    wire.subscribe("t", ready=2500)
-    received = []
-    for _ in sent:
-        message = wire.message()
-        received.append(message.body)
-        wire.send(fin(message))
-    assert received == sent
-    wire.quiet()
 
 
 def test_segments_without_pending_messages_are_removed(cluster, connect):

@@ -84,14 +84,6 @@ def test_topic_made_anew_after_its_deletion_has_only_new_messages(nsqd, connect,
     assert bodies(messages) == [b"new"]
 
 
-def test_emptied_channel_stays_empty_after_clean_stop(nsqd, connect):
-    connect(nsqd).subscribe("t", "ch")
-    connect(nsqd).publish("t", b"m", b"m")
-    nsqd.post("/channel/empty?topic=t&channel=ch")
-    stop(nsqd)
-    consume(connect, nsqd, 0)
-
-
 def test_counters_go_on_after_clean_stop(nsqd, connect):
     wire = connect(nsqd)
     wire.subscribe("t", ready=1)

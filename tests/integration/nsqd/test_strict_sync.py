@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.nsqd_http import metrics
 from tests.support.processes import Cluster
-from tests.support.wire import Wire, mpub, pub, sub
+from tests.support.wire import Wire, mpub, pub
 
 
 @pytest.fixture(scope="module")
@@ -31,37 +31,6 @@ def test_every_way_of_publishing_is_answered_after_sync(strict, connect, topic):
         before = syncs(strict)
         publish()
         assert syncs(strict) > before
-
-
-def test_replies_of_pipeline_keep_their_order(strict, connect, topic):
-    wire = connect(strict)
-    for _ in range(20):
-        wire.send(
-            pub(topic, b"a"),
-            b"NOP\n",
-            pub(topic + "#ephemeral", b"b"),
-            mpub(topic + "-other", b"c", b"d"),
-            b"IDENTIFY\n\0\0\0\x20" + b'{"feature_negotiation": true}   ',
-            pub(topic, b"e"),
-        )
-    for _ in range(20):
-        wire.ok(3)
-        assert wire.response().startswith(b'{"max_rdy_count":')
-        wire.ok()
-    wire.send(pub(topic, b"f"), sub(topic, "ch"), b"BAD\n", pub(topic, b"never"))
-    wire.ok(2)
-    assert wire.error() == b"E_INVALID invalid command BAD"
-    assert wire.is_closed()
-
-
-def test_reply_behind_publish_of_earlier_packet_waits_too(strict, connect, topic):
-    wire = connect(strict)
-    for n in range(50):
-        wire.send(pub(topic, b"%d" % n))
-        wire.send(b"IDENTIFY\n\0\0\0\x02{}")
-    wire.send(b"CLS\n")
-    wire.ok(100)
-    assert wire.error() == b"E_INVALID cannot CLS in current state"
 
 
 def test_many_publishers_share_their_syncs(strict, connect, topic):

@@ -8,7 +8,7 @@ import pytest
 from tests.support.waiting import wait_until
 from tests.support.wire import MAGIC_V2, NO_ID, Wire, identify, mpub, pub, sub
 
-PATIENCE_S = 1.0
+PATIENCE_S = 0.5
 OK = b"\0\0\0\x06\0\0\0\0OK"
 # How many bytes of commands a test tries to send. Fewer are taken, because the kernel and nsqd hold only a
 # limited amount of unread replies.

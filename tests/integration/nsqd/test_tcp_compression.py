@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.upgrades import compress, upgrade
 from tests.support.waiting import wait_until
-from tests.support.wire import fin, identify, mpub, pub, sized
+from tests.support.wire import fin, identify, mpub, pub
 
 compressions = pytest.mark.parametrize("compression", ["deflate", "snappy"])
 
@@ -42,12 +42,6 @@ def test_commands_of_connection_may_come_in_any_pieces(connect, topic, compressi
 
 
 @compressions
-def test_error_is_heard_through_compression(wire, compression):
-    upgrade(wire, compression=compression)
-    assert wire.refusal(b"NONSENSE\n") == b"E_INVALID invalid command NONSENSE"
-
-
-@compressions
 def test_bytes_sent_before_upgrade_are_lost(wire, topic, compression):
     wire.send(identify(feature_negotiation=True, **{compression: True}), pub(topic, b"too soon"))
     wire.response()
@@ -57,14 +51,6 @@ def test_bytes_sent_before_upgrade_are_lost(wire, topic, compression):
     wire.subscribe(topic, ready=2)
     assert wire.message().body == b"in time"
     wire.quiet()
-
-
-@compressions
-def test_what_was_published_before_identify_is_answered_before_upgrade(wire, topic, compression):
-    wire.send(pub(topic, b"m"), identify(feature_negotiation=True, **{compression: True}))
-    wire.ok()
-    assert wire.response().startswith(b"{")
-    compress(wire, compression)
 
 
 @compressions
@@ -81,14 +67,6 @@ def test_statistics_and_log_name_compression(nsqd, connect, topic, stats, compre
     shown = {"deflate": "deflate (level 6)", "snappy": "snappy"}[compression]
     line = f"PROTOCOL(V2): [127.0.0.1:{wire.port}] upgrading connection to {shown}\n"
     assert line in nsqd.logs()
-
-
-@compressions
-def test_second_identify_is_not_granted_compression_again(wire, topic, compression):
-    upgrade(wire, compression=compression)
-    granted = wire.identify(snappy=True, deflate=True, msg_timeout=5000)
-    assert (granted["snappy"], granted["deflate"], granted["msg_timeout"]) == (False, False, 5000)
-    wire.publish(topic, b"still compressed")
 
 
 @compressions
@@ -170,9 +148,3 @@ def test_what_comes_while_answer_waits_for_sync_is_lost_too(cluster, connect, co
         upgraded += 1
     assert upgraded
     assert "Traceback" not in nsqd.logs()
-
-
-def test_without_feature_negotiation_nothing_is_granted(wire, topic):
-    wire.send(b"IDENTIFY\n" + sized(b'{"snappy":true,"deflate":true}'))
-    wire.ok()
-    wire.publish(topic, b"in the clear")

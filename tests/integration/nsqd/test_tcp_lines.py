@@ -12,12 +12,6 @@ def test_another_magic_is_told_so_and_closed(connect, magic):
     assert connect(magic=b"").refusal(magic) == b"E_BAD_PROTOCOL"
 
 
-def test_connection_that_ends_within_magic_is_closed_silently(connect):
-    wire = connect(magic=b"  V")
-    wire.end()
-    assert wire.is_closed()
-
-
 def test_there_is_no_banner(connect, topic):
     wire = connect(magic=b"")
     wire.send(MAGIC_V2, pub(topic, b"m"))
@@ -37,10 +31,6 @@ def test_carriage_return_before_newline_is_not_part_of_line(wire, topic):
     wire.send(b"NOP\r\n", b"SUB %b ch\r\n" % topic.encode(), b"RDY 1\r\n")
     wire.ok()
     assert wire.refusal(b"BAD\r\n") == b"E_INVALID invalid command BAD"
-
-
-def test_only_one_carriage_return_is_stripped(wire):
-    assert wire.refusal(b"NOP\r\r\n") == b"E_INVALID invalid command NOP\r"
 
 
 @pytest.mark.parametrize(
@@ -86,12 +76,6 @@ def test_longer_line_is_dropped_without_word(wire, length, newline):
     assert wire.is_closed()
 
 
-def test_commands_before_over_long_line_are_answered(wire, topic):
-    wire.send(pub(topic, b"m"), b"A" * MAX_LINE + b"\n")
-    wire.ok()
-    assert wire.is_closed()
-
-
 @pytest.mark.parametrize("line", [b"N", b"NOP", b"PUB topic", b"FIN 0123456789abcdef", b"IDENTIFY"])
 def test_end_within_line_is_silent(wire, line):
     wire.send(line)
@@ -126,14 +110,6 @@ def test_end_within_body_is_answered_with_what_is_missing(wire, command, error):
     wire.send(command)
     wire.end()
     assert wire.error() == error
-    assert wire.is_closed()
-
-
-def test_mpub_cut_short_after_many_reads_is_answered_with_what_is_missing(wire, topic):
-    whole = mpub(topic, *[b"m" * 1000] * 3000)
-    wire.send(whole[:2_000_000])
-    wire.end()
-    assert wire.error() == b"E_BAD_MESSAGE MPUB failed to read message body"
     assert wire.is_closed()
 
 

@@ -78,26 +78,12 @@ def test_message_of_exactly_limit_arrives_whole(wire, consumer, topic):
     assert [message.body == body for message in consumer.messages(3)] == [True] * 3
 
 
-def test_body_is_any_bytes(wire, consumer, topic):
-    bodies = [b"\0", b"\n", b"PUB x\n\0\0\0\1y", bytes(range(256)), b"  V2"]
-    wire.publish(topic, *bodies)
-    assert [message.body for message in consumer.messages(len(bodies))] == bodies
-
-
 def test_refused_message_creates_no_topic(wire, nsqd, topic):
     wire.refusal(b"PUB %b\n" % topic.encode(), size(0))
     assert nsqd.get(f"/stats?format=json&topic={topic}")["topics"] is None
 
 
 # --- MPUB
-
-
-def test_mpub_delivers_its_messages_in_their_order(wire, consumer, topic):
-    bodies = [b"%d" % n * (n % 7 + 1) for n in range(100)]
-    assert wire.ask(mpub(topic, *bodies)) == b"OK"
-    messages = consumer.messages(100)
-    assert [message.body for message in messages] == bodies
-    assert len({message.id for message in messages}) == 100
 
 
 @pytest.mark.parametrize(
@@ -143,26 +129,6 @@ def test_dpub_needs_decimal_delay(wire, topic, delay):
 def test_dpub_refuses_delay_beyond_limit(wire, topic, delay):
     refused = wire.refusal(b"DPUB %b %d\n" % (topic.encode(), delay), sized(b"m"))
     assert refused == f"E_INVALID DPUB timeout {delay} out of range 0-3600000".encode()
-
-
-def test_dpub_takes_delay_of_exactly_limit(wire, topic, stats):
-    wire.subscribe(topic, ready=1)
-    assert wire.ask(dpub(topic, 3600000, b"m")) == b"OK"
-    channel = stats(topic, "ch")
-    assert (channel["deferred_count"], channel["depth"], channel["message_count"]) == (1, 0, 1)
-    wire.quiet()
-
-
-@pytest.mark.parametrize("delay", [b"0", b""])
-def test_dpub_with_no_delay_is_ordinary_publish(wire, consumer, topic, delay):
-    assert wire.ask(b"DPUB %b %b\n" % (topic.encode(), delay), sized(b"m")) == b"OK"
-    assert consumer.message().body == b"m"
-
-
-def test_deferred_messages_come_in_order_of_their_time(wire, consumer, topic):
-    wire.send(dpub(topic, 400, b"second"), dpub(topic, 200, b"first"))
-    wire.ok(2)
-    assert [message.body for message in consumer.messages(2)] == [b"first", b"second"]
 
 
 # --- effects of a publish

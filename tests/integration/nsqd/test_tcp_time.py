@@ -14,7 +14,7 @@ from tests.support import beside
 from tests.support.nsqd_http import channel_stats
 from tests.support.processes import Cluster
 from tests.support.waiting import wait_until
-from tests.support.wire import NO_ID, dpub, fin, pub, req, touch
+from tests.support.wire import NO_ID, fin, pub, req, touch
 
 MSG_TIMEOUT_S = 0.3
 # For tests that send TOUCH in time even if they are not run for a second.
@@ -84,19 +84,6 @@ def test_answer_after_time_out_is_too_late(connect, hasty, consumer, producer, t
         assert consumer.error().endswith(b" failed ID not in flight")
 
 
-def test_timed_out_message_may_go_to_somebody_else(connect, hasty, consumer, producer, topic):
-    consumer.send(b"RDY 1\n")
-    producer.publish(topic, b"m")
-    message = consumer.message()
-    consumer.send(b"RDY 0\n")
-    other = connect(hasty)
-    other.subscribe(topic, ready=1)
-    again = other.message()
-    assert (again.id, again.attempts) == (message.id, 2)
-    consumer.send(fin(message))
-    assert consumer.error() == b"E_FIN_FAILED FIN %b failed client does not own message" % message.id
-
-
 def test_touch_extends_time_out_up_to_max_msg_timeout_from_delivery(hasty, patient, producer, topic):
     producer.publish(topic, b"m")
     message = patient.message()
@@ -110,27 +97,6 @@ def test_touch_extends_time_out_up_to_max_msg_timeout_from_delivery(hasty, patie
         kind, data = patient.frame()
     assert kind == 2
     assert channel_stats(hasty, topic)["timeout_count"] == 1
-
-
-def test_messages_of_paused_or_unready_channel_time_out_too(hasty, consumer, producer, topic):
-    producer.publish(topic, b"a", b"b")
-    consumer.messages(2)
-    hasty.post(f"/channel/pause?topic={topic}&channel=ch")
-    wait_until(lambda: channel_stats(hasty, topic)["depth"] == 2, "both timed out")
-    assert channel_stats(hasty, topic)["in_flight_count"] == 0
-    assert not consumer.has_more()
-    hasty.post(f"/channel/unpause?topic={topic}&channel=ch")
-    assert [message.attempts for message in consumer.messages(2)] == [2, 2]
-
-
-def test_deferred_message_becomes_due_while_channel_is_paused(hasty, consumer, producer, topic):
-    hasty.post(f"/channel/pause?topic={topic}&channel=ch")
-    producer.send(dpub(topic, 100, b"m"))
-    producer.ok()
-    wait_until(lambda: channel_stats(hasty, topic)["depth"] == 1, "it became due")
-    assert not consumer.has_more()
-    hasty.post(f"/channel/unpause?topic={topic}&channel=ch")
-    assert consumer.message().attempts == 1
 
 
 def test_client_may_ask_for_its_own_message_time_out(connect, nsqd, topic, stats):
@@ -233,28 +199,3 @@ def test_bytes_sent_while_nsqd_was_suspended_are_read_before_silence_is_judged(b
     for _ in range(2):
         beating.send(b"NOP\n")
         assert beating.response() == b"_heartbeat_"
-
-
-@pytest.mark.slow
-def test_client_that_only_answers_heartbeats_outlives_stop_of_nsqd(beating, stopped, topic):
-    time.sleep(2.5)
-    stopped()
-
-    for _ in range(3):
-        assert beating.response() == b"_heartbeat_"
-        # The client has an interval to answer a heartbeat, also the one that came late.
-        time.sleep(0.3)
-        beating.send(b"NOP\n")
-    beating.publish(topic, b"m")
-
-
-@pytest.mark.slow
-def test_consumer_of_silent_connection_is_gone_and_its_messages_wait_again(connect, topic, stats):
-    wire = connect()
-    wire.identify(heartbeat_interval=1000)
-    wire.subscribe(topic, ready=1)
-    connect().publish(topic, b"m")
-    wire.message()
-    wait_until(lambda: stats(topic, "ch")["client_count"] == 0, "the silent consumer is dropped")
-    channel = stats(topic, "ch")
-    assert (channel["depth"], channel["in_flight_count"]) == (1, 0)

@@ -10,7 +10,7 @@ from tests.support.engine import Node
 from tests.support.http_doors import Doors
 from tests.support.memory_transport import MemoryTransport
 
-SIZE = 200_000
+SIZE = 60_000
 HEAD = b"POST /pub?topic=t HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"
 
 
@@ -59,7 +59,7 @@ async def test_body_in_tiny_reads_takes_little_more_memory_than_its_size(doors, 
     tracemalloc.start()
     try:
         for number in range(SIZE // 2):
-            receive(number.to_bytes(2, "big") if number < 65536 else b"xy")
+            receive(number.to_bytes(2, "big"))
             if not number % 50:
                 await asyncio.sleep(0)
         await asyncio.sleep(0.05)

@@ -55,11 +55,3 @@ def test_checkpoint_of_replica_log_fails_apart_from_that_of_its_topic(health):
     assert not health.ok
     health.worked(checkpoint_of("t", "home"))
     assert health.ok
-
-
-def test_deleted_topic_is_no_problem(health):
-    health.publish_failed("t", "no space left on device", 100)
-    health.failed(checkpoint_of("t"), "no space left on device")
-    health.forget("t")
-    assert health.ok
-    assert health.refused == {}

@@ -13,7 +13,7 @@ from nsqd.log.disk import Disk
 from nsqd.server.fsync import SYNC_PAUSE_NS
 from nsqd.server.write_batch import NotStored
 from nsqd.storage.topic_log import store_of
-from tests.support.disks import BrokenSync, FullDisk
+from tests.support.disks import FullDisk
 from tests.support.turns import Bench, Client, Wire
 from tests.support.wire import sized
 
@@ -56,23 +56,6 @@ async def test_in_strict_mode_those_who_publish_nothing_wait_for_nobody(tmp_path
 
     assert (publisher.replies, reader.replies) == ([], [(0, b"OK")])
     await bench.fsync.synced()
-
-
-async def test_in_strict_mode_failed_fsync_is_no_ok(tmp_path):
-    bench = Bench(tmp_path, BrokenSync(), sync_every=1)
-    client = bench.connect()
-    client.says(b"PUB t\n" + sized(b"1"))
-    topic = bench.broker.topic("u", 1)
-    topic.stage(b"by http", 1)
-    stored = bench.write_batch.stored(topic)
-
-    await bench.rest()
-
-    assert client.replies == [(1, b"E_PUB_FAILED PUB failed input/output error")]
-    assert client.closed
-    with pytest.raises(NotStored, match="input/output error"):
-        await stored
-    assert "NOK" in str(bench.health)
 
 
 async def until_durable(bench):
