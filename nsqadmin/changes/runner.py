@@ -44,15 +44,15 @@ class ActionRunner:
         rights: Rights,
         audit: Audit,
         tell: Callable[[str, dict[str, Any]], None],
-        mark: Callable[[str, Name], None],
+        add_to_timeline: Callable[[str, Name], None],
     ) -> None:
-        """*tell* posts an action to the endpoint; *mark* adds it to the timeline."""
+        """*tell* posts an action to the endpoint; *add_to_timeline* adds it to the timeline."""
         self.scene = scene
         self._cluster = scene.cluster
         self._log = log
         self.rights = rights
         self.audit = audit
-        self._add_to_timeline = mark
+        self._add_to_timeline = add_to_timeline
         self._notify_endpoint = tell
         self._via = socket.gethostname()
         # Nodes with an unknown outcome that answer again, and the time of their first new statistics.

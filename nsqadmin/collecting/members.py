@@ -7,10 +7,9 @@ from ipaddress import ip_address
 
 from nsqadmin.collecting.answers import UpstreamError
 from nsqadmin.collecting.node_snapshot import Newer, NodeSnapshot
-from nsqadmin.stats import attention
-from nsqadmin.stats.attention import Concern, DiskState
 from nsqadmin.stats.filling import Filling
 from nsqadmin.stats.instant import Instant
+from nsqadmin.stats.problems import DiskState, Problem, problems_of_node
 from nsqadmin.stats.trend import NodePace
 from nsqclient.wire.durations import SECOND
 from nsqclient.wire.node_error import NodeError
@@ -82,11 +81,11 @@ class Member:
         return frozenset(entry.topic for entry in self.producer.topics if entry.tombstoned)
 
     @property
-    def concerns(self) -> list[Concern]:
+    def problems(self) -> list[Problem]:
         """The problems of this node, from its last answers."""
         look, error = self.snapshot, self.error
         disk = look.disk if look is not None else None
-        found = attention.of_node(
+        found = problems_of_node(
             self.address,
             silent=error.reason if error is not None else "",
             refuses=error is not None and not error.unreachable,

@@ -73,7 +73,7 @@ class Queues:
         total = over_nodes(topic, parts, shares.values(), time.time())
         # The problems come from the evaluation of the whole cluster, so that all pages agree.
         judged = collector.adder.sum.topics.get(topic)
-        total.show(judged.concerns if judged is not None else ())
+        total.show(judged.problems if judged is not None else ())
         absent = (*(member for member in holders if member.error is not None), *left)
         view = TopicView(
             total,
@@ -137,7 +137,7 @@ class Queues:
         found = over_nodes(topic, parts, shares).channel(channel)
         if found is None:
             raise UnknownError(CHANNEL_NOT_FOUND)
-        found.concerns = [one for one in view.value.total.concerns if one.channel == channel]
+        found.problems = [one for one in view.value.total.problems if one.channel == channel]
         return Answer(found, (*view.stages[:-1], errors))
 
     async def holders_besides(self, known: Collection[str], topic: str) -> list[str]:

@@ -8,9 +8,9 @@ from typing import Any, Final
 from nsqadmin.history.recorder import CHANGE, OVER, STARTED, Recorder, channel, node, point_of, ring_of, topic
 from nsqadmin.history.ring import HOUR, TOTALS, HistoryEvent, Name, Ring
 from nsqadmin.pages.charts import Chart, Series, chart, spark
-from nsqadmin.stats.attention import MILD
 from nsqadmin.stats.cluster_sum import ClusterSum
 from nsqadmin.stats.points import Point
+from nsqadmin.stats.problems import MILD
 
 
 @dataclass(slots=True)

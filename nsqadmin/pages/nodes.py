@@ -16,9 +16,9 @@ from nsqadmin.pages.paging import PageWindow, window
 from nsqadmin.pages.replies import Pages, rows_json, topic_json
 from nsqadmin.pages.rows import ConsumerRow, NodeRow
 from nsqadmin.pages.tables import Table
-from nsqadmin.stats import attention
 from nsqadmin.stats.activity import UNKNOWN
 from nsqadmin.stats.incidents import incidents
+from nsqadmin.stats.problems import problem_of_missing
 from nsqadmin.stats.records import ClientRecord
 from nsqadmin.stats.sums import on_node
 from nsqclient.wire.node_error import NodeError
@@ -66,7 +66,7 @@ class NodePages(Pages):
             table=table,
             node_count=len(seen.nodes),
             silent=[node.address for node in seen.nodes if node.error is not None],
-            missing=[(one, attention.of_missing(one, instant())) for one in seen.missing],
+            missing=[(one, problem_of_missing(one, instant())) for one in seen.missing],
             lookupds=seen.lookupds,
             differing=[row for row in found if row.differences][:_MAX_DIFFERING],
             known=[node.error for node in seen.nodes if node.error],

@@ -4,9 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from nsqadmin.collecting.members import Member
-from nsqadmin.stats import attention
 from nsqadmin.stats.activity import Activity
-from nsqadmin.stats.attention import Level
+from nsqadmin.stats.problems import Level, worst_level
 from nsqadmin.stats.records import ClientRecord
 from nsqadmin.stats.slow import SILENT_S, ConsumerState
 
@@ -90,16 +89,16 @@ class NodeRow:
         self.snapshot = view.snapshot
         self.load = view.snapshot.load if view.snapshot is not None else None
         self.tombstoned = view.tombstoned
-        self.concerns = view.concerns
+        self.problems = view.problems
 
     @property
     def level(self) -> Level | None:
-        return attention.worst_level(self.concerns)
+        return worst_level(self.problems)
 
     @property
     def states(self) -> list[str]:
         old = ["old version"] if self.out_of_date else []
-        return ([concern.mark for concern in self.concerns] or ["healthy"]) + old
+        return ([problem.kind for problem in self.problems] or ["healthy"]) + old
 
     @property
     def zone(self) -> list[str]:
@@ -164,7 +163,7 @@ class NodeRow:
             "node": self.address,
             "hostname": self.producer.hostname,
             "version": self.producer.version,
-            "state": [concern.mark for concern in self.concerns],
+            "state": [problem.kind for problem in self.problems],
             "answers": self.answers,
             "figures_at": self.snapshot.at_s if self.snapshot is not None else None,
             "draining_remaining": self.view.remaining,

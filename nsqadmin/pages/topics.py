@@ -15,9 +15,9 @@ from nsqadmin.pages.replies import Pages, channel_json, node_names, rows_json, t
 from nsqadmin.pages.rows import ConsumerRow
 from nsqadmin.pages.tables import Table
 from nsqadmin.stats.activity import ActivityTracker
-from nsqadmin.stats.attention import ShareState
 from nsqadmin.stats.groups import grouped, heats
 from nsqadmin.stats.incidents import incidents
+from nsqadmin.stats.problems import ShareState
 from nsqadmin.stats.records import ClientRecord
 from nsqadmin.stats.slow import why_slow
 from nsqadmin.stats.sums import ChannelSum

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from nsqadmin.stats.attention import ShareState
 from nsqadmin.stats.present import duration, named, per_second, plural
+from nsqadmin.stats.problems import ShareState
 from nsqadmin.stats.trend import Trend
 
 # A consumer with messages in flight that finishes none for this long is named.

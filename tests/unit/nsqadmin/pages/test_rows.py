@@ -21,11 +21,11 @@ def test_silent_node_is_shown_with_its_last_backlog():
     one = NodeRow(Member("a:1", producer(), snapshot=last, error=error))
 
     assert (one.answers, one.load.depth) == (False, 300)
-    assert "it held 300 messages" in one.concerns[0].text
+    assert "it held 300 messages" in one.problems[0].text
 
 
 def test_draining_node_says_how_far_it_is():
     one = NodeRow(Member("a:1", producer(), snapshot=look(), remaining=300, draining_from=1200))
 
     assert one.drained == (900, 1200)
-    assert [concern.mark for concern in one.concerns] == ["draining"]
+    assert [problem.kind for problem in one.problems] == ["draining"]

@@ -1,4 +1,4 @@
-from nsqadmin.stats.attention import ShareState
+from nsqadmin.stats.problems import ShareState
 from nsqadmin.stats.slow import ConsumerState, why_slow
 from nsqadmin.stats.trend import Trend
 
