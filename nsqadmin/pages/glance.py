@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from heapq import nlargest
 from typing import Final
 
-from nsqadmin.pages.rows import NodeRow
+from nsqadmin.collecting.members import Member
 from nsqadmin.stats.activity import LastConsumers
 from nsqadmin.stats.cluster_sum import ClusterSum
 from nsqadmin.stats.incidents import incidents
@@ -119,7 +119,7 @@ def tops(total: ClusterSum) -> list[Top]:
     return [top for top in found if top.rows]
 
 
-def by_zone(rows: Sequence[NodeRow], missing: Sequence[MissingNode]) -> list[tuple[str, list[NodeTile]]]:
+def by_zone(rows: Sequence[Member], missing: Sequence[MissingNode]) -> list[tuple[str, list[NodeTile]]]:
     """Return the nodes of each zone, the worst first; the zone of those that are down is not known."""
     zones: dict[str, list[NodeTile]] = {}
     if missing:

@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 from nsqadmin.collecting.answers import Answer
+from nsqadmin.collecting.members import unregistered
 from nsqadmin.collecting.views import Overview, lacks
 from nsqadmin.history.recorder import age_of
 from nsqadmin.history.recorder import topic as topic_course
@@ -12,7 +13,6 @@ from nsqadmin.pages.glance import by_zone, incident, tops, verdict
 from nsqadmin.pages.history_charts import name_of
 from nsqadmin.pages.paging import window
 from nsqadmin.pages.replies import Pages, rows_json, wants_json
-from nsqadmin.pages.rows import NodeRow, unregistered
 from nsqadmin.pages.tables import Table
 from nsqadmin.pages.topics import IDLE_AGE_S
 from nsqadmin.stats.incidents import incidents
@@ -121,7 +121,7 @@ class OverviewPages(Pages):
             span=request.query.get("span", "hour"),
             sparks=self._courses.sparks([topic_course(row.name) for row in rows.items]),
             tops=tops(total) if overview else (),
-            zones=by_zone([NodeRow(node) for node in seen.nodes], seen.missing) if overview else (),
+            zones=by_zone(seen.nodes, seen.missing) if overview else (),
             node_count=node_count,
             nodes_up=nodes_up,
             away=lacks(seen.lacking),
