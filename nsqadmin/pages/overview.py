@@ -125,7 +125,7 @@ class OverviewPages(Pages):
             node_count=node_count,
             nodes_up=nodes_up,
             away=lacks(seen.lacking),
-            oldest_s=age_of(total.totals.oldest_ns, time.time()),
+            oldest_s=age_of(total.totals.oldest_ns, time.time()) if total.totals.oldest_ns else None,
             timeline=self._courses.timeline(span=request.query.get("span", "hour")) if overview else (),
             **({} if overview else await self._registrations(request, seen)),
         )

@@ -141,7 +141,7 @@ class TopicPages(Pages):
                     topic=name, channel=channel, nodes={one.address for one in view.stale}
                 )
             ),
-            stale=view.stale,
+            stale=[one for one in view.stale if one.channel(channel) is not None],
             lacks={
                 key: lacking(view.stale, lambda one: getattr(one.channel(channel), key, 0))  # noqa: B023
                 for key in ("depth", "in_flight_count", "deferred_count")
