@@ -243,14 +243,6 @@ async def test_channel_that_only_nsqlookupd_knows_has_page():
     assert "No nsqd has this channel now" in page.text
 
 
-async def test_nothing_but_files_is_kept_by_anybody():
-    async with stub_site() as site:
-        for path in ("/api/topics", "/api/nodes", "/metrics", "/", "/config/log_level"):
-            assert (await site.get(path)).headers["Cache-Control"] == "no-store", path
-        for path in ("/static/admin.css", "/fonts/admin.css"):
-            assert (await site.get(path)).headers["Cache-Control"] == "no-cache", path
-
-
 async def test_script_that_asks_for_every_node_leaves_nothing_behind():
     async with stub_site(nodes=6) as site:
         for number in range(6):
