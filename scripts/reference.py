@@ -139,7 +139,7 @@ def flags_page() -> Iterator[str]:
 # -- metrics -------------------------------------------------------------------
 
 # Stand-ins for the collectors' inputs, one of each kind, so that every family and label appears.
-_ONE: Final = SimpleNamespace(mark="", topic="", channel="", node="")
+_ONE: Final = SimpleNamespace(kind="", topic="", channel="", node="")
 _BROKER: Final = SimpleNamespace(
     topics={}, stalled=(), leaving=False, disk_low=False, limits=SimpleNamespace(topology_aware=True)
 )

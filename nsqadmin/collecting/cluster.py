@@ -22,8 +22,8 @@ from nsqadmin.collecting.registrations import Registrations
 from nsqadmin.collecting.replication import NodeReplications
 from nsqadmin.collecting.views import Lacking, Overview
 from nsqadmin.options import OptionsNow
-from nsqadmin.stats.attention import Concern
 from nsqadmin.stats.cluster_sum import ClusterSum, Order
+from nsqadmin.stats.problems import Problem
 from nsqadmin.stats.sums import TopicSum
 from nsqadmin.stats.versions import out_of_date, sort_producers
 from nsqclient.wire.node_error import TOPIC_NOT_FOUND, NodeError
@@ -131,7 +131,7 @@ class Cluster:
 
     def problems_of(
         self, *, topic: str = "", channel: str = "", nodes: Collection[str] = ()
-    ) -> list[Concern]:
+    ) -> list[Problem]:
         """Return the problems of a topic or channel, and those of *nodes*."""
         return [
             one

@@ -70,7 +70,7 @@ class HistoryEvent:
     name: Name = ()
 
 
-class HistoryProblem(Exception):
+class HistoryFileError(Exception):
     """Why a file cannot be used; the text is a sentence."""
 
 
@@ -78,7 +78,7 @@ class HistoryFile:
     """The mapped file. The caller must not let reads and writes overlap."""
 
     def __init__(self, path: str = "") -> None:
-        """Without *path* the file is temporary and has no name. Raises HistoryProblem or OSError."""
+        """Without *path* the file is temporary and has no name. Raises HistoryFileError or OSError."""
         self._file: Any = tempfile.TemporaryFile() if not path else _opened(path)  # noqa: SIM115 - it lives as long as we do
         self.was_damaged = _prepare(self._file, path)
         self._map = mmap.mmap(self._file.fileno(), FILE_SIZE)
@@ -269,12 +269,12 @@ def _opened(path: str) -> Any:
     try:
         file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640), "r+b")
     except OSError as error:
-        raise HistoryProblem(f"open {path}: {(error.strerror or str(error)).lower()}") from error
+        raise HistoryFileError(f"open {path}: {(error.strerror or str(error)).lower()}") from error
     try:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         file.close()
-        raise HistoryProblem(f"{path} is in use by another nsqadmin") from error
+        raise HistoryFileError(f"{path} is in use by another nsqadmin") from error
     return file
 
 

@@ -104,8 +104,6 @@ class Here:
     def __init__(self, target: str) -> None:
         self._path, _, query = target.partition("?")
         self._query = parse_qs(query)
-        # The script that pauses a page chooses the statistics; links must not.
-        self._query.pop("held", None)
 
     def at(self, **changes: str | int) -> str:
         """Return the address with *changes*; an empty value removes an argument."""

@@ -136,7 +136,7 @@ class Pages:
         if request.query.get("format") == "csv":
             return _csv_reply(request, lists or {})
         # A node with a card needs no further warning.
-        carded = {one.node for card in context.get("cards", ()) for one in card.concerns}
+        carded = {one.node for card in context.get("cards", ()) for one in card.problems}
         shown_errors = [error for error in answer.errors if error.address not in carded]
         warnings = self._warnings(Answer(None, (tuple(shown_errors),)), known)
         return self._render.page(request, template, warnings=warnings, at_s=at_s, **context)

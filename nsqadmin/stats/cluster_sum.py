@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from nsqadmin.stats.attention import Concern
+from nsqadmin.stats.problems import Problem
 from nsqadmin.stats.sums import TopicSum
 from nsqadmin.stats.trend import Trend, older
 
@@ -77,9 +77,9 @@ class ClusterSum:
         return totals
 
     @cached_property
-    def concerns(self) -> list[Concern]:
+    def problems(self) -> list[Problem]:
         """Return the problems of topics and channels at this moment."""
-        return [concern for topic in self.topics.values() for concern in topic.concerns]
+        return [problem for topic in self.topics.values() for problem in topic.problems]
 
     def has_order(self, order: Order) -> bool:
         """Tell whether :meth:`ordered` has its answer already."""
@@ -95,14 +95,14 @@ class ClusterSum:
             self._orders[order] = found
         return found
 
-    def show(self, concerns: Iterable[Concern]) -> None:
-        """Assign each topic and channel its own problems among *concerns*."""
-        shown: dict[str, list[Concern]] = {}
-        for concern in concerns:
-            if concern.topic:
-                shown.setdefault(concern.topic, []).append(concern)
+    def show(self, problems: Iterable[Problem]) -> None:
+        """Assign each topic and channel its own problems among *problems*."""
+        shown: dict[str, list[Problem]] = {}
+        for problem in problems:
+            if problem.topic:
+                shown.setdefault(problem.topic, []).append(problem)
         for name, topic in self.topics.items():
-            if topic.concerns or name in shown:
+            if topic.problems or name in shown:
                 topic.show(shown.get(name, ()))
 
     def changed(self, name: str, topic: TopicSum | None, idle: Iterable[str]) -> "ClusterSum":

@@ -102,9 +102,9 @@ class StubSite:
         except TimeoutError:
             raise AssertionError(f"it did not come about that {what}") from None
 
-    async def concerns(self) -> set[tuple[str, str, str]]:
-        """Return what the index lists as needing attention: level, mark, and topic/channel or node."""
-        found = (await self.get("/?format=json")).json()["concerns"]
+    async def problems(self) -> set[tuple[str, str, str]]:
+        """Return what the index lists as problems: level, kind, and topic/channel or node."""
+        found = (await self.get("/?format=json")).json()["problems"]
         return {
             (
                 one["level"],

@@ -11,8 +11,6 @@
   let paused = false;
   let timer = 0;
   let running = null;
-  // While updates are paused: the number of the server's cached statistics, so that sorting uses the same ones.
-  let held = "";
 
   // --- the reader's choices: theme, and local time or UTC -------------------------
 
@@ -264,21 +262,13 @@
     return new DOMParser().parseFromString(await reply.text(), "text/html");
   }
 
-  // The address of the request: with the number of the cached statistics, if any.
-  function wanted() {
-    if (!held) return location.href;
-    const address = new URL(location.href);
-    address.searchParams.set("held", held);
-    return address.href;
-  }
-
   async function refresh() {
     running?.abort();
     const mine = new AbortController();
     running = mine;
     const tooLong = setTimeout(() => mine.abort(), TIMEOUT_MS);
     try {
-      const fresh = await fetchPage(wanted(), mine.signal);
+      const fresh = await fetchPage(location.href, mine.signal);
       if (mine !== running) return;
       document.title = fresh.title;
       // A note about an action belongs to the page it was shown on; a refresh never brings a second one.
@@ -333,10 +323,8 @@
     toggle.textContent = paused ? "Resume" : "Pause updates";
     toggle.setAttribute("aria-pressed", String(paused));
     show(paused ? "paused" : "on");
-    held = paused ? (document.querySelector("[data-figures]")?.dataset.figures ?? "") : "";
     if (paused) hold();
-    // One request makes the server retain the statistics while updates are paused.
-    if (!paused || held) refresh();
+    else refresh();
   });
 
   function hold() {

@@ -62,11 +62,11 @@ def test_node_whose_counts_are_too_large_is_named_and_the_others_are_shown(clust
         return json.loads(ask(admin, "GET", "/?format=json").body)
 
     wait_until(lambda: found()["depth"] == 1, "the figures of the other node are shown")
-    (concern,) = [one for one in found()["concerns"] if one["state"] == "no statistics"]
+    (problem,) = [one for one in found()["problems"] if one["state"] == "no statistics"]
     page = ask(admin, "GET", "/topics/orders").text
 
-    assert concern["node"] == liar
-    assert f"unusable answer from http://{liar}/stats" in concern["text"]
+    assert problem["node"] == liar
+    assert f"unusable answer from http://{liar}/stats" in problem["text"]
     assert f"nsqd {liar} gave an unusable answer" in page
     assert admin.logs().count(f"nsqd {liar} gives no statistics") == 1
     assert admin.is_running()
@@ -214,14 +214,14 @@ async def test_every_page_shows_largest_reportable_statistics(number, real):
             edited(node, number, real)
 
         async def drains():
-            return ("warning", "draining", site.address(0)) in await site.concerns()
+            return ("warning", "draining", site.address(0)) in await site.problems()
 
         await site.until(drains, "its answers are known")
         await site.round()
 
         assert await failing(site) == []
         assert not site.daemon.collector.work.broken.done()
-        assert "no statistics" not in {one[1] for one in await site.concerns()}
+        assert "no statistics" not in {one[1] for one in await site.problems()}
 
 
 @pytest.mark.parametrize("number", [TOO_MANY, 2**64, 10**30, LEAST - 1])
@@ -231,7 +231,7 @@ async def test_node_with_impossible_values_gives_no_statistics(number):
         await site.get("/")
 
         async def named():
-            return ("problem", "no statistics", site.address(0)) in await site.concerns()
+            return ("problem", "no statistics", site.address(0)) in await site.problems()
 
         await site.until(named, "the node is named")
         missing = await failing(site)
@@ -250,7 +250,7 @@ async def test_port_that_is_none_is_node_that_does_not_answer(port):
         await site.get("/")
 
         async def named():
-            return ("problem", "unreachable", f"127.0.0.1:{port}") in await site.concerns()
+            return ("problem", "unreachable", f"127.0.0.1:{port}") in await site.problems()
 
         await site.until(named, "the node is named")
         assert [
@@ -292,10 +292,10 @@ async def test_error_that_figures_of_node_cause_is_error_of_that_node():
         pace, member.pace = member.pace, Stumbling()
 
         async def named():
-            return ("problem", "no statistics", site.address(0)) in await site.concerns()
+            return ("problem", "no statistics", site.address(0)) in await site.problems()
 
         async def well():
-            return not await site.concerns()
+            return not await site.problems()
 
         await site.until(named, "the node is named")
         assert f"nsqd {site.address(0)} gives no statistics: unusable answer from http://" in site.log

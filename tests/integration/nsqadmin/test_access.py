@@ -23,6 +23,7 @@ def test_pages_show_who_is_no_admin_that_buttons_are_off_and_why(guarded):
     stranger = ask(guarded.admin, "GET", "/topics/orders")
     mallory = ask(guarded.admin, "GET", "/topics/orders", headers={"X-Forwarded-User": "mallory"})
     alice = ask(guarded.admin, "GET", "/topics/orders", headers=ALICE)
+    refused = submit(guarded.admin, headers={"Accept": "text/html"}, action="pause", topic="orders")
 
     assert "Read-only: you are not signed in" in stranger.text
     # Actions that a user may not do are not offered.
@@ -30,18 +31,8 @@ def test_pages_show_who_is_no_admin_that_buttons_are_off_and_why(guarded):
     assert "Read-only: your role is viewer" in mallory.text
     assert "change nothing" not in alice.text
     assert "Pause" in alice.text
-
-
-def test_form_from_who_is_no_admin_changes_nothing(guarded):
-    guarded.fill("orders", "a")
-    fields = {"action": "delete", "topic": "orders", "typed": "orders"}
-
-    refused = submit(guarded.admin, headers={"Accept": "text/html"}, **fields)
-
     assert refused.status == 403
     assert "You have no role for this." in refused.text
-    assert "orders" in guarded.admin.get("/api/topics")["topics"]
-    assert submit(guarded.admin, headers=ALICE, **fields).status == 303
 
 
 def test_audit_with_name_that_is_no_text_is_shown_as_csv_too(cluster, tmp_path):
@@ -137,11 +128,6 @@ def test_config_shows_any_option_and_changes_two(cluster):
 )
 def test_config_refuses_unusable_values(small_admin, name, value, status, code):
     assert put(small_admin, name, value) == (status, f'{{"message":"{code}"}}')
-
-
-def test_config_knows_no_other_names(small_admin):
-    assert ask(small_admin, "GET", "/config/nope").status == 400
-    assert ask(small_admin, "GET", "/config/").status == 404
 
 
 def test_config_is_closed_to_other_networks_and_to_who_is_no_admin(cluster):

@@ -32,7 +32,14 @@ async def test_header_names_user_and_role():
 
 
 async def test_metric_that_lacks_node_says_so_in_place():
+    def hold(answer):
+        for topic in answer["topics"]:
+            topic["channels"][0]["depth"] = 5
+
     async with stub_site(nodes=2, topics=2, **SOON_SILENT) as site:
+        for node in site.nodes:
+            node.edit = hold
+        await site.round()
         await site.round()
         site.nodes[1].frozen.clear()
 
@@ -43,9 +50,15 @@ async def test_metric_that_lacks_node_says_so_in_place():
         await site.until(lacks, "the pages say what they lack")
         overview = await site.get("/")
         as_json = (await site.get("/?format=json")).json()
+        channel = await site.get(f"/topics/{TOPIC}/billing")
+        await site.submit(action="pause", topic=TOPIC, channel="billing")
+        (entry,) = (await site.get("/audit?format=json")).json()["changes"]
         site.nodes[1].frozen.set()
 
     assert "Nodes up 1 of 2" in overview.text
+    assert " Nodes 2 " in channel.text
+    # The silent node's messages are still there, so the pause has not changed the depth.
+    assert entry["before"]["depth"] == entry["after"]["depth"] == 10
     assert (as_json["nodes_up"], as_json["nodes"]) == (1, 2)
 
 

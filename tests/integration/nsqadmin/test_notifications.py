@@ -15,7 +15,7 @@ async def frozen_site(site, *numbers):
         site.nodes[number].frozen.clear()
 
     async def noticed():
-        silent = {one[2] for one in await site.concerns() if one[1] == "unreachable"}
+        silent = {one[2] for one in await site.problems() if one[1] == "unreachable"}
         return silent == {site.address(number) for number in numbers}
 
     await site.until(noticed, "the silence is noticed")
@@ -30,7 +30,7 @@ async def test_deletion_names_nodes_that_will_bring_topic_back_before_and_after(
         silent = ", ".join(sorted(site.address(number) for number in (3, 4)))
 
         async def left():
-            return {one[2] for one in await site.concerns() if one[1] == "down"} == {
+            return {one[2] for one in await site.problems() if one[1] == "down"} == {
                 site.address(number) for number in (3, 4)
             }
 
@@ -149,7 +149,7 @@ async def test_node_that_is_not_listed_is_left_alone_and_named(action):
         apart = site.address(1)
 
         async def noticed():
-            return ("problem", "not registered", apart) in await site.concerns()
+            return ("problem", "not registered", apart) in await site.problems()
 
         await site.until(noticed, "it is not listed any more")
         question = await site.get(f"/action?action={action}&topic={TOPIC}")
@@ -215,7 +215,7 @@ async def test_node_that_answers_with_error_is_not_said_to_be_silent():
         site.nodes[0].answer = lambda *_: (500, b'{"message":"INTERNAL_ERROR"}')
 
         async def named():
-            return ("problem", "no statistics", site.address(0)) in await site.concerns()
+            return ("problem", "no statistics", site.address(0)) in await site.problems()
 
         await site.until(named, "it is named")
         page = (await site.get("/")).text
@@ -229,7 +229,7 @@ async def test_field_that_is_null_is_as_one_that_is_missing():
 
         async def shown():
             await site.round()
-            return ("problem", "no statistics", site.address(0)) not in await site.concerns()
+            return ("problem", "no statistics", site.address(0)) not in await site.problems()
 
         await site.until(shown, "its figures are read")
         assert (await site.get(f"/api/topics/{TOPIC}")).status == 200
@@ -241,14 +241,6 @@ async def test_channel_that_only_nsqlookupd_knows_has_page():
 
     assert page.status == 200
     assert "No nsqd has this channel now" in page.text
-
-
-async def test_nothing_but_files_is_kept_by_anybody():
-    async with stub_site() as site:
-        for path in ("/api/topics", "/api/nodes", "/metrics", "/", "/config/log_level"):
-            assert (await site.get(path)).headers["Cache-Control"] == "no-store", path
-        for path in ("/static/admin.css", "/fonts/admin.css"):
-            assert (await site.get(path)).headers["Cache-Control"] == "no-cache", path
 
 
 async def test_script_that_asks_for_every_node_leaves_nothing_behind():

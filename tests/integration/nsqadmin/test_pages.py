@@ -10,7 +10,6 @@ from tests.support.site import ask, build_site, follow, submit
 from tests.support.stub_site import stub_site
 
 LISTS = ("channels", "nodes")
-PAGES = ["/", "/topics", "/topics/pages.all", "/topics/pages.all/a", "/nodes", "/lookup", "/counter"]
 
 
 def page(site, path):
@@ -24,16 +23,6 @@ def topic_names(site, query):
     return re.findall(r'<tr data-key="([^"]+)"', body)
 
 
-def test_index_names_channel_in_problem_at_its_top(site):
-    site.fill("pages.index", "stuck", messages=4)
-
-    text = page(site, "/")
-
-    start = text.index("no consumers")
-    assert "8 messages wait, no consumers" in text or "stuck" in text[start:]
-    assert start < text.index("Filter")
-
-
 def test_index_shows_statistics_of_each_topic(site):
     site.fill("pages.row", "a", messages=600)
 
@@ -41,18 +30,6 @@ def test_index_shows_statistics_of_each_topic(site):
 
     # topic, state, rate, depth, oldest, when empty, in flight, deferred, consumers, messages, channels
     assert re.search(r"pages\.row no consumers \S+ 1,200 \d+ s \u2013 0 0 0 1,200 a ", text)
-
-
-def test_topic_page_shows_channels_and_nodes(site):
-    site.fill("pages.topic", "a", "b", messages=2)
-
-    text = page(site, "/topics/pages.topic")
-
-    assert "Topic pages.topic" in text
-    assert "Channels 2" in text
-    assert "Nodes 2" in text
-    assert all(nsqd.http_address in text for nsqd in site.nsqds)
-    assert "All nodes" in text
 
 
 async def test_list_that_is_sorted_or_filtered_shows_its_first_page_alone():
@@ -69,25 +46,6 @@ async def test_list_that_is_sorted_or_filtered_shows_its_first_page_alone():
     assert kept == {"channels": {"nodes", "channels-sort"}, "nodes": {"channels", "channels-sort"}}
     # The script that filters while one types does the same.
     assert re.findall(r'data-page="([^"]*)"', page) == list(LISTS)
-
-
-def test_channel_page_reports_no_consumers(site):
-    site.fill("pages.lonely", "a")
-
-    text = page(site, "/topics/pages.lonely/a")
-
-    assert "Channel a" in text
-    assert "No consumers connected." in text
-
-
-def test_node_pages_show_every_node_and_its_contents(site):
-    site.fill("pages.node", "a", messages=1)
-    address = site.nsqds[0].http_address
-
-    assert page(site, "/nodes").count("healthy") == 2
-    text = page(site, f"/nodes/{address}")
-    assert f"nsqd {address} healthy" in text
-    assert "pages.node" in text
 
 
 def test_names_with_ephemeral_are_escaped_in_links(site):
@@ -117,33 +75,6 @@ def test_missing_resource_gets_page_with_links(site, path, sentence):
     assert answer.status == 404
     assert sentence in answer.text
     assert b'href="/nodes"' in answer.body
-
-
-@pytest.mark.parametrize("path", PAGES)
-def test_every_page_forbids_foreign_scripts_frames_and_caches(site, path):
-    site.fill("pages.all", "a")
-
-    answer = ask(site.admin, "GET", path)
-
-    policy = answer.headers["Content-Security-Policy"].split("; ")
-    assert policy[0] == "default-src 'self'"
-    assert {"frame-ancestors 'none'", "object-src 'none'", "base-uri 'none'", "form-action 'self'"} <= set(
-        policy
-    )
-    assert answer.headers["X-Frame-Options"] == "DENY"
-    assert answer.headers["Cache-Control"] == "no-store"
-    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
-    # The page must not contain anything that the policy would block.
-    assert not re.search(rb"<script>|<style|style=|onclick=", answer.body)
-
-
-def test_names_cannot_smuggle_markup_into_page(site):
-    site.fill("pages.markup")
-
-    answer = ask(site.admin, "GET", "/topics?q=%3Cscript%3Ealert(1)%3C/script%3E")
-
-    assert b"<script>alert" not in answer.body
-    assert b"&lt;script&gt;alert(1)" in answer.body
 
 
 def test_assets_are_kept_by_browsers_under_name_that_changes_with_them(site):

@@ -164,10 +164,10 @@ async def site():
 @pytest.mark.parametrize("name", TROUBLES)
 async def test_problem_is_named_soon_and_gone_soon_after(site, name):
     # Soon is ten seconds, and on a busy machine more: slow answers are requested less often (`until`).
-    inject, mark, where = TROUBLES[name]
+    inject, kind, where = TROUBLES[name]
 
     async def well():
-        return not await site.concerns()
+        return not await site.problems()
 
     await site.round()
     await site.until(well, "the cluster is well")
@@ -176,21 +176,21 @@ async def test_problem_is_named_soon_and_gone_soon_after(site, name):
     place = where(site) if callable(where) else where
 
     async def named():
-        return any(one[1:] == (mark, place) for one in await site.concerns())
+        return any(one[1:] == (kind, place) for one in await site.problems())
 
-    await site.until(named, f"{mark} is named")
+    await site.until(named, f"{kind} is named")
     path = f"/topics/{place}" if "/" in place or place == TOPIC else "/nodes"
     page = (await site.get(path)).text
 
     async def told():
         # nsqadmin may query the cluster between the two answers.
-        serious = any(one[0] == "problem" and one[1:] == (mark, place) for one in await site.concerns())
-        return (f'state="{mark}"' in (await site.get("/metrics")).html) == serious
+        serious = any(one[0] == "problem" and one[1:] == (kind, place) for one in await site.problems())
+        return (f'state="{kind}"' in (await site.get("/metrics")).html) == serious
 
-    await site.until(told, f"the metrics tell of {mark} if it is serious")
+    await site.until(told, f"the metrics tell of {kind} if it is serious")
     heal(site)
     await site.until(well, "it is gone")
-    assert (mark if mark != "nsqlookupd down" else "error") in page
+    assert (kind if kind != "nsqlookupd down" else "error") in page
 
 
 async def test_limit_stays_passed_when_something_is_done_to_topic(site):
@@ -198,14 +198,14 @@ async def test_limit_stays_passed_when_something_is_done_to_topic(site):
     everywhere(figures(topic, depth=700))(site)
 
     async def passed():
-        return ("problem", "over limit", f"{topic}/billing") in await site.concerns()
+        return ("problem", "over limit", f"{topic}/billing") in await site.problems()
 
     await site.until(passed, "the limit is passed")
     # What an action does at its end, before the next round judges all topics.
     adder = site.daemon.collector.adder
     adder.changed(topic)
 
-    assert "over limit" in {one.mark for one in adder.problems if one.topic == topic}
+    assert "over limit" in {one.kind for one in adder.problems if one.topic == topic}
 
 
 async def test_problem_of_frozen_node_stays_as_last_known():
@@ -215,8 +215,8 @@ async def test_problem_of_frozen_node_stays_as_last_known():
         everywhere_else.edit = figures(client_count=0, depth=0)
 
         async def shown():
-            concerns = (await site.get("/?format=json")).json()["concerns"]
-            return next((one for one in concerns if one["state"] == "no consumers"), None)
+            problems = (await site.get("/?format=json")).json()["problems"]
+            return next((one for one in problems if one["state"] == "no consumers"), None)
 
         before = await site.until(shown, "it is named")
         freeze(site)
@@ -246,7 +246,7 @@ async def test_problem_of_node_that_answers_again_during_round_stays():
         member = site.daemon.collector.membership.members[site.address(0)]
 
         def found():
-            return [one.last_known != "" for one in adder.problems if one.mark == "no consumers"]
+            return [one.last_known != "" for one in adder.problems if one.kind == "no consumers"]
 
         async def last_known():
             return found() == [True]
@@ -285,8 +285,8 @@ async def test_problem_keeps_its_beginning_over_restart_with_history_file(tmp_pa
         async with stub_site(nodes=1, before=bare, **options) as site:
 
             async def since(site=site):
-                concerns = (await site.get("/?format=json")).json()["concerns"]
-                return [one["since"] for one in concerns if one["state"] == "no consumers"]
+                problems = (await site.get("/?format=json")).json()["problems"]
+                return [one["since"] for one in problems if one["state"] == "no consumers"]
 
             await site.until(since, "it is named")
             await site.round()
@@ -316,11 +316,11 @@ async def test_card_of_channel_without_consumers_names_those_that_it_had():
 
         page = await site.until(carded, "the channel has a card")
         text = (await site.get("/?format=text")).text
-        (concern,) = (await site.get("/?format=json")).json()["concerns"]
+        (problem,) = (await site.get("/?format=json")).json()["problems"]
 
     assert "app-1-0, app-1-1" in page.text.partition("Last seen with consumers at ")[2][:40]
     assert "last seen with consumers at" in text
-    assert concern["last_consumers"] == "app-1-0, app-1-1"
+    assert problem["last_consumers"] == "app-1-0, app-1-1"
 
 
 async def test_node_that_is_back_without_consumers_is_one_concern():
@@ -335,9 +335,9 @@ async def test_node_that_is_back_without_consumers_is_one_concern():
         on_one(back)(site)
 
         async def returned():
-            return await site.concerns() == {("warning", "returned", site.address(0))}
+            return await site.problems() == {("warning", "returned", site.address(0))}
 
-        await site.until(returned, "the node that is back is the only concern")
+        await site.until(returned, "the node that is back is the only problem")
         page = await site.get("/")
 
     assert f"nsqd {site.address(0)} is back without its consumers" in page.text

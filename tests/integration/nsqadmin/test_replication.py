@@ -95,10 +95,10 @@ async def test_topic_with_too_few_replicas_is_red_until_they_are_in_sync():
         node = site.address(0)
 
         async def reported():
-            return ("problem", "under-replicated", node) in await site.concerns()
+            return ("problem", "under-replicated", node) in await site.problems()
 
         async def resolved():
-            return not await site.concerns()
+            return not await site.problems()
 
         await site.until(reported, "the node has fewer replicas than wanted")
 
@@ -219,7 +219,7 @@ def test_pages_follow_failover(cluster, secret):
     wait_until(lambda: sentence in ask(admin, "GET", "/").text, "the overview says so", seconds=30)
 
     def down():
-        return [one["level"] for one in admin.get("/?format=json")["concerns"] if one["state"] == "down"]
+        return [one["level"] for one in admin.get("/?format=json")["problems"] if one["state"] == "down"]
 
     wait_until(lambda: down() == ["warning"], "nsqlookupd drops it, and it is no alert", seconds=30)
     topic = ask(admin, "GET", "/topics/orders").text
@@ -259,7 +259,7 @@ def test_decommissioned_node_is_missed_only_until_its_messages_are_delivered(clu
     primary.stop()
 
     def left():
-        return [one["level"] for one in admin.get("/?format=json")["concerns"] if one["state"] == "down"]
+        return [one["level"] for one in admin.get("/?format=json")["problems"] if one["state"] == "down"]
 
     wire = Wire(("127.0.0.1", replica.tcp_port))
     wire.subscribe("orders", "billing", 10)

@@ -1,6 +1,7 @@
 """Rules that hold for every route. The routes are taken from the route table, so new ones are also tested."""
 
 import json
+import re
 from html.parser import HTMLParser
 from urllib.parse import urlencode
 
@@ -120,32 +121,50 @@ async def test_no_write_follows_from_form_on_another_site(foreign):
     assert wrong == {}
 
 
-async def test_every_route_but_probe_refuses_name_that_is_not_ours():
+async def test_routes_but_probes_refuse_foreign_host_name():
+    # After DNS rebinding, the browser says that the request is of the same origin.
+    rebound = {"Host": "evil.example", "Origin": "http://evil.example", "Sec_Fetch_Site": "same-origin"}
     async with stub_site() as site:
-        answers = {route[:2]: (await ask(site, route, Host="evil.example")).status for route in table(site)}
+        answers = {route[:2]: (await ask(site, route, **rebound)).status for route in table(site)}
+        assert changed(site) == []
+        assert site.log.count("refused a request for host evil.example") == 1
 
-    assert {route for route, status in answers.items() if status != 403} <= {
+    assert {route for route, status in answers.items() if status != 403} == {
         ("GET", "/ping"),
         ("HEAD", "/ping"),
     }
 
 
-async def test_no_page_can_be_framed_nor_runs_what_is_not_ours():
+async def test_replies_forbid_foreign_scripts_frames_and_caches():
     async with stub_site() as site:
         await site.get("/")
-        pages = []
-        for route in table(site):
-            if route[0] == "GET":
-                answer = await ask(site, route)
-                if answer.headers.get("Content-Type", "").startswith("text/html"):
-                    pages.append((route[1], answer.headers))
+        answers = [
+            (route[1], await ask(site, route))
+            for route in table(site)
+            if route[0] == "GET" and route[1] != "/ping"
+        ]
 
-    assert len(pages) > 10
-    for pattern, headers in pages:
-        policy = headers["Content-Security-Policy"]
+    pages = 0
+    for pattern, answer in answers:
+        headers = answer.headers
+        assert headers["X-Content-Type-Options"] == "nosniff", pattern
+        if pattern not in {"/static/:asset", "/fonts/:asset"}:
+            assert headers["Cache-Control"] == "no-store", pattern
+        if not headers.get("Content-Type", "").startswith("text/html"):
+            continue
+        pages += 1
+        policy = headers["Content-Security-Policy"].split("; ")
+        assert policy[0] == "default-src 'self'", pattern
+        assert {
+            "frame-ancestors 'none'",
+            "object-src 'none'",
+            "base-uri 'none'",
+            "form-action 'self'",
+        } <= set(policy)
         assert headers["X-Frame-Options"] == "DENY", pattern
-        assert "frame-ancestors 'none'" in policy, pattern
-        assert "unsafe" not in policy, pattern
+        # The page must not contain anything that the policy would block.
+        assert not re.search(r"<script>|<style|style=|onclick=", answer.html), pattern
+    assert pages > 10
 
 
 EVIL = '"><x-evil onload=alert(1)><script>alert(1)</script>'
@@ -210,6 +229,8 @@ async def test_what_nodes_say_is_shown_as_text_wherever_it_is_shown():
             seen += "x-evil" in answer.html
             if tags.evil:
                 evil[pattern] = tags.evil
+        searched = await site.get("/topics?q=%3Cscript%3Ealert(1)%3C/script%3E")
 
     assert evil == {}
     assert seen > 5
+    assert "<script>alert" not in searched.html

@@ -114,7 +114,7 @@ async def test_node_without_consumers_is_named_on_consumed_channel():
         site.nodes[7].edit = hold("topic.0000.events", depth=21506, client_count=0)
 
         async def named():
-            return ("warning", "no consumers", "topic.0000.events/billing") in await site.concerns()
+            return ("warning", "no consumers", "topic.0000.events/billing") in await site.problems()
 
         await site.until(named, "the share is judged")
         page = await site.get("/topics/topic.0000.events/billing")
@@ -167,7 +167,7 @@ async def test_all_dead_nsqlookupds_are_problem_and_one_of_two_is_worth_look():
         site.stubs.silent_lookupds.add(1)
 
         async def one_down():
-            return await site.concerns() == {("warning", "nsqlookupd down", site.lookupds[1])}
+            return await site.problems() == {("warning", "nsqlookupd down", site.lookupds[1])}
 
         await site.until(one_down, "one is down")
         for path in ("/", f"/topics/{TOPIC}", "/nodes"):
@@ -175,14 +175,14 @@ async def test_all_dead_nsqlookupds_are_problem_and_one_of_two_is_worth_look():
         site.stubs.silent_lookupds.add(0)
 
         async def both_down():
-            return await site.concerns() == {("problem", "nsqlookupd down", one) for one in site.lookupds}
+            return await site.problems() == {("problem", "nsqlookupd down", one) for one in site.lookupds}
 
         await site.until(both_down, "both are down")
         assert "All good" not in (await site.get("/")).text
         site.stubs.silent_lookupds.clear()
 
         async def well():
-            return not await site.concerns()
+            return not await site.problems()
 
         await site.until(well, "both are back")
 
@@ -207,7 +207,7 @@ async def test_node_that_was_down_from_start_has_page_that_links_lead_to():
         address = site.address(1)
 
         async def named():
-            return ("problem", "unreachable", address) in await site.concerns()
+            return ("problem", "unreachable", address) in await site.problems()
 
         await site.until(named, "it is missed")
         page = await site.get(f"/nodes/{address}")
@@ -243,7 +243,7 @@ async def test_handler_that_takes_its_time_is_not_stuck():
         seen = set()
         for _ in range(10):
             await site.round()
-            seen |= await site.concerns()
+            seen |= await site.problems()
         site.nodes[0].edit = hold("topic.0000.events", **figures | {"message_count": 1002}, in_flight_count=0)
 
         async def told():
@@ -261,7 +261,7 @@ async def test_handler_that_takes_its_time_is_not_stuck():
                 mark.at_ns -= 6 * SECOND
 
         async def stuck():
-            return any(one[1:] == ("stuck", channel) for one in await site.concerns())
+            return any(one[1:] == ("stuck", channel) for one in await site.problems())
 
         await site.until(stuck, "one whose consumers take nothing is")
 
@@ -278,7 +278,7 @@ async def test_totals_say_that_node_left_and_what_it_held():
         address = site.address(1)
 
         async def left():
-            return any(one[1:] == ("down", address) for one in await site.concerns())
+            return any(one[1:] == ("down", address) for one in await site.problems())
 
         await site.until(left, "it left")
         topic = await site.get(f"/topics/{TOPIC}")

@@ -40,10 +40,10 @@ def test_session_that_was_ended_stays_ended_when_clock_is_set_back():
 def test_nobody_else_can_write_one_and_one_is_not_good_for_something_else():
     sessions = Sessions(SIGNER, lasts_s=100)
     cookie = sessions.create("1", ALICE, 1000)
-    body, _, mark = cookie.partition(".")
+    body, _, signature = cookie.partition(".")
 
     assert Sessions(Signer(lambda: b"t" * 32), 100).person(cookie, 1001) is None
-    assert sessions.person(f"{body}x.{mark}", 1001) is None
+    assert sessions.person(f"{body}x.{signature}", 1001) is None
     assert sessions.person(body, 1001) is None
     assert sessions.person("é.x", 1001) is None
     assert SIGNER.read("sign-in", cookie, 1001) is None

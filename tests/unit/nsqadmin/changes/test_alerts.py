@@ -4,15 +4,15 @@ import pytest
 
 from nsqadmin.changes.alerts import MUTE_S, Alerts, key_text, subject_of
 from nsqadmin.collecting.views import Round
-from nsqadmin.stats.attention import Concern, Level
 from nsqadmin.stats.cluster_sum import ClusterSum
 from nsqadmin.stats.instant import Instant
+from nsqadmin.stats.problems import Level, Problem
 
-STUCK = Concern(
+STUCK = Problem(
     Level.PROBLEM, "stuck", "9 messages wait", "orders", "billing", messages=9, began=Instant(0, 100.0)
 )
 NOW = Instant(500 * 10**9, 1000.0)
-PAUSED = Concern(Level.WARNING, "paused", "paused", "orders")
+PAUSED = Problem(Level.WARNING, "paused", "paused", "orders")
 
 
 class Told(list):
@@ -91,7 +91,7 @@ async def test_what_is_told_of_again_is_told_of_at_once():
 
 
 def test_name_of_problem_says_what_it_is_about():
-    silent = Concern(Level.PROBLEM, "unreachable", "it does not answer", node="10.0.0.1:4151")
+    silent = Problem(Level.PROBLEM, "unreachable", "it does not answer", node="10.0.0.1:4151")
 
     assert subject_of(key_text(STUCK.key)) == ("orders", "billing", "")
     assert subject_of(key_text(silent.key)) == ("", "", "10.0.0.1:4151")

@@ -5,9 +5,9 @@ from nsqadmin.collecting.node_snapshot import NodeSnapshot
 from nsqadmin.history import recorder as history
 from nsqadmin.history.recorder import Recorder
 from nsqadmin.history.ring import SLOTS, TOTALS, HistoryFile
-from nsqadmin.stats.attention import Concern, Level
 from nsqadmin.stats.cluster_sum import ClusterSum
 from nsqadmin.stats.instant import Instant
+from nsqadmin.stats.problems import Level, Problem
 from nsqadmin.stats.sums import add_up
 from nsqadmin.stats.trend import Counted, NodePace
 from nsqclient.wire.node_error import NodeError
@@ -76,8 +76,8 @@ def test_how_old_oldest_is_is_kept_where_it_is_known():
 
 @pytest.mark.parametrize("pause_s", [60, 3600])
 def test_problems_that_did_not_end_are_known_after_short_pause(monkeypatch, pause_s):
-    stuck = Concern(Level.PROBLEM, "stuck", "9 wait", "orders", "a", began=Instant(0, NOON - 50.0))
-    down = Concern(Level.PROBLEM, "unreachable", "silent", node="a:1", began=Instant(0, NOON - 40.0))
+    stuck = Problem(Level.PROBLEM, "stuck", "9 wait", "orders", "a", began=Instant(0, NOON - 50.0))
+    down = Problem(Level.PROBLEM, "unreachable", "silent", node="a:1", began=Instant(0, NOON - 40.0))
     with HistoryFile() as file:
         recorder = Recorder(file)
         recorder.record(cluster(orders=1), [], NOON)

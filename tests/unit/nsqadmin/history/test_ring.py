@@ -11,7 +11,7 @@ from nsqadmin.history.ring import (
     TOTALS,
     HistoryEvent,
     HistoryFile,
-    HistoryProblem,
+    HistoryFileError,
 )
 from nsqadmin.stats.points import Point
 
@@ -122,12 +122,12 @@ def test_file_of_something_else_is_kept_aside(path, tmp_path):
 
 
 def test_two_do_not_write_one_file(path):
-    with HistoryFile(path), pytest.raises(HistoryProblem, match="in use by another nsqadmin"):
+    with HistoryFile(path), pytest.raises(HistoryFileError, match="in use by another nsqadmin"):
         HistoryFile(path)
 
 
 def test_file_that_cannot_be_opened_is_said_in_sentence(tmp_path):
-    with pytest.raises(HistoryProblem, match="no such file or directory"):
+    with pytest.raises(HistoryFileError, match="no such file or directory"):
         HistoryFile(str(tmp_path / "none" / "history"))
 
 

@@ -64,3 +64,20 @@ def test_problems_of_one_kind_that_begin_together_are_one_entry_of_timeline(cour
 
     assert (late.place, down.place) == ("late / a", "a:1")
     assert (together.place, together.count, together.level) == ("t0 / a and 299 more", 300, "over")
+
+
+def test_timeline_problem_that_another_replaced_is_not_over(courses):
+    name = node("a:4151")
+    known = courses(
+        (0, "timing out", "", name),
+        (1, "unreachable", "", name),
+        (29, "down", "", name),
+        (30, f"{OVER}unreachable", "", name),
+        (50, f"{OVER}down", "", name),
+    )
+
+    assert [(one.kind, one.became, one.level) for one in known.timeline()] == [
+        ("down", "", "over"),
+        ("unreachable", "down", "problem"),
+        ("timing out", "", "warning"),
+    ]

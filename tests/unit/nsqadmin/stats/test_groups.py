@@ -1,9 +1,5 @@
 from nsqadmin.stats.groups import grouped, heats
-from nsqadmin.stats.slow import ConsumerState
-
-
-def consumer(in_flight=0, ready=1, silent_s=0.0, rate=1.0):
-    return ConsumerState("c", "n:1", in_flight, ready, silent_s, rate)
+from tests.support.records import consumer
 
 
 def test_who_has_silent_connections_comes_first_then_who_has_most():

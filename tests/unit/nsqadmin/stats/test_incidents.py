@@ -1,16 +1,16 @@
-from nsqadmin.stats.attention import Concern, Level
 from nsqadmin.stats.incidents import incidents
 from nsqadmin.stats.instant import Instant
+from nsqadmin.stats.problems import Level, Problem
 
 
 def bare(topic, channel, messages=10, **given):
     given = {"level": Level.PROBLEM, "began": Instant(0, 100.0 + messages), **given}
     level = given.pop("level")
-    return Concern(level, "no consumers", "x", topic, channel, weight=messages, messages=messages, **given)
+    return Problem(level, "no consumers", "x", topic, channel, weight=messages, messages=messages, **given)
 
 
-def node(mark, address="a:1", level=Level.PROBLEM, **given):
-    return Concern(level, mark, "gone", node=address, weight=float("inf"), **given)
+def node(kind, address="a:1", level=Level.PROBLEM, **given):
+    return Problem(level, kind, "gone", node=address, weight=float("inf"), **given)
 
 
 def test_channels_without_consumers_share_card_with_a_row_for_each_name():
@@ -31,11 +31,11 @@ def test_channels_without_consumers_share_card_with_a_row_for_each_name():
 def test_lost_node_comes_before_channels_and_warnings_come_last():
     cards = incidents(
         [
-            Concern(Level.WARNING, "paused", "paused", "orders", "a", messages=10**6),
+            Problem(Level.WARNING, "paused", "paused", "orders", "a", messages=10**6),
             *(bare(f"t{number}", "a", messages=1000) for number in range(858)),
             node("disk", level=Level.WARNING),
             node("down"),
-            Concern(Level.PROBLEM, "dead letters", "18 a second", "orders", "a"),
+            Problem(Level.PROBLEM, "dead letters", "18 a second", "orders", "a"),
         ]
     )
 
@@ -63,8 +63,8 @@ def test_card_of_last_known_problems_says_so():
 
 
 def test_dead_letters_of_channel_and_topic_where_they_wait_are_one_card():
-    channel = Concern(Level.PROBLEM, "dead letters", "18 a second", "orders", "fraud", messages=1832)
-    waiting = Concern(Level.WARNING, "dead letters", "1,832 wait", "orders.fraud.dead", messages=1832)
+    channel = Problem(Level.PROBLEM, "dead letters", "18 a second", "orders", "fraud", messages=1832)
+    waiting = Problem(Level.WARNING, "dead letters", "1,832 wait", "orders.fraud.dead", messages=1832)
 
     assert [(card.title, card.messages) for card in incidents([waiting, channel])] == [
         ("orders / fraud has dead letters", 1832)

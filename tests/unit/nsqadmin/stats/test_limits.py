@@ -1,8 +1,8 @@
 import pytest
 
-from nsqadmin.stats.attention import Level
 from nsqadmin.stats.cluster_sum import ClusterSum
 from nsqadmin.stats.limits import limited, parse_limit
+from nsqadmin.stats.problems import Level
 from nsqadmin.stats.sums import add_up
 from tests.support.records import channel_json, topic_stats
 
@@ -17,8 +17,8 @@ def cluster(**depths):
 
 def found(total, *limits):
     return [
-        (one.mark, one.topic, one.level)
-        for one in limited(total.topics.values(), total.concerns, [parse_limit(text) for text in limits])
+        (one.kind, one.topic, one.level)
+        for one in limited(total.topics.values(), total.problems, [parse_limit(text) for text in limits])
     ]
 
 

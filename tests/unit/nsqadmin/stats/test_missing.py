@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from nsqadmin.stats.attention import Level, of_missing
 from nsqadmin.stats.instant import Instant
 from nsqadmin.stats.missing import EMPTY_S, MAX_MISSING, MissingNode, MissingNodes
+from nsqadmin.stats.problems import Level, problem_of_missing
 
 
 def at(seconds):
@@ -66,12 +66,12 @@ def test_those_that_held_most_come_first_and_are_kept_longest():
 
 
 def test_node_that_left_with_messages_is_problem_and_empty_one_is_not():
-    held = of_missing(gone(), at(40))
-    empty = of_missing(gone(messages=0), at(40))
-    unseen = of_missing(gone(messages=0, seen_s=None), at(40))
+    held = problem_of_missing(gone(), at(40))
+    empty = problem_of_missing(gone(messages=0), at(40))
+    unseen = problem_of_missing(gone(messages=0, seen_s=None), at(40))
 
     assert held.text == "Down for 40 s. 300 messages in 2 topics are unavailable until it is back"
-    replicated = of_missing(replace(gone(), replicated=True), at(40))
+    replicated = problem_of_missing(replace(gone(), replicated=True), at(40))
     assert replicated.text.endswith("are unavailable until a replica takes over, or it is back")
     assert replicated.level is Level.PROBLEM
     assert (held.level, empty.level, unseen.level) == (Level.PROBLEM, Level.WARNING, Level.PROBLEM)
@@ -83,9 +83,9 @@ def test_owner_of_promoted_copy_is_named():
     node = replace(gone(), owners=("10.0.0.2:4151",), pending=3)
     unseen = replace(gone(messages=0, seen_s=None), owners=("10.0.0.2:4151",), pending=3)
 
-    for concern in (of_missing(node, at(40)), of_missing(unseen, at(40))):
-        assert concern.level is Level.WARNING
-        assert concern.text.endswith("its messages are delivered by 10.0.0.2:4151 (3 messages pending there)")
+    for problem in (problem_of_missing(node, at(40)), problem_of_missing(unseen, at(40))):
+        assert problem.level is Level.WARNING
+        assert problem.text.endswith("its messages are delivered by 10.0.0.2:4151 (3 messages pending there)")
 
 
 def test_node_that_answers_without_being_listed_is_missed_with_its_own_messages():

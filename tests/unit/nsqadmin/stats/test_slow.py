@@ -1,20 +1,18 @@
-from nsqadmin.stats.attention import ShareState
-from nsqadmin.stats.slow import ConsumerState, why_slow
+from nsqadmin.stats.slow import why_slow
+from nsqadmin.stats.sums import ChannelSum
 from nsqadmin.stats.trend import Trend
+from tests.support.records import consumer
 
 
-def share(node="a:1", depth=100, consumers=2):
-    return ShareState(node, depth, consumers, 2, 1.0, 10.0, 0.0)
+def part(node="a:1", depth=100, consumers=2):
+    return ChannelSum("orders", "a", depth, client_count=consumers, node=node)
 
 
-def consumer(name="app", in_flight=1, ready=10, silent_s=0.0, rate=1.0):
-    return ConsumerState(name, "a:1", in_flight, ready, silent_s, rate)
-
-
-def why(depth=100, trend=None, shares=None, consumers=None, *, paused=False, complete=True):
-    shares = [share()] if shares is None else shares
-    consumers = [consumer()] if consumers is None else consumers
-    return why_slow(depth, trend, shares, consumers, paused=paused, complete=complete)
+def why(depth=100, trend=None, parts=None, consumers=None, *, paused=False, connected=0):
+    parts = [part()] if parts is None else parts
+    consumers = [consumer(in_flight=1, ready=10)] if consumers is None else consumers
+    total = ChannelSum("orders", "a", depth, client_count=connected, paused=paused, trend=trend, parts=parts)
+    return why_slow(total, consumers)
 
 
 def test_nothing_waits_and_nothing_is_said():
@@ -23,11 +21,11 @@ def test_nothing_waits_and_nothing_is_said():
 
 def test_plain_reasons_stand_alone():
     assert why(paused=True) == ["It is paused."]
-    assert why(shares=[share(consumers=0)], consumers=()) == ["No consumers connected."]
+    assert why(parts=[part(consumers=0)], consumers=()) == ["No consumers connected."]
 
 
 def test_node_without_consumers_is_named():
-    assert why(shares=[share(), share("b:1", depth=3, consumers=0)]) == [
+    assert why(parts=[part(), part("b:1", depth=3, consumers=0)]) == [
         "No consumers on b:1: 3 messages waiting there."
     ]
 
@@ -70,7 +68,7 @@ def test_consumers_that_finish_nothing_do_not_keep_pace():
     for arrives in (0, 5):
         (said,) = why(trend=Trend(10, messages=arrives), consumers=full)
         assert said == "Consumers finish nothing and all in-flight slots are full (RDY)."
-    assert why(trend=Trend(10), consumers=[consumer()]) == ["Consumers finish nothing."]
+    assert why(trend=Trend(10), consumers=[consumer(in_flight=1, ready=10)]) == ["Consumers finish nothing."]
     assert why(trend=Trend(10, messages=5, finished=5), consumers=full) == [
         "Consumers keep pace, but all in-flight slots are full (RDY)."
     ]

@@ -1,6 +1,5 @@
-from nsqadmin.stats import attention
-from nsqadmin.stats.attention import Level
 from nsqadmin.stats.cluster_sum import ClusterSum
+from nsqadmin.stats.problems import Level, worst_first
 from nsqadmin.stats.sums import TopicSum, add_up
 from nsqadmin.stats.trend import Counted
 from tests.support.records import channel_json, topic_stats
@@ -48,8 +47,8 @@ def test_node_without_consumers_is_found_among_forty():
 
     total = add_up("orders", [(fine, (), 0, f"n{n}:1") for n in range(39)] + [(bare, (), 0, "n39:1")])
 
-    assert [(one.mark, one.messages) for one in total.concerns] == [("no consumers", 21506)]
-    assert "n39:1" in total.concerns[0].text
+    assert [(one.kind, one.messages) for one in total.problems] == [("no consumers", 21506)]
+    assert "n39:1" in total.problems[0].text
 
 
 def test_topic_is_as_bad_as_its_worst_channel_and_shows_each_mark_once():
@@ -58,7 +57,7 @@ def test_topic_is_as_bad_as_its_worst_channel_and_shows_each_mark_once():
     )
 
     assert one.level == Level.PROBLEM
-    assert [mark.mark for mark in one.marks] == ["no consumers", "paused"]
+    assert [mark.kind for mark in one.badges] == ["no consumers", "paused"]
 
 
 def test_topic_paused_on_one_node_is_paused():
@@ -78,13 +77,13 @@ def test_topic_says_when_its_fullest_channel_will_be_empty():
     assert sums[0].finished == 7
 
 
-def test_idle_topic_has_no_statistics_and_no_concerns():
+def test_idle_topic_has_no_statistics_and_no_problems():
     idle = TopicSum("abandoned", is_idle=True)
 
     assert (idle.depth, idle.level, idle.to_json()["inactive"]) == (0, None, True)
 
 
-def test_worst_concerns_of_cluster_come_first():
+def test_worst_problems_of_cluster_come_first():
     cluster = ClusterSum(
         {
             "small": topic("small", channel_json("a", depth=3)),
@@ -93,8 +92,8 @@ def test_worst_concerns_of_cluster_come_first():
         }
     )
 
-    found = attention.worst_first(cluster.concerns)
-    assert [concern.topic for concern in found] == ["large", "small", "paused"]
+    found = worst_first(cluster.problems)
+    assert [problem.topic for problem in found] == ["large", "small", "paused"]
 
 
 def test_one_changed_topic_changes_cluster_and_leaves_former_as_it_was():
@@ -108,11 +107,11 @@ def test_one_changed_topic_changes_cluster_and_leaves_former_as_it_was():
 
 def test_what_is_shown_to_be_wrong_is_what_book_says():
     cluster = ClusterSum({name: topic(name, channel_json("a", depth=3)) for name in ("x", "y")})
-    shown = next(concern for concern in cluster.concerns if concern.topic == "x")
+    shown = next(problem for problem in cluster.problems if problem.topic == "x")
 
     cluster.show([shown])
 
-    assert cluster.topics["x"].channels[0].concerns == [shown]
+    assert cluster.topics["x"].channels[0].problems == [shown]
     assert (cluster.topics["y"].level, cluster.topics["y"].channels[0].level) == (None, None)
 
 

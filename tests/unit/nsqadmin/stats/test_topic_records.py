@@ -44,7 +44,7 @@ def test_parts_of_channels_stay_as_they_were_when_they_are_added_up():
         ("127.0.0.1:4251", 10),
     ]
     assert [(one.depth, one.own_depth) for one in found.parts] == [(3, 0), (11, 1)]
-    assert found.parts[0].concerns == ()
+    assert found.parts[0].problems == ()
 
 
 def test_two_nodes_of_one_host_are_always_listed_in_order_of_their_addresses():

@@ -7,9 +7,9 @@ from tests.support.records import channel_json, topic_stats
 SECOND = 1_000_000_000
 
 
-def trends(stats, marks, at_ns):
+def trends(stats, samples, at_ns):
     """Return the trends of a topic on one node, and of its channels."""
-    found = add_up(stats.topic_name, [(stats, marks, at_ns, "a:1")])
+    found = add_up(stats.topic_name, [(stats, samples, at_ns, "a:1")])
     return found.trend, [one.trend for one in found.channels]
 
 
@@ -59,11 +59,11 @@ def test_nsqd_that_started_again_gives_no_rate_until_it_was_looked_at_twice():
     pace = NodePace()
     stats = topic_stats("orders", channel_json("billing", message_count=50), message_count=50)
     pace.note([stats], 0, 100)
-    marks = pace.note([stats], 2 * SECOND, 200)
+    samples = pace.note([stats], 2 * SECOND, 200)
 
-    assert trends(stats, marks, 2 * SECOND) == (None, [None])
-    marks = pace.note([stats], 4 * SECOND, 200)
-    assert trends(stats, marks, 4 * SECOND)[0].messages == 0
+    assert trends(stats, samples, 2 * SECOND) == (None, [None])
+    samples = pace.note([stats], 4 * SECOND, 200)
+    assert trends(stats, samples, 4 * SECOND)[0].messages == 0
 
 
 def test_channel_that_comes_or_goes_leaves_rates_of_the_others():
