@@ -412,7 +412,7 @@ async def test_silent_nsqd_does_not_block_the_others(cluster):
         consumer = Consumer("t", "c", lambda _: None, nsqd_addresses=addresses, config=IMPATIENT, retry=SOON)
         async with consumer:
             consumer._subscriptions.addresses.add(silent)
-            consumer._subscriptions.pace.hurry()
+            consumer._subscriptions.query_soon()
             await publish(nsqd, b"1")
             nsqd.kill()
             await eventually(lambda: not consumer.nsqd_addresses, "the loss is noticed")

@@ -164,12 +164,15 @@ async def test_redirect_is_named():
     assert book.errors[0].endswith("status 301, it points to https://elsewhere/")
 
 
-async def test_publish_without_nsqlookupd_names_obstacle():
+async def test_nsqlookupd_that_fails_is_named_by_each_publish_and_logged_once(caplog):
     async with answering() as address:
         pass
     async with Producer(lookupd_addresses=[address]) as producer:
-        with pytest.raises(ConnectionError, match="connect: connection refused"):
-            await producer.publish("t", b"x")
+        for _ in range(3):
+            with pytest.raises(ConnectionError, match="connect: connection refused"):
+                await producer.publish("t", b"x")
+
+    assert caplog.text.count("error querying nsqlookupd") == 1
 
 
 async def test_all_that_the_last_nsqd_refused_goes_to_the_one_that_has_come_back():
