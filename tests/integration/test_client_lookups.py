@@ -321,17 +321,6 @@ async def test_nsqlookupd_that_hangs_holds_up_no_publish_and_no_connection():
                 )
 
 
-@pytest.mark.parametrize("topic", ["", "t"], ids=["to publish", "to consume"])
-async def test_hanging_nsqlookupd_does_not_block_other_answers(topic):
-    known = ["10.0.0.1:4150"]
-    async with asyncio.timeout(30), scripted_peer(silent) as hanging, Registry(known).serve() as lookupd:
-        book = book_of(hanging, lookupd, topic=topic)
-        await book.query_lookupds()
-        await book.query_lookupds()
-        await book.close()
-    assert (book.known, book.errors) == (known, [])
-
-
 async def test_error_that_nobody_has_foreseen_ends_no_search_for_nsqd(monkeypatch, caplog):
     failing = [RuntimeError("what?")] * 10
 
