@@ -71,6 +71,7 @@ class _Events(Listener):
     def messages_received(self, connection: Connection, messages: list[Message[Any]]) -> None:
         self.received += len(messages)
         self.subscriptions.rdy.heard(connection.address, messages[0].received_at)
+        self.subscriptions.roster.succeeded(connection.address)
         self._handling.receive(messages)
 
     def message_answered(self, outcome: Outcome) -> None:
@@ -310,26 +311,25 @@ class Consumer(Generic[T]):
 
     async def connect_to_nsqd(self, address: str) -> None:
         """Add an nsqd to read from; it is connected again whenever the connection is lost."""
-        self._subscriptions.addresses.add(address)
-        if self._started and address not in self._connections:
-            await self._subscriptions.connect(address)
+        if self._started:
+            await self._subscriptions.add(address)
+        else:
+            self._subscriptions.addresses.add(address)
 
     async def disconnect_from_nsqd(self, address: str) -> None:
         """Remove an nsqd that was given by address: wait until its messages are answered, then disconnect.
 
         Raises ValueError when it was not given.
         """
-        self._subscriptions.addresses.remove(address)
-        await self._subscriptions.disconnect(address)
+        await self._subscriptions.remove(address)
 
     def connect_to_nsqlookupd(self, address: str) -> None:
         """Add an nsqlookupd to ask for nsqd."""
-        self._subscriptions.addresses.add_lookupd(address)
-        self._subscriptions.pace.hurry()  # ask soon
+        self._subscriptions.add_lookupd(address)
 
     def disconnect_from_nsqlookupd(self, address: str) -> None:
         """Stop asking this nsqlookupd; connections to the nsqd it has named stay until they are lost."""
-        self._subscriptions.addresses.remove_lookupd(address)
+        self._subscriptions.remove_lookupd(address)
 
     # --- start and stop
 
@@ -383,7 +383,7 @@ class Consumer(Generic[T]):
         if self._closing:
             raise ClosedError("the consumer was closed while it started")
         for name, work in (
-            ("discovery", self._subscriptions.discover()),
+            ("discovery", self._subscriptions.keep_connected()),
             ("rdy", self._subscriptions.rotate()),
         ):
             self._tasks.append(spawn(work, f"{self._name} {name}"))
@@ -424,6 +424,7 @@ class Consumer(Generic[T]):
         try:
             touching = [task for task in self._tasks if task.get_name().endswith("touch")]
             await end([task for task in self._tasks if task not in touching])
+            await self._subscriptions.stop_connecting()
             await self._drain(seconds_of(drain_seconds))
             await end(touching)
         finally:

@@ -7,7 +7,6 @@ import struct
 import pytest
 
 from nsqclient import Config, ConnectionLostError, Consumer, HandshakeError, Producer, WrongPortError
-from nsqclient.testing import MemoryNsqd
 from nsqclient.wire.errors import ProtocolError
 from nsqclient.wire.frames import FRAME_ERROR, FRAME_MESSAGE, FRAME_RESPONSE, HEARTBEAT, encode_frame
 from nsqclient.wire.message import MessageRecord
@@ -168,12 +167,6 @@ async def test_tcp_port_in_place_of_nsqlookupds_http_port_is_said_in_log(cluster
         await eventually(lambda: "no answer in HTTP; is it a TCP port?" in caplog.text, "the log says so")
 
 
-async def test_name_that_does_not_resolve_is_said_so():
-    async with Producer("no-such-host.invalid:4150") as producer:
-        with pytest.raises(ConnectionError, match=r"no-such-host\.invalid:4150: no such host"):
-            await producer.publish("t", b"x")
-
-
 @pytest.mark.parametrize(
     ("host", "reason"),
     [("nsqd-0.nsqd..svc", "an empty part"), (f"nsqd-{'0' * 60}", "longer than 63 characters")],
@@ -181,11 +174,3 @@ async def test_name_that_does_not_resolve_is_said_so():
 def test_address_that_cannot_be_name_is_refused(host, reason):
     with pytest.raises(ValueError, match=reason):
         Producer([f"{host}:4150"])
-
-
-async def test_host_that_cannot_be_name_is_passed_over():
-    with MemoryNsqd() as nsqd:
-        async with asyncio.timeout(20), Producer(["nsqd\0:4150", nsqd.address]) as producer:
-            await producer.publish("t", b"x")
-
-        assert nsqd.published("t") == [b"x"]

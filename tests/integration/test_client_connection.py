@@ -32,19 +32,6 @@ async def test_handshake_learns_what_nsqd_allows(cluster):
     await connection.close()
 
 
-async def test_heartbeats_keep_idle_connection_alive(cluster):
-    nsqd = cluster.nsqd()
-    connection = await open_connection(nsqd.tcp_address, heartbeat_interval=1, read_timeout=2.5)
-
-    # nsqd closes a silent client after two intervals, and the client closes a silent nsqd after 2.5 s.
-    clock = asyncio.get_running_loop()
-    later = clock.time() + 3.2
-    await eventually(lambda: clock.time() > later, "three heartbeats have passed")
-
-    assert await connection.request(commands.pub("t", b"still here")) == b"OK"
-    await connection.close()
-
-
 async def test_heartbeat_is_answered():
     answers = []
 
@@ -59,17 +46,6 @@ async def test_heartbeat_is_answered():
         await connection.close()
 
     assert answers == [b"NOP\n"]
-
-
-async def test_answers_come_in_order_of_requests(cluster):
-    nsqd = cluster.nsqd()
-    connection = await open_connection(nsqd.tcp_address)
-
-    answers = await asyncio.gather(*(connection.request(commands.pub("t", b"%d" % n)) for n in range(1000)))
-
-    assert answers == [b"OK"] * 1000
-    assert nsqd.get("/stats?format=json")["topics"][0]["message_count"] == 1000
-    await connection.close()
 
 
 async def test_refused_command_names_its_reason_and_closes(cluster):
@@ -101,17 +77,6 @@ async def test_what_was_piped_behind_refused_command_is_reported_as_lost(cluster
     await connection.close()
 
 
-async def test_killed_nsqd_fails_pending_commands(cluster):
-    nsqd = cluster.nsqd()
-    connection = await open_connection(nsqd.tcp_address)
-
-    nsqd.kill()
-
-    with pytest.raises(ConnectionLostError):
-        await connection.request(commands.pub("t", b"x"))
-    await connection.close()
-
-
 async def test_peer_that_never_answers_is_given_up():
     async def say_nothing(reader, _):
         await reader.read()
@@ -131,25 +96,6 @@ async def test_connection_that_falls_silent_is_given_up():
         with pytest.raises(ConnectionLostError, match="was silent for"):
             await connection.request(commands.pub("t", b"x"))
         await connection.close()
-
-
-@pytest.mark.parametrize(
-    "greeting",
-    [
-        b"HTTP/1.1 400 Bad Request\r\n\r\n",
-        encode_frame(7, b"what"),
-        encode_frame(FRAME_RESPONSE, b"{no json"),
-    ],
-)
-async def test_peer_that_is_no_nsqd_is_told_from_one(greeting):
-    async def greet(reader, writer):
-        await reader.readexactly(4)
-        writer.write(greeting)
-        await reader.read()
-
-    async with scripted_peer(greet) as address:
-        with pytest.raises(HandshakeError):
-            await open_connection(address)
 
 
 async def test_late_finish_is_no_reason_to_close():

@@ -50,6 +50,7 @@ async def test_only_refused_of_many_submitted_messages_fail(cluster, face, conne
 
     assert [n for n, outcome in enumerate(found) if isinstance(outcome, Exception)] == [3, 50, 51]
     assert str(found[3]).startswith("E_BAD_MESSAGE")
+    assert found[3] is not found[50]  # raising an error adds to its traceback
     assert message_count(nsqd) == 98
 
 

@@ -170,31 +170,8 @@ async def test_nacked_message_is_not_finished_before_it_is_dead_letter(nsqd):
     assert nsqd.finished("t", "billing") == nsqd.published("t.billing.dead") == []
 
 
-async def test_subscriber_that_is_not_to_back_off_does_not(nsqd):
-    broker = broker_of(nsqd, config=Config(max_in_flight=100))
-    failed = []
-
-    @broker.subscriber("t", retry=Retry(5, Fixed(0), backoff=False))
-    async def handle(body) -> None:
-        if not failed:
-            failed.append(body)
-            raise ValueError(body)
-        seen.append(subscriber._consumer.is_backing_off)
-
-    [subscriber], seen = broker.subscribers, []
-    async with broker:
-        await broker.start()
-        await broker.publish("x", "t")
-        await eventually(lambda: nsqd.finished("t", "billing"), "it came again")
-
-    assert seen == [False]
-
-
-@pytest.mark.parametrize(
-    ("policy", "finished", "requeued"),
-    [(AckPolicy.ACK, 1, 0), (AckPolicy.ACK_FIRST, 1, 0), (AckPolicy.REJECT_ON_ERROR, 1, 0)],
-)
-async def test_policy_may_have_what_failed_finished(nsqd, policy, finished, requeued):
+@pytest.mark.parametrize("policy", [AckPolicy.ACK, AckPolicy.ACK_FIRST, AckPolicy.REJECT_ON_ERROR])
+async def test_policy_may_have_what_failed_finished(nsqd, policy):
     broker = broker_of(nsqd, ack_policy=policy)
 
     @broker.subscriber("t")
@@ -206,7 +183,7 @@ async def test_policy_may_have_what_failed_finished(nsqd, policy, finished, requ
         await broker.publish("x", "t")
         await eventually(lambda: nsqd.finished("t", "billing"), "it is finished")
 
-    assert (len(nsqd.finished("t", "billing")), nsqd.requeued("t", "billing")) == (finished, requeued)
+    assert nsqd.requeued("t", "billing") == 0
 
 
 async def test_handler_can_put_message_off(nsqd):
@@ -224,18 +201,6 @@ async def test_handler_can_put_message_off(nsqd):
         await eventually(lambda: nsqd.deferred("t", "billing") == [30], "it was put off")
         nsqd.advance(30)
         await eventually(lambda: nsqd.finished("t", "billing"), "it came again")
-
-
-async def test_message_that_cannot_be_decoded_is_given_back(nsqd):
-    broker = broker_of(nsqd)
-
-    @broker.subscriber("t")
-    async def handle(order: Order) -> None: ...
-
-    async with broker:
-        await broker.start()
-        await broker.publish("no order", "t")
-        await eventually(lambda: nsqd.requeued("t", "billing"), "it was given back")
 
 
 async def test_stopping_lets_handlers_finish(nsqd):

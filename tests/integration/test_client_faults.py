@@ -7,7 +7,6 @@ import asyncio
 import multiprocessing
 import queue
 import socket
-import ssl
 import subprocess
 import sys
 import threading
@@ -129,6 +128,14 @@ async def test_handler_that_returns_false_has_not_finished_its_message(nsqd, cap
     assert "the handler returned False" in caplog.text
 
 
+async def test_value_that_handler_returns_is_reported(nsqd, caplog):
+    nsqd.publish("t", b"x")
+    async with consumer_of(nsqd, lambda _: 7):
+        await eventually(lambda: nsqd.finished("t", "c"), "it was finished")
+
+    assert "the handler returned 7, which means nothing here" in caplog.text
+
+
 async def test_coroutine_that_thread_gets_from_its_handler_is_failure(nsqd, caplog):
     async def work(message):
         pass
@@ -140,14 +147,6 @@ async def test_coroutine_that_thread_gets_from_its_handler_is_failure(nsqd, capl
         await eventually(lambda: nsqd.requeued("t", "c") == 1, "it was given back")
 
     assert "a thread does not run it" in caplog.text
-
-
-async def test_another_value_that_handler_returns_is_said(nsqd, caplog):
-    nsqd.publish("t", b"x")
-    async with consumer_of(nsqd, lambda _: 7):
-        await eventually(lambda: nsqd.finished("t", "c"), "it was finished")
-
-    assert "the handler returned 7, which means nothing here" in caplog.text
 
 
 # --- 4. requeue() with its defaults waits
@@ -555,24 +554,6 @@ async def test_close_ends_start_that_waits(nsqd):
     nsqd.thaw()
 
 
-# --- 12. settings that did nothing
-
-
-@pytest.mark.parametrize("wrong", [None, 1])
-def test_tls_is_bool_context_or_path(wrong):
-    with pytest.raises(TypeError, match="tls"):
-        Config(tls=wrong)
-    with pytest.raises(ValueError, match="/nowhere"):
-        Config(tls="/nowhere/ca.pem")
-
-
-def test_tls_options_of_command_line_without_tls_v1_are_refused():
-    with pytest.raises(ValueError, match="without tls_v1"):
-        Config().with_options("tls_insecure_skip_verify,true")
-    assert isinstance(Config().with_options("tls_v1", "tls_insecure_skip_verify").tls, ssl.SSLContext)
-    assert Config().with_options("tls_v1").tls is True
-
-
 @pytest.mark.parametrize("kind", ["concurrency", "batch"])
 async def test_consumer_takes_as_much_as_its_handlers_can_have_in_hand(nsqd, kind):
     for n in range(40):
@@ -616,19 +597,6 @@ async def test_bodies_may_be_any_bytes_and_delays_timedeltas(nsqd):
 
     assert nsqd.published("t") == [b"array", b"view", b"array", b"array"]
     assert nsqd.deferred("t", "c") == [300]
-
-
-async def test_message_knows_where_it_comes_from(nsqd):
-    nsqd.publish("t", b"x")
-    seen = []
-    consumer = consumer_of(nsqd)
-    consumer.add_handler(
-        lambda message: seen.append((message.topic, message.channel, message.nsqd)), in_threads=True
-    )
-    async with consumer:
-        await eventually(lambda: seen, "it is handled")
-
-    assert seen == [("t", "c", nsqd.address)]
 
 
 async def test_answer_that_does_not_reach_nsqd_is_not_counted(nsqd):

@@ -11,7 +11,6 @@ import pytest
 from nsqclient import Config, Consumer, Fixed, Message, Retry
 from nsqclient.testing import MemoryNsqd
 from tests.support.client import CALM, IMPATIENT, SOON, channel, consumer_of, is_empty, publish
-from tests.support.peers import scripted_peer
 from tests.support.waiting import eventually
 
 
@@ -145,23 +144,6 @@ async def test_slow_message_is_touched_automatically(cluster):
     assert channel(nsqd)["timeout_count"] == 0
 
 
-async def test_putting_off_without_backing_off_leaves_consumer_at_full_speed(cluster, caplog):
-    nsqd = cluster.nsqd()
-    put_off = set()
-
-    def put_each_off_once(delivery):
-        if delivery.body not in put_off:
-            put_off.add(delivery.body)
-            delivery.requeue(0.01)
-
-    await publish(nsqd, *(b"%d" % n for n in range(50)))
-    async with consumer_of(nsqd, put_each_off_once, config=IMPATIENT, retry=SOON) as consumer:
-        await eventually(lambda: len(put_off) == 50 and is_empty(nsqd), "all are finished")
-
-    assert "backing off" not in caplog.text
-    assert (consumer.stats.finished, consumer.stats.requeued) == (50, 50)
-
-
 async def test_answer_with_backoff_slows_consumer_down_though_it_comes_late(cluster):
     nsqd = cluster.nsqd()
     held = []
@@ -257,22 +239,6 @@ async def test_finishing_from_any_thread_counts_message_out(cluster):
         await eventually(lambda: is_empty(nsqd), "all are finished")
 
         assert consumer.in_flight == 0
-
-
-async def test_handler_with_cancelled_task_has_failed_and_the_next_message_is_handled(cluster):
-    nsqd = cluster.nsqd()
-    handled = []
-
-    async def wait_for_something_cancelled(delivery):
-        if delivery.attempts == 1:
-            lookup = asyncio.create_task(asyncio.sleep(60))
-            lookup.cancel()
-            await lookup
-        handled.append(delivery.body)
-
-    await publish(nsqd, b"1", b"2")
-    async with consumer_of(nsqd, wait_for_something_cancelled, config=IMPATIENT, retry=SOON):
-        await eventually(lambda: len(handled) == 2 and is_empty(nsqd), "both came again")
 
 
 NO_DELAY = Retry(delay=Fixed(0))
@@ -400,24 +366,6 @@ async def test_choosing_that_fails_is_tried_again_in_the_next_round(caplog):
             await eventually(lambda: handled == [b"1"], "the next round has found it")
 
     assert "choose failed" in caplog.text
-
-
-async def test_silent_nsqd_does_not_block_the_others(cluster):
-    async def say_nothing(reader, _):
-        await reader.read()
-
-    nsqd = cluster.nsqd()
-    async with scripted_peer(say_nothing) as silent:
-        addresses = [nsqd.tcp_address]
-        consumer = Consumer("t", "c", lambda _: None, nsqd_addresses=addresses, config=IMPATIENT, retry=SOON)
-        async with consumer:
-            consumer._subscriptions.addresses.add(silent)
-            consumer._subscriptions.pace.hurry()
-            await publish(nsqd, b"1")
-            nsqd.kill()
-            await eventually(lambda: not consumer.nsqd_addresses, "the loss is noticed")
-            await asyncio.to_thread(nsqd.start)
-            await eventually(lambda: consumer.nsqd_addresses == [nsqd.tcp_address], "it is back", seconds=20)
 
 
 # --- slow handlers

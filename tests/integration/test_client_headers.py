@@ -71,22 +71,6 @@ async def test_plain_consumer_shares_channel(nsqd, upgrade):
         assert headers == ({"n": str(int(body))} if int(body) % 2 else {})
 
 
-async def test_requeued_message_retains_its_headers(nsqd):
-    seen = []
-
-    def handle(message):
-        seen.append((message.attempts, dict(message.headers)))
-        if message.attempts == 1:
-            message.requeue(0.001, backoff=False)
-
-    async with Producer(nsqd.tcp_address, config=EXTENDED) as producer:
-        await producer.publish("t", b"1", headers={"a": "b"})
-    async with consumer(nsqd, handle, EXTENDED):
-        await eventually(lambda: len(seen) == 2, "it came twice")
-
-    assert seen == [(1, {"a": "b"}), (2, {"a": "b"})]
-
-
 async def test_headers_without_setting_and_deferred_ones_are_refused_by_client(nsqd):
     async with Producer(nsqd.tcp_address, config=PLAIN) as producer:
         with pytest.raises(UnsupportedError, match=r"Config\(headers=True\)"):

@@ -14,27 +14,6 @@ from tests.support.processes import Daemon
 from tests.support.waiting import eventually
 
 
-async def test_many_publishes_share_one_connection(cluster):
-    nsqd = cluster.nsqd()
-    async with Producer(nsqd.tcp_address) as producer:
-        await asyncio.gather(*(producer.publish("t", b"%d" % n) for n in range(500)))
-
-        producers = nsqd.get("/stats?format=json")["producers"]
-
-    assert message_count(nsqd) == 500
-    assert len(producers) == 1
-
-
-async def test_restarted_nsqd_gets_the_next_message(cluster):
-    nsqd = cluster.nsqd()
-    async with Producer(nsqd.tcp_address) as producer:
-        await producer.publish("t", b"before")
-        nsqd.kill()
-        await asyncio.to_thread(nsqd.start)
-
-        await producer.publish("t", b"after")
-
-
 async def test_another_nsqd_takes_over_when_the_first_dies(cluster):
     first, second = cluster.nsqd(), cluster.nsqd()
     async with Producer([first.tcp_address, second.tcp_address]) as producer:
@@ -106,19 +85,6 @@ async def test_publishes_that_wait_for_full_topic_hold_up_none_to_other_topics(c
         await asyncio.gather(*refused)
 
     assert (message_count(nsqd, "a"), message_count(nsqd, "b")) == (9, 8)
-
-
-async def test_publish_to_full_topic_is_taken_once_there_is_room(cluster):
-    nsqd = cluster.nsqd()
-    full_topic(nsqd, "a")
-    async with Producer(nsqd.tcp_address, retry_seconds=30) as producer:
-        waiting = await producer.submit("a", b"x")
-        await asyncio.sleep(0.3)
-        assert (producer.unconfirmed, waiting.done()) == (1, False)
-        assert nsqd.request("POST", "/topic/empty?topic=a")[0] == 200
-        await waiting
-
-    assert message_count(nsqd, "a") == 2
 
 
 async def test_what_waits_for_full_topic_fails_when_producer_is_closed(cluster):
@@ -244,10 +210,3 @@ async def test_body_that_changes_later_is_sent_as_it_was(cluster):
         await eventually(lambda: bodies, "it is here")
 
     assert bodies == [b"before"]
-
-
-async def test_with_lookupd_alone_and_no_nsqd_error_says_so(cluster):
-    lookupd = cluster.nsqlookupd()
-    async with Producer(lookupd_addresses=[lookupd.http_address]) as producer:
-        with pytest.raises(ConnectionError, match="knows no nsqd"):
-            await producer.publish("t", b"x")

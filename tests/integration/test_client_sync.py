@@ -17,7 +17,7 @@ from bench.ports import free_port
 from nsqclient import ClosedError, Config, Retry
 from nsqclient.sync import Consumer, Producer
 from nsqclient.testing import MemoryNsqd
-from tests.support.client import consumer_of, is_empty, message_count
+from tests.support.client import consumer_of, message_count
 from tests.support.waiting import wait_until
 
 
@@ -27,19 +27,6 @@ def test_many_threads_share_one_producer(cluster):
         list(threads.map(lambda n: producer.publish("t", b"%d" % n), range(2000)))
 
         assert message_count(nsqd) == 2000
-
-
-def test_handlers_that_block_run_side_by_side(cluster):
-    nsqd = cluster.nsqd()
-    together = threading.Barrier(4)
-    with Producer(nsqd.tcp_address) as producer:
-        producer.multi_publish("t", [b"x"] * 4)
-
-    with consumer_of(
-        nsqd, lambda _: together.wait(10), kind=Consumer, config=Config(max_in_flight=4), concurrency=4
-    ) as consumer:
-        wait_until(lambda: is_empty(nsqd), "all four met")
-        assert consumer.stats.finished == 4
 
 
 def test_closing_from_another_thread_ends_iteration(cluster):

@@ -40,11 +40,18 @@ def test_number_must_be_one(value):
         ({"heartbeat_interval": 31, "read_timeout": 30}, "must not be above read_timeout"),
         ({"backoff_strategy": "linear"}, "not exponential or full_jitter"),
         ({"local_addr": "10.0.0.1"}, "is not host:port"),
+        ({"tls": "/nowhere/ca.pem"}, "/nowhere/ca.pem"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(settings, sentence):
     with pytest.raises(ValueError, match=sentence):
         Config(**settings)
+
+
+@pytest.mark.parametrize("wrong", [None, 1])
+def test_tls_of_another_type_is_refused(wrong):
+    with pytest.raises(TypeError, match="tls"):
+        Config(tls=wrong)
 
 
 def test_nothing_changes_once_it_is_made():
@@ -83,6 +90,7 @@ def test_minus_one_turns_buffering_and_heartbeats_off():
         ("snappy,false", "snappy", False),
         ("client_id,a,b", "client_id", "a,b"),
         ("auth_secret,hush", "auth_secret", "hush"),
+        ("tls_v1", "tls", True),
         ("skip_lookupd_authorization,false", "lookupd_authorization", False),
     ],
 )
@@ -101,6 +109,7 @@ def test_options_are_read_as_command_lines_give_them(option, name, value):
         ("sample_rate,100", "sample_rate 100 is out of range"),
         ("tls_root_ca_file,/nowhere/ca.pem", "tls_root_ca_file '/nowhere/ca.pem'"),
         ("tls_cert,/nowhere/cert.pem", "needed together"),
+        ("tls_insecure_skip_verify,true", "without tls_v1"),
         ("tls_min_version,tls9", "tls_min_version 'tls9' is none of"),
     ],
 )

@@ -1,13 +1,10 @@
 """Which nsqlookupd to ask, and how its answer is read."""
 
-import asyncio
-
 import pytest
 
 from nsqclient._addresses import AddressBook
 from nsqclient._config import Config
 from nsqclient._lookups import lookup_url, producer_addresses
-from nsqclient._subscriptions import RoundPace
 
 
 @pytest.mark.parametrize(
@@ -50,14 +47,3 @@ def test_producers_are_taken_once_each():
 def test_answer_of_another_shape_is_refused(answer):
     with pytest.raises(ValueError, match="not one of /lookup"):
         producer_addresses(answer)
-
-
-async def test_hurry_cuts_long_wait_short():
-    pace = RoundPace(interval=300)
-    waiting = asyncio.create_task(pace.pause())
-    await asyncio.sleep(0)
-
-    pace.hurry()
-
-    async with asyncio.timeout(30):
-        await waiting

@@ -187,14 +187,6 @@ def test_one_connection_is_tried_with_one_message():
     assert rdy.enter(Phase.RUNNING, 3, first) == {"a": 5, "b": 5}
 
 
-def test_lost_trial_connection_hands_trial_on():
-    rdy = distribution(10, "a", "b")
-    rdy.enter(Phase.STOPPED, 1, first)
-    rdy.enter(Phase.TRIAL, 2, last)
-
-    assert rdy.remove("b", 3, first) == {"a": 1}
-
-
 def test_lost_trial_is_handed_to_the_one_that_is_chosen():
     rdy = distribution(10, "a", "b", "c")
     rdy.enter(Phase.STOPPED, 1, first)

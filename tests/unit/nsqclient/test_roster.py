@@ -65,6 +65,15 @@ def test_success_forgets_failures():
     assert roster.is_well("a", 1.11)
 
 
+def test_failure_after_long_time_without_one_rests_briefly():
+    roster = Roster(["a"])
+    roster.failed("a", 0)
+    roster.failed("a", 1)
+    roster.failed("a", 1 + 2 * MAX_BACKOFF_SECONDS)
+
+    assert roster.rests_until("a") == 1.1 + 2 * MAX_BACKOFF_SECONDS
+
+
 def test_update_keeps_what_is_known_of_those_that_stay():
     roster = Roster(["a", "b"])
     roster.pick(0)
