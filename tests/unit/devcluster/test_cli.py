@@ -26,7 +26,6 @@ def test_port_in_use_is_named_with_what_wants_it(tmp_path, capsys):
         (["--port-offset", "65000"], "--port-offset must be 0.."),
         (["--rate", "0"], "--rate must be above 0"),
         (["--status-every", "0"], "--status-every must be above 0"),
-        (["--keep", "--fresh"], "not allowed with"),
         (["--bogus"], "unrecognized arguments: --bogus"),
     ],
 )
