@@ -4,12 +4,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from nsqd.engine.backlog import Backlog
 from nsqd.engine.channel import Consumer
-from nsqd.engine.state import take_change
 from nsqd.log.encoder import Batch
-from nsqd.log.tail_records import CheckpointPosition
-from nsqd.storage import checkpoint
 from tests.support.engine import SECOND, Node, Outlet
 
 
@@ -22,7 +18,6 @@ class ChannelMachine(RuleBasedStateMachine):
         self.owed = set()
         self.held = {}
         self.attempts = {}
-        self.chain = []
         self.ids = self.node.broker.ids
 
     def collect(self):
@@ -189,26 +184,6 @@ class ChannelMachine(RuleBasedStateMachine):
         ranges = self.channel.backlog.unfinished(0, end)
         assert [seq for low, high in ranges for seq in range(low, high)] == sorted(self.owed)
         assert self.channel.backlog.lowest() == min(self.owed, default=None)
-
-    @rule(whole=st.booleans())
-    def write_a_checkpoint(self, whole):
-        """A start on the chain owes the same messages, with the same due times and attempts."""
-        topic, owed = self.node.topic(), self.channel.backlog
-        change = take_change(owed, self.channel)
-        self.chain = [] if whole or not self.chain else self.chain
-        added = {owed: change} if self.chain else None
-        self.chain.append(checkpoint.encoder(topic, 1, CheckpointPosition(), added)())
-
-        state = checkpoint.decode(b"".join(self.chain)).channels["c"]
-        again = Backlog()
-        state.fill(again, topic.wall.offset_ns)
-
-        deferred = {seq: due for due, seq in owed.deferred}
-        late = {seq: due for due, seq in again.deferred if due > self.node.now_ns}
-        waiting = [seq for start, end in again.pending.ranges() for seq in range(start, end)]
-        assert sorted(waiting + [seq for _, seq in again.deferred]) == sorted(self.owed)
-        assert late == {seq: due for seq, due in deferred.items() if due > self.node.now_ns}
-        assert again.attempts == {seq: count for seq, count in self.attempts.items() if seq in self.owed}
 
     @invariant()
     def the_timer_is_set_for_what_comes_next(self):

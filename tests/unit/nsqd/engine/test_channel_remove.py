@@ -2,8 +2,6 @@
 
 import pytest
 
-from tests.support.engine import SECOND
-
 
 @pytest.fixture
 def channel(node):
@@ -21,14 +19,6 @@ def bodies(outlet):
     return [int(body) for _, _, body in outlet.taken()]
 
 
-def test_pending_message_is_finished(node, channel, first):
-    done = channel.remove([(first + 2, first + 5), (first + 10, first + 18)])
-
-    assert done == [(first + 2, first + 5), (first + 10, first + 18)]
-    _, outlet = node.subscribe(channel, rdy=100)
-    assert bodies(outlet) == [0, 1, 5, 6, 7, 8, 9, 18, 19]
-
-
 def test_consumer_loses_what_it_has_in_flight(node, channel, first):
     consumer, outlet = node.subscribe(channel, rdy=4)
     assert bodies(outlet) == [0, 1, 2, 3]
@@ -42,25 +32,6 @@ def test_consumer_loses_what_it_has_in_flight(node, channel, first):
     assert [index for index, _ in channel.finish([first + 1], consumer, node.now_ns)] == [0]
     assert channel.finish([first], consumer, node.now_ns) == []
     assert consumer.in_flight == 3
-
-
-def test_deferred_message_is_finished(node, channel, first):
-    consumer, _ = node.subscribe(channel, rdy=20)
-    for seq in (first, first + 1, first + 2):
-        channel.requeue(seq, consumer, 5 * SECOND, node.now_ns)
-
-    channel.remove([(first + 1, first + 20)])
-
-    assert sorted(seq for _, seq in channel.backlog.deferred) == [first]
-    assert list(channel.backlog.attempts) == [first]
-    assert channel.backlog.count() == 1
-
-
-def test_finished_message_is_not_removed_again(channel, first):
-    channel.remove([(first, first + 5)])
-
-    assert channel.remove([(first, first + 7)]) == [(first + 5, first + 7)]
-    assert channel.remove([(first, first + 7)]) == []
 
 
 def test_topic_backlog_is_finished_when_channel_gets_it(node, channel, first):

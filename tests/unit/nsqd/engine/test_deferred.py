@@ -19,34 +19,12 @@ def taken(deferred, now_ns):
     return [seq for start, end in deferred.take_due(now_ns) for seq in range(start, end)]
 
 
-def test_message_is_taken_at_its_time_and_not_before(deferred):
-    due_ns = 7 * SECOND + 12_345
-    deferred.add(5, 6, due_ns)
-
-    assert taken(deferred, due_ns - 1) == []
-    assert deferred.count == 1
-    assert taken(deferred, due_ns) == [5]
-    assert (deferred.count, deferred.next_due_ns()) == (0, None)
-
-
 def test_messages_deferred_together_are_one_run(deferred):
     for seq in range(100):
         deferred.add(seq, seq + 1, SECOND)
 
     assert list(deferred.runs()) == [(SECOND, 0, 100)]
     assert deferred.count == 100
-
-
-def test_messages_come_in_order_in_which_they_are_due(deferred):
-    rng = random.Random(1)
-    dues = [rng.randrange(1, 5 * SECOND) // TICK * TICK for _ in range(1000)]
-    for seq, due_ns in enumerate(dues):
-        deferred.add(seq, seq + 1, due_ns)
-    came = []
-    while (next_ns := deferred.next_due_ns()) is not None:
-        came += taken(deferred, next_ns)
-
-    assert [dues[seq] for seq in came] == sorted(dues)
 
 
 def test_whoever_comes_when_told_to_finds_everything_in_time(deferred):
@@ -101,15 +79,6 @@ def test_message_deferred_while_others_are_taken_is_kept(deferred):
     assert {1, 3} < set(remaining)
     assert len(remaining) == STEP + 2
     assert not deferred.count
-
-
-def test_highest_positions_there_are_wait_like_others(deferred):
-    positions = [1 << 63 | 5, (1 << 64) - 2]
-    for seq in positions:
-        deferred.add(seq, seq + 1, SECOND)
-
-    assert deferred.remove([(positions[0], positions[0] + 1)]) == 1
-    assert taken(deferred, 2 * SECOND) == [positions[1]]
 
 
 def test_time_that_is_long_past_is_due_at_once(deferred):

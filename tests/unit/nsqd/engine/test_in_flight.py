@@ -40,15 +40,6 @@ def test_answers_in_order_leave_run_whole(flight, consumer):
     assert flight.unbroken(15, consumer) == 5
 
 
-def test_answer_out_of_order_is_found(flight, consumer):
-    flight.take(14, consumer)
-
-    assert flight.count == 9
-    with pytest.raises(NotInFlight, match="ID not in flight"):
-        flight.take(14, consumer)
-    assert sorted(ranges(flight)) == [(seq, seq + 1) for seq in range(10, 20) if seq != 14]
-
-
 def test_stranger_cannot_answer(flight):
     stranger = Consumer(Outlet(), 60)
 
@@ -59,84 +50,12 @@ def test_stranger_cannot_answer(flight):
     assert flight.count == 10
 
 
-def test_message_is_answered_once(flight, consumer):
-    flight.take(10, consumer)
-
-    with pytest.raises(NotInFlight):
-        flight.take(10, consumer)
-
-
-def test_whole_head_is_removed_at_once(flight, consumer):
-    flight.take_head(10, 10)
-
-    assert flight.count == 0
-    assert flight.next_deadline_ns() is None
-
-
-def test_rest_of_run_times_out_together(flight, consumer):
-    flight.take(10, consumer)
-    flight.take(14, consumer)
-
-    assert timed_out(flight, 59) == []
-    assert timed_out(flight, 60) == [[(11, 14), (15, 20)]]
-    assert flight.count == 0
-
-
-def test_touched_message_times_out_later_than_its_run(flight, consumer):
-    flight.touch(12, consumer, deadline_ns=100)
-
-    assert timed_out(flight, 60) == [[(10, 12), (13, 20)]]
-    assert timed_out(flight, 99) == []
-    assert timed_out(flight, 100) == [[(12, 13)]]
-
-
-def test_touching_single_message_again_and_again_moves_its_deadline(consumer):
-    flight = InFlight()
-    flight.add(Run(1, 2, consumer, 0, 10))
-    for deadline in range(20, 200, 10):
-        flight.touch(1, consumer, deadline)
-
-    assert timed_out(flight, 189) == []
-    assert timed_out(flight, 190) == [[(1, 2)]]
-
-
-def test_touch_may_bring_deadline_of_single_message_forward(consumer):
-    flight = InFlight()
-    flight.add(Run(1, 2, consumer, 0, 60))
-    flight.touch(1, consumer, 20)
-
-    assert timed_out(flight, 19) == []
-    assert timed_out(flight, 20) == [[(1, 2)]]
-    assert timed_out(flight, 60) == []
-    assert flight.count == 0
-
-
 def test_touch_does_not_change_when_message_was_delivered(consumer):
     flight = InFlight()
     flight.add(Run(1, 5, consumer, 7, 10))
     flight.touch(3, consumer, 50)
 
     assert flight.find(3, consumer).delivered_ns == 7
-
-
-def test_answered_messages_stay_out_when_another_consumer_leaves(flight, consumer):
-    other = Consumer(Outlet(), 60)
-    flight.add(Run(30, 32, consumer, 0, 60))
-    flight.add(Run(40, 41, consumer, 0, 60))
-    flight.add(scattered([50, 52, 55], consumer, 0, 60))
-    assert flight.of_consumer(other) == []
-
-    flight.take_head(10, 10)
-    flight.take(31, consumer)
-    flight.take(40, consumer)
-    flight.add(Run(40, 41, other, 1, 61))
-    flight.touch(52, consumer, 99)
-    assert flight.expired(60)
-    flight.add(Run(60, 62, consumer, 60, 120))
-
-    assert flight.of_consumer(consumer) == [(52, 53), (60, 62)]
-    assert flight.of_consumer(consumer) == []
-    assert ranges(flight) == [(40, 41)]
 
 
 def test_timeouts_of_one_moment_come_in_bounded_steps(consumer):
@@ -203,19 +122,6 @@ def test_fresh_deliveries_are_told_once():
     flight.break_run(40)
     flight.take(42, consumer)
     assert sorted(flight.fresh()) == [(40, 41), (41, 42), (43, 44), (44, 45)]
-
-
-@pytest.mark.parametrize("order", [(50, 70, 60), (70, 50, 60), (60, 70, 50)])
-def test_touched_message_times_out_in_deadline_order(consumer, order):
-    flight = InFlight()
-    for seq, deadline_ns in enumerate(order):
-        flight.add(Run(seq, seq + 1, consumer, 0, deadline_ns))
-
-    assert flight.next_deadline_ns() == 50
-    assert [timed_out(flight, now_ns) for now_ns in (49, 50, 60, 70)] == [
-        [],
-        *([[(order.index(deadline_ns), order.index(deadline_ns) + 1)]] for deadline_ns in (50, 60, 70)),
-    ]
 
 
 def test_consumers_that_left_are_forgotten():

@@ -19,30 +19,10 @@ NO_SPACE = pytest.raises(OSError, match="No space left")
 # --- writing
 
 
-def test_new_store_finds_messages_of_previous_one(shop):
-    for _ in range(5):
-        shop.publish(b"a", b"b")
-
-    shop.reopen()
-
-    assert (shop.store.segments.first_seq, shop.store.segments.end) == (FIRST, FIRST + 10)
-    assert sorted(shop.bodies()) == list(range(FIRST, FIRST + 10))
-
-
 def test_folder_is_made_with_first_append(shop):
     assert not shop.folder.exists()
     assert (shop.store.segments.first_seq, shop.store.segments.end, shop.store.segments.size) == (None, 0, 0)
     assert shop.store.segments.read(FIRST) is None
-
-
-def test_files_roll_at_their_size_and_all_are_read(shop):
-    shop.new(segment=400)
-    for _ in range(10):
-        shop.publish(b"x" * 60)
-
-    assert len(list(shop.folder.glob("*.log"))) == 5
-    assert sorted(shop.bodies()) == list(range(FIRST, FIRST + 10))
-    assert shop.gaps() == []
 
 
 def test_appends_to_segments_of_no_size_have_own_files(shop):
@@ -91,25 +71,6 @@ def test_numbers_of_notes_go_on_behind_those_that_only_checkpoint_knows(shop):
     shop.note(b"8")
 
     assert noted(shop.reopen()) == [(8, b"8")]
-
-
-def test_append_after_full_disk_needs_no_restart(shop):
-    disk = FullDisk(room=1000)
-    shop.new(disk)
-    shop.publish(b"kept")
-    with NO_SPACE:
-        shop.publish(b"x" * 2000)
-    with NO_SPACE:
-        shop.publish(b"x" * 2000)
-    assert len(list(shop.folder.glob("*.log"))) == 1
-
-    disk.room = 100_000
-    shop.publish(b"after")
-    assert shop.bodies() == {FIRST: b"kept", FIRST + 3: b"after"}
-
-    shop.reopen()
-    assert shop.bodies() == {FIRST: b"kept", FIRST + 3: b"after"}
-    assert [gap.why for gap in shop.gaps()] == [Why.UNUSED]
 
 
 def test_failed_append_leaves_no_bytes_in_file(shop):
@@ -273,16 +234,6 @@ def test_file_that_goes_away_under_running_store_is_gap_that_is_told_once(shop):
         assert shop.store.segments.read(FIRST + 1) == Gap(FIRST, FIRST + 2, Why.REMOVED)
     assert len(shop.warnings) == 1
     assert "up to 2 messages from 3e8 on are lost: removed" in shop.warnings[0]
-
-
-def test_file_that_is_cut_under_running_store_is_gap(shop):
-    shop.publish(b"a")
-    end = shop.store.segments.size
-    shop.publish(b"b")
-    Disk().truncate(shop.log(1), end + 10)
-
-    assert shop.bodies() == {FIRST: b"a"}
-    assert shop.gaps() == [Gap(FIRST + 1, FIRST + 2, Why.DAMAGED)]
 
 
 def test_numbers_outside_files_of_topic_are_unused(shop):

@@ -162,29 +162,6 @@ def test_index_does_not_hide_notes_after_checkpoint(slip):
 # --- durable messages
 
 
-@pytest.mark.parametrize("place", range(5))
-def test_durable_data_with_flipped_bit_is_gap_and_all_around_it_is_kept(slip, place):
-    flip(slip.path, 8 * (slip.ends[place + 1] - 100))
-
-    found = slip.recover()
-
-    assert (found.torn, found.segment.next) == (0, FIRST + 5)
-    assert Gap(FIRST + place, FIRST + place + 1, Why.DAMAGED) in slip.found
-
-
-@pytest.mark.parametrize("place", range(5))
-def test_durable_append_that_reads_as_zeros_is_gap_and_no_torn_end(slip, place):
-    zero(slip.path, slip.ends[place], slip.ends[place + 1])
-
-    found = slip.recover()
-
-    assert (found.torn, found.damages) == (0, 1)
-    lost = [(one.start, one.end, one.why) for one in slip.found if isinstance(one, Gap)]
-    # Behind the last whole append the file does not say how much there was; the checkpoint tells the store.
-    assert lost == ([(FIRST + place, FIRST + place + 1, Why.DAMAGED)] if place < 4 else [])
-    assert found.segment.next == (FIRST + 5 if place < 4 else FIRST + 4)
-
-
 def test_truncated_durable_file_retains_its_readable_messages(slip):
     Disk().truncate(slip.path, slip.ends[3] + 100)
 
@@ -204,31 +181,6 @@ def test_messages_lost_between_checkpoint_and_mark_are_counted(slip):
 
 
 # --- the disk after a power cut
-
-
-def test_file_that_ends_in_middle_of_append_is_torn_there(slip):
-    for size in range(slip.ends[2] + 1, slip.ends[3], 97):
-        slip.path.write_bytes(slip.path.read_bytes()[:size])
-        found = slip.recover(CheckpointPosition())
-        assert (found.segment.next, found.segment.size) == (FIRST + 2, slip.ends[2])
-        assert found.torn == size - slip.ends[2]
-        assert happened(found) == [(FIRST, FIRST + 2, 0)]
-        slip.path.write_bytes(slip.path.read_bytes() + bytes(slip.ends[3] - size))
-
-
-@pytest.mark.parametrize("place", range(4))
-@pytest.mark.parametrize("start", [0, 700])
-def test_whole_appends_behind_unwritten_ones_are_kept(slip, place, start):
-    zero(slip.path, slip.ends[place] + start, slip.ends[place] + 2000)
-
-    found = slip.recover(CheckpointPosition())
-
-    assert (found.torn, found.damages, found.segment.next) == (0, 1, FIRST + 5)
-    assert [one for one in slip.found if isinstance(one, Gap)] == [
-        Gap(FIRST + place, FIRST + place + 1, Why.DAMAGED)
-    ]
-    # The message is pending like the others, so it counts as lost.
-    assert happened(found) == [(FIRST, FIRST + 5, 0)]
 
 
 HOLE = (700, 2000)

@@ -67,21 +67,6 @@ def test_appends_say_which_notes_and_deferred_messages_there_are(writer, encoder
     assert found[0][1] == b"note"
 
 
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_flipped_bit_of_data_costs_its_append_and_is_named(writer, encoder, place):
-    blocks = [encoder.batch(Batch([b"message %d" % n] * 2), 1) for n in range(3)]
-    writer.append(blocks, [])
-    size = APPEND_HEADER_BYTES + len(blocks[0].data)
-    flip(writer.segment.path, 8 * (FILE_HEADER_BYTES + (place + 1) * size - 20))
-
-    found = page(writer.segment)
-
-    lost = Gap(blocks[place].first, blocks[place].next, Why.DAMAGED)
-    assert lost in found
-    assert sum(one.end - one.start if isinstance(one, Gap) else one[1] - one[0] for one in found) == 6
-    assert len([one for one in found if isinstance(one, Gap)]) == 1
-
-
 def test_flipped_bit_of_appends_header_costs_nothing(writer, encoder):
     writer.append([encoder.batch(Batch([b"message %d" % n] * 2), 1) for n in range(3)], [])
     content = writer.segment.path.read_bytes()
@@ -102,21 +87,6 @@ def test_header_that_cannot_be_mended_costs_what_lies_before_the_next_one(writer
         Gap(FIRST + 2, FIRST + 4, Why.DAMAGED),
         (FIRST + 4, FIRST + 6),
     ]
-
-
-def test_page_of_which_nothing_is_left_is_one_gap(writer, encoder):
-    writer.append([encoder.batch(Batch([b"a"] * 10), 1)], [])
-    zero(writer.segment.path, FILE_HEADER_BYTES, 1 << 20)
-
-    assert page(writer.segment) == [Gap(FIRST, FIRST + 10, Why.DAMAGED)]
-
-
-def test_truncated_file_returns_its_readable_messages(writer, encoder):
-    first = encoder.batch(Batch([b"a"]), 1)
-    writer.append([first, encoder.batch(Batch([b"b"]), 1)], [])
-    Disk().truncate(writer.segment.path, FILE_HEADER_BYTES + APPEND_HEADER_BYTES + len(first.data) + 50)
-
-    assert page(writer.segment) == [(FIRST, FIRST + 1), Gap(FIRST + 1, FIRST + 2, Why.DAMAGED)]
 
 
 def test_removed_file_is_gap_and_not_a_failure(writer, encoder):
@@ -146,21 +116,6 @@ def test_disk_that_gives_less_than_file_has_is_failure_and_no_gap(writer, encode
 
     with pytest.raises(OSError, match="short read"):
         page(writer.segment, disk=Stingy())
-
-
-def test_pages_lead_to_every_message(writer, encoder):
-    for _ in range(40):
-        writer.append([encoder.batch(Batch([b"x" * 40_000]), 1)], [])
-    segment = writer.segment
-    assert segment.pages > 1
-    assert all(segment.page_size(number) >= PAGE_BYTES for number in range(segment.pages - 1))
-    assert (
-        sum(segment.page_size(number) for number in range(segment.pages)) == segment.size - FILE_HEADER_BYTES
-    )
-
-    for seq in range(FIRST, FIRST + 40):
-        found = page(segment, segment.page_of(seq))
-        assert any(first <= seq < end for first, end in found)
 
 
 def test_pages_know_when_their_first_message_was_published(writer, encoder):
@@ -265,3 +220,17 @@ def test_offset_of_message_is_estimated_within_page(writer, encoder):
     sizes = [after - before for before, after in pairwise(offsets)]
     assert offsets[-1] == segment.size
     assert all(100_000 <= size <= 110_000 for size in sizes)
+
+
+def test_file_is_header_and_appends_and_nothing_else(writer, encoder):
+    block = encoder.batch(Batch([b"a", b"bb"]), 1)
+    writer.append([block], [(1, b"note")])
+
+    size = FILE_HEADER_BYTES + 2 * APPEND_HEADER_BYTES + len(b"note") + len(block.data)
+    assert writer.segment.path.stat().st_size == writer.segment.size == size
+    assert writer.segment.path.read_bytes().endswith(block.data)
+
+
+def test_existing_file_is_not_overwritten(writer):
+    with pytest.raises(FileExistsError):
+        SegmentWriter(Disk(), writer.segment)

@@ -15,7 +15,7 @@ from nsqd.storage import checkpoint
 from tests.support.disks import FaultyDisk
 from tests.support.engine import Node
 from tests.support.simulated_disk import SimulatedDisk
-from tests.support.stores import FIRST, Shop, finish, flip, noted, stored, zero
+from tests.support.stores import FIRST, Shop, finish, noted, stored, zero
 from tests.unit.nsqd.replication.replica_end import DATA
 
 BODY = b"x" * 3000
@@ -113,20 +113,6 @@ def test_unwritten_append_is_gap_and_later_ones_are_kept(shop, number):
     assert lost(shop) == [Gap(torn, torn + 1, Why.REMOVED)]
     # The message is pending, so it counts as lost.
     assert any(first <= torn < end for first, end, _ in stored(found))
-
-
-def test_torn_segments_are_each_cut_at_their_end(shop):
-    zero(shop.log(2), 4000, 6000)
-    zero(shop.log(4), 1000, 2000)
-
-    shop.reopen()
-
-    # The last append of the newest file is whole, so what is missing before it is a hole.
-    assert sequences(shop) == [FIRST, FIRST + 1, FIRST + 2, FIRST + 4, FIRST + 5, FIRST + 7]
-    assert lost(shop) == [
-        Gap(FIRST + 3, FIRST + 4, Why.REMOVED),
-        Gap(FIRST + 6, FIRST + 7, Why.DAMAGED),
-    ]
 
 
 @pytest.mark.parametrize("number", [3, 4])
@@ -540,27 +526,3 @@ def test_tail_of_failed_fsync_is_durable_after_the_next_start(durable):
     for seed in range(20):
         shop.reopen(mark, killed.after_power_cut(random.Random(seed)))
         assert sequences(shop) == [FIRST, FIRST + 1, FIRST + 2]
-
-
-def test_flipped_bit_costs_at_most_one_append(tmp_path):
-    shop = Shop(tmp_path)
-    shop.new(segment=700)
-    for n in range(12):
-        shop.publish(b"%02d" % n * 60, notes=(b"note %d" % n,))
-        if n == 8:
-            assert shop.sync() is None
-    assert shop.sync() is None
-    mark = shop.mark()
-    whole = shop.bodies()
-    for path in [path for path in shop.folder.iterdir() if path.suffix in {".log", ".index"}]:
-        content = path.read_bytes()
-        for bit in range(0, len(content) * 8, 37):
-            flip(path, bit)
-            shop.reopen(mark, segment=700)
-            got = shop.bodies()
-            assert got.items() <= whole.items()
-            assert len(got) >= len(whole) - 1, (path.name, bit)
-            assert {
-                seq for gap in lost(shop) for seq in range(gap.start, gap.end)
-            } == whole.keys() - got.keys()
-            path.write_bytes(content)

@@ -51,17 +51,6 @@ def test_messages_are_found_in_their_blocks():
     assert log.read(109) is None
 
 
-def test_messages_are_found_in_any_order():
-    log = MessageLog(NoDisk(), 100, limit=1000)
-    made = blocks(3, 1, 5)
-    for block in made:
-        log.append(block)
-
-    for seq in (108, 100, 103, 102, 104, 100):
-        found = log.read(seq)
-        assert found.first <= seq < found.next
-
-
 def test_older_blocks_than_limit_are_asked_of_source():
     made = blocks(3, 3, 3)
     shelf = Shelf(*made[:2])
@@ -105,15 +94,6 @@ def test_numbers_skipped_behind_the_last_block_are_gap_up_to_the_end():
     assert log.read(200) is None
 
 
-def test_gap_of_source_is_passed_on():
-    gap = Gap(100, 103, Why.DAMAGED)
-    log = MessageLog(Shelf(gap), 100, limit=1)
-    for block in blocks(3, 3, 3):
-        log.append(block)
-
-    assert log.read(101) is gap
-
-
 def test_gap_in_source_ends_at_memory():
     log = MessageLog(NoDisk(), 100, limit=2)
     for block in blocks(2, 2):
@@ -130,18 +110,6 @@ def test_temporary_read_error_is_no_gap():
     with pytest.raises(CannotRead, match="too many open files"):
         log.read(101)
     assert log.read(107).first == 106
-
-
-def test_log_that_keeps_all_drops_only_what_is_not_wanted():
-    log = MessageLog(None, 100, limit=2)
-    for block in blocks(2, 2, 2):
-        log.append(block)
-    assert size_of(log.extents()) == 6
-
-    log.retain([(102, 106)])
-
-    assert (log.resident_from, log.log_start) == (102, 102)
-    assert log.read(100) == Gap(100, 102, Why.COMPACTED)
 
 
 def test_thousands_of_blocks_are_released_a_few_at_a_time():
@@ -225,18 +193,6 @@ def test_log_of_which_nothing_is_wanted_is_empty_and_goes_on():
     assert kept(log) == [103, 104, 105]
 
 
-def test_messages_that_are_kept_are_the_same_bytes():
-    encoder = Encoder(MessageIds(1), 100)
-    block = encoder.batch(Batch([b"a", b"bb", b"ccc", b"dddd"]), NOW)
-    log = MessageLog(None, 100, limit=0)
-    log.append(block)
-    wanted = [block.frames(seq, seq + 1) for seq in (101, 103)]
-
-    log.retain([(101, 102), (103, 104)])
-
-    assert [log.read(seq).frames(seq, seq + 1) for seq in (101, 103)] == wanted
-
-
 def test_deferred_message_of_ephemeral_topic_keeps_only_itself_in_memory():
     node = Node()
     topic = node.topic("t#ephemeral")
@@ -254,15 +210,3 @@ def test_deferred_message_of_ephemeral_topic_keeps_only_itself_in_memory():
     assert size_of(topic.log.extents()) == 1
     node.advance(3601)
     assert [body for _, _, body in outlet.taken()] == [b"later"]
-
-
-def test_log_in_memory_says_where_its_messages_are():
-    encoder = Encoder(MessageIds(1), 1000)
-    log = MessageLog(None, 1000, 10)
-    for _ in range(3):
-        log.append(encoder.batch(Batch([b"a", b"b", b"c"]), 1))
-    assert log.extents() == [(1000, 1009)]
-
-    log.retain([(1001, 1002), (1007, 1009)])
-
-    assert log.extents() == [(1001, 1002), (1007, 1009)]

@@ -41,31 +41,6 @@ def test_messages_without_channel_wait_for_the_first_one_after_crash(machine):
     assert machine.consume(20)[1] == [(1, b"%d" % n) for n in range(10)]
 
 
-def test_messages_after_checkpoint_are_pending_after_crash(machine):
-    channel = machine.channel()
-    machine.publish(b"1", b"2")
-    channel.commit(machine.broker.topics["t"].log.next_seq)
-    save(machine)
-    machine.publish(b"3")
-
-    machine.crash()
-
-    assert machine.consume(10)[1] == [(1, b"3")]
-
-
-def test_channels_have_own_backlogs_after_crash(machine):
-    done = machine.channel("done")
-    machine.channel("behind")
-    machine.publish(b"1", b"2")
-    done.commit(machine.broker.topics["t"].log.next_seq)
-    save(machine)
-
-    machine.crash()
-
-    assert machine.consume(10, "done")[1] == []
-    assert machine.consume(10, "behind")[1] == [(1, b"1"), (1, b"2")]
-
-
 def test_message_in_flight_is_redelivered_after_crash(machine):
     machine.channel()
     machine.publish(b"1", b"2")
@@ -234,21 +209,6 @@ def listed_by(machine, topics=LISTED):
 def damage_checkpoints(machine):
     for path in (machine.path / "t.topic").glob("checkpoint.?"):
         path.write_bytes(path.read_bytes()[:-3])
-
-
-def test_damaged_checkpoint_is_replaced_by_the_one_before_it(machine):
-    channel = machine.channel()
-    machine.publish(b"1", b"2")
-    save(machine)
-    channel.commit(machine.broker.topics["t"].log.next_seq)
-    machine.publish(b"3")
-    save(machine)
-    ((machine.path / "t.topic") / "checkpoint.1").write_bytes(b"")
-
-    machine.crash()
-
-    # Messages finished between the two checkpoints come again; nothing is missing.
-    assert machine.consume(10)[1] == [(1, b"1"), (1, b"2"), (1, b"3")]
 
 
 def test_channels_without_checkpoint_get_all_messages(machine):
