@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsqd.engine import finished_ranges, notes, promoted, replay
+from nsqd.engine import finished_ranges, promoted, replay
 from nsqd.engine.broker import Change
 from nsqd.engine.finished_ranges import FinishedRanges
 from nsqd.engine.numbering import draw_generation
@@ -66,13 +66,6 @@ def test_attach_makes_missing_topic_and_channels(owner, copy):
     assert list(owner.broker.topics["t"].channels) == ["c"]
     changes = [event.change for event in owner.broker.events]
     assert changes == [Change.TOPIC_CREATED, Change.CHANNEL_CREATED]
-
-
-def test_attach_delivers_to_ready_consumers(origin, owner):
-    _, outlet = owner.subscribe(owner.channel(), rdy=100)
-    owner.promote(origin.topic())
-
-    assert len(bodies(outlet)) == 10
 
 
 def test_channel_unknown_to_copy_gets_none_of_its_messages(origin, owner):
@@ -325,11 +318,12 @@ def test_log_of_copy_gets_no_note(origin, owner):
 
 
 def test_policies_of_own_channel_apply_to_copy(origin, owner):
-    def settings_of(_topic, channel):
-        return Settings(max_attempts=1, dead_letter_topic="dead") if channel else Settings()
+    def settings_of(_topic, _channel):
+        return Settings(max_attempts=1, dead_letter_topic="dead", dedup_window_ns=SECOND)
 
     copy = owner.promote(origin.topic())
     owner.broker.apply(settings_of)
+    assert copy.published is None
     consumer, outlet = owner.subscribe(owner.channel(), rdy=1)
     (message_id, _, _) = outlet.taken()[0]
 
@@ -469,18 +463,6 @@ def test_deleted_channel_is_not_made_again_by_another_copys_state(origin, owner,
     promoted.merge(origin.broker, origin.topic(), "c", finished_ranges.facts(copy, "c"), stored=list)
 
     assert "c" not in origin.topic().channels
-
-
-def test_copy_of_topic_stages_no_notes_and_remembers_no_message_ids(origin):
-    def settings_of(_topic, _channel):
-        return Settings(dedup_window_ns=10**9)
-
-    copy = copy_of(origin.topic(), Owner())
-    copy.apply(settings_of)
-    copy.note(notes.PAUSE)
-
-    assert copy.staged_notes() == []
-    assert copy.published is None
 
 
 def test_channel_that_is_made_later_withholds_what_copy_withholds(origin):

@@ -169,7 +169,7 @@ def test_chain_of_checkpoints_tells_seek_whole(tmp_path_factory, steps):
     first = topic.log.next_seq
     slots = CheckpointSlots(Disk(), folder)
     consumer, outlet = node.subscribe(channel)
-    awaiting_registration = []
+    taken = []
     for what, n in steps:
         if what == "publish":
             publish(node, n)
@@ -179,17 +179,15 @@ def test_chain_of_checkpoints_tells_seek_whole(tmp_path_factory, steps):
         elif what == "seek":
             position = min(first + n, topic.log.next_seq)
             seeking.seek(topic, channel, position, [(first, topic.log.next_seq)])
-            awaiting_registration = [seq for seq in awaiting_registration if seq >= position]
-        elif what == "finish" and awaiting_registration:
-            channel.finish([awaiting_registration.pop(n % len(awaiting_registration))], consumer, node.now_ns)
+            taken = [seq for seq in taken if seq >= position]
+        elif what == "finish" and taken:
+            channel.finish([taken.pop(n % len(taken))], consumer, node.now_ns)
         elif what == "deliver":
             node.ready(consumer, consumer.in_flight + n)
-            awaiting_registration += [
-                node.broker.ids.decode(message_id) for message_id, _, _ in outlet.taken()
-            ]
+            taken += [node.broker.ids.decode(message_id) for message_id, _, _ in outlet.taken()]
             node.ready(consumer, 0)
-        elif what == "requeue" and awaiting_registration:
-            channel.requeue(awaiting_registration.pop(), consumer, n * SECOND, node.now_ns)
+        elif what == "requeue" and taken:
+            channel.requeue(taken.pop(), consumer, n * SECOND, node.now_ns)
         elif what == "checkpoint":
             job = slots.start_job(
                 topic, CheckpointPosition(topic.log.next_seq, 0, 0, topic.log.next_seq), durable=n
@@ -202,7 +200,7 @@ def test_chain_of_checkpoints_tells_seek_whole(tmp_path_factory, steps):
             state.channels["c"].fill(restored)
             assert restored.unfinished(0, 1 << 54) == channel.backlog.unfinished(0, 1 << 54)
             assert sorted(restored.deferred) == sorted(channel.backlog.deferred)
-            flying = {seq: channel.backlog.attempts.get(seq, 1) for seq in awaiting_registration}
+            flying = {seq: channel.backlog.attempts.get(seq, 1) for seq in taken}
             assert restored.attempts == channel.backlog.attempts | flying
             assert state.channels["c"].committed == channel.committed
     assert (
@@ -211,7 +209,7 @@ def test_chain_of_checkpoints_tells_seek_whole(tmp_path_factory, steps):
     )
     assert all(
         one.state is not MessageState.FINISHED
-        for one in StatusSnapshot(channel, topic.backlog, awaiting_registration).resolve()
+        for one in StatusSnapshot(channel, topic.backlog, taken).resolve()
     )
 
 
@@ -225,19 +223,20 @@ def test_chain_of_checkpoints_tells_seek_whole(tmp_path_factory, steps):
             st.tuples(st.just("finish"), st.integers(0, 20)),
             st.tuples(st.just("deliver"), st.integers(1, 4)),
             st.tuples(st.just("requeue"), st.integers(0, 3)),
-            st.tuples(st.just("time"), st.integers(1, 5)),
+            st.tuples(st.sampled_from(["touch", "leave"]), st.integers(0, 20)),
+            st.tuples(st.just("time"), st.integers(1, 70)),
         ),
         max_size=30,
     )
 )
 @settings(deadline=None)
 def test_seek_leaves_messages_in_one_state(steps):
-    """Each owed message is in one place only: waiting, deferred, in flight or held by the topic."""
+    """Whatever happens, each message is pending, deferred, in flight or in the backlog of the topic."""
     node = Node()
     channel, topic = node.channel(), node.topic()
     first = topic.log.next_seq
     consumer, outlet = node.subscribe(channel)
-    awaiting_registration: list[int] = []
+    taken: list[int] = []
     for what, n in steps:
         position = min(first + n, topic.log.next_seq)
         if what == "publish":
@@ -251,22 +250,32 @@ def test_seek_leaves_messages_in_one_state(steps):
             node.broker.empty_topic(topic)
         elif what == "seek":
             node.broker.seek_channel(topic, channel, position, [(first, topic.log.next_seq)])
-            awaiting_registration = [seq for seq in awaiting_registration if seq >= position]
+            taken = [seq for seq in taken if seq >= position]
         elif what == "commit":
             node.broker.commit_channel(topic, channel, position)
-            awaiting_registration = [seq for seq in awaiting_registration if seq >= position]
-        elif what == "finish" and awaiting_registration:
-            channel.finish([awaiting_registration.pop(n % len(awaiting_registration))], consumer, node.now_ns)
+            taken = [seq for seq in taken if seq >= position]
+        elif what == "finish" and taken:
+            channel.finish([taken.pop(n % len(taken))], consumer, node.now_ns)
         elif what == "deliver":
             node.ready(consumer, consumer.in_flight + n)
-            awaiting_registration += [
-                node.broker.ids.decode(message_id) for message_id, _, _ in outlet.taken()
-            ]
+            taken += [node.broker.ids.decode(message_id) for message_id, _, _ in outlet.taken()]
             node.ready(consumer, 0)
-        elif what == "requeue" and awaiting_registration:
-            channel.requeue(awaiting_registration.pop(), consumer, n * SECOND, node.now_ns)
+        elif what == "requeue" and taken:
+            channel.requeue(taken.pop(), consumer, n * SECOND, node.now_ns)
+            node.broker.reschedule(channel)
+            node.broker.serve(channel)
+        elif what == "touch" and taken:
+            seq = taken[n % len(taken)]
+            channel.touch(seq, consumer, 90 * SECOND, node.now_ns)
+            node.broker.reschedule(channel)
+        elif what == "leave":
+            node.broker.remove_consumer(consumer)
+            consumer, outlet = node.subscribe(channel)
+            taken = []
         elif what == "time":
             node.advance(n)
+            flying = channel.backlog.in_flight.ranges()
+            taken = [seq for seq in taken if any(low <= seq < high for low, high in flying)]
         in_turn = [
             channel.backlog.pending.ranges(),
             [(start, end) for _, start, end in channel.backlog.deferred.runs()],
@@ -276,7 +285,12 @@ def test_seek_leaves_messages_in_one_state(steps):
         ]
         places = [seq for ranges in in_turn for start, end in ranges for seq in range(start, end)]
         assert len(places) == len(set(places)), (what, n)
-        assert set(awaiting_registration) == {seq for start, end in in_turn[2] for seq in range(start, end)}
+        assert set(taken) == {seq for start, end in in_turn[2] for seq in range(start, end)}
+        assert consumer.in_flight == len(taken)
+        # No consumer is ready while messages are pending, and the timer is set for the next deadline.
+        assert not channel.backlog.pending.count or consumer.credit <= 0
+        due_ns = channel.next_due_ns()
+        assert due_ns is None or node.broker.next_due_ns() <= due_ns
         beyond = topic.backlog.lowest()
         pending = {seq for start, end in channel.backlog.unfinished(0, 1 << 54) for seq in range(start, end)}
         here = {seq for ranges in in_turn[:3] for start, end in ranges for seq in range(start, end)}

@@ -20,14 +20,6 @@ def of_orders(topic_name, channel_name):
     return OTHER if channel_name == "billing" else SOME
 
 
-def test_settings_without_policies_are_shared(broker):
-    topic = broker.topic("orders", 1)
-    channel = broker.channel(topic, "billing")
-
-    assert topic.settings is NOTHING
-    assert channel.settings is NOTHING
-
-
 def test_existing_topics_follow_changed_policies(broker):
     topic = broker.topic("orders", 1)
     channel = broker.channel(topic, "billing")

@@ -6,14 +6,6 @@ from nsqd.log.gaps import Gap, Why
 from nsqd.log.tail import MAX_REMEMBERED_RANGES, StoredRanges
 
 
-def test_log_has_all_from_its_beginning_to_its_end():
-    assert StoredRanges(10).ranges(25) == [(10, 25)]
-
-
-def test_empty_log_has_nothing():
-    assert StoredRanges(10).ranges(10) == []
-
-
 def test_numbers_that_were_passed_over_were_never_had():
     stored_ranges = StoredRanges(10)
     stored_ranges.resume_at(20, 30)
@@ -39,13 +31,6 @@ def test_numbers_skipped_twice_leave_one_hole():
 
     assert stored_ranges.ranges(20) == [(10, 20)]
     assert stored_ranges.ranges(45) == [(10, 20), (40, 45)]
-
-
-def test_log_that_goes_on_where_it_ended_has_no_hole():
-    stored_ranges = StoredRanges(10)
-    stored_ranges.resume_at(20, 20)
-
-    assert stored_ranges.ranges(30) == [(10, 30)]
 
 
 def test_removed_messages_leave_stored_ranges():

@@ -56,15 +56,6 @@ def test_appends_are_found_one_behind_the_other_in_memory_and_in_file(file_of):
     assert places(file_of(content)) == found
 
 
-def test_offsets_are_those_of_file():
-    content, begins = appends(b"a", b"b")
-
-    assert places(Window(content, 5000), 5000) == [
-        (5000, 5000 + begins[1], 100),
-        (5000 + begins[1], 5000 + len(content), 101),
-    ]
-
-
 def test_bytes_that_belong_to_no_append_are_place_of_their_own(file_of):
     content, begins = appends(b"a", b"b" * 3_000_000, b"c")
     content = content[: begins[1]] + bytes(APPEND_HEADER_BYTES) + content[begins[1] + APPEND_HEADER_BYTES :]

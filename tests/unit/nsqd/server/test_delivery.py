@@ -1,6 +1,6 @@
 """How much is delivered in one turn, and topology-aware consumption: the nearest ready consumers first.
 
-The rest of delivery is tested in test_channel.py and test_channel_model.py.
+The rest of delivery is tested in test_channel.py and test_seeking.py.
 """
 
 from itertools import count, pairwise
