@@ -201,22 +201,17 @@ class Connectors:
 
     def keep(self, peers: dict[bytes, str], addresses: Iterable[str]) -> None:
         """Connect to these nodes, whose last addresses are known, and to *addresses*; end others."""
-        wanted: dict[bytes | str, str] = dict(peers.items())
-        known = {one.identity for one in self.all if one.identity}
-        found = self._found_at(wanted)
-        wanted |= {address: address for address in addresses if address not in found}
-        # A node that is connected by an address needs no second connection by its identity.
-        doubled = {one.identity for key, (one, _) in self._running.items() if isinstance(key, str)}
-        for key, (connector, task) in list(self._running.items()):
-            if isinstance(key, str):
-                is_wanted = key in wanted or connector.identity in wanted
-            else:
-                is_wanted = key in wanted and key not in doubled
-            if not is_wanted:
-                task.cancel()
-                del self._running[key]
+        wanted: dict[bytes | str, str] = {address: address for address in addresses}
+        self._start_missing(wanted)
+        named = [one for key, (one, _) in self._running.items() if key in wanted]
+        wanted |= {peer: address for peer, address in peers.items() if not _finds(named, peer, address)}
+        self._start_missing(wanted)
+        for key in self._running.keys() - wanted.keys():
+            self._running.pop(key)[1].cancel()
+
+    def _start_missing(self, wanted: dict[bytes | str, str]) -> None:
         for key, address in wanted.items():
-            if key not in self._running and key not in known:
+            if key not in self._running:
                 self._start(key, address)
 
     def _start(self, key: bytes | str, address: str) -> None:
@@ -228,11 +223,13 @@ class Connectors:
         task = asyncio.create_task(connector.run(), name=f"replication to {address}")
         self._running[key] = (connector, task)
 
-    def _found_at(self, wanted: dict[bytes | str, str]) -> set[str]:
-        """Addresses where a node searched by its identity may be: no attempt failed there."""
-        connectors = [one for one, _ in filter(None, map(self._running.get, wanted))]
-        failed = {one.address for one in connectors if one.link is None and one.has_failed}
-        return set(wanted.values()) - failed
-
     async def _find(self, identity: bytes) -> list[str]:
         return (await self._look_up([identity])).get(identity, [])
+
+
+def _finds(named: Iterable[Connector], peer: bytes, address: str) -> bool:
+    """Whether a connection to a named address is one to that node, or may become one."""
+    return any(
+        one.identity == peer or (one.address == address and not (one.identity or one.has_failed))
+        for one in named
+    )

@@ -94,7 +94,7 @@ def test_ok_waits_for_replica_at_most_ack_timeout(cluster):
     assert seconds >= 0.9
 
 
-def test_with_two_replicas_and_one_away_ok_waits_for_the_other(cluster):
+def test_ok_waits_for_second_replica_while_first_is_away(cluster):
     owner, *others = nodes(cluster, 3, "--replica-ack-timeout=2s", replicas=2)
     publish(owner, "t", [b"first"])
     others[0].kill()
@@ -110,7 +110,7 @@ def test_with_two_replicas_and_one_away_ok_waits_for_the_other(cluster):
     assert quick < 1.9 <= seconds
 
 
-def test_without_enough_replicas_publishers_are_refused_with_sentence(cluster):
+def test_publishers_without_enough_replicas_are_refused_with_sentence(cluster):
     owner, other = nodes(cluster, 2, "--replicas-missing=refuse")
     publish(owner, "t", [b"first"])
     other.kill()
@@ -267,7 +267,7 @@ def test_replicas_without_secret_are_refused_at_start(cluster, flags):
     assert "--replicas=1 needs --cluster-secret-file: only members are replicas" in one.logs()
 
 
-def test_without_secret_nothing_is_accepted(cluster):
+def test_node_without_secret_accepts_nothing(cluster):
     plain = node(cluster, 1).start()
     member = node(
         cluster, 2, secret_file(cluster.folder), "--replicas=1", f"--replica={plain.tcp_address}"
@@ -402,7 +402,7 @@ def test_replication_over_tls(cluster, tmp_path):
     assert len(consume(other, "t", count=100, seconds=10)) == 100
 
 
-def test_without_tls_connection_is_refused_where_tls_is_required(cluster, tmp_path):
+def test_connection_without_tls_is_refused_where_tls_is_required(cluster, tmp_path):
     authority = Authority(tmp_path / "ca")
     secret = secret_file(cluster.folder)
     required = node(

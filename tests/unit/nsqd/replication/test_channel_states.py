@@ -106,7 +106,7 @@ def test_finished_messages_are_learned_once(node, topic):
     assert not merge(node.broker, topic, state)
 
 
-def test_nothing_is_concluded_from_messages_that_are_not_pending(node, topic):
+def test_messages_that_are_not_pending_conclude_nothing(node, topic):
     assert not merge(node.broker, topic, state_of(topic, *key_of(topic)))
     assert pending_of(topic) == {key_of(topic): all_of(topic)}
 

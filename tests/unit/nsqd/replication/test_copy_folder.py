@@ -213,7 +213,7 @@ def test_power_cut_leaves_checkpoint_that_was_durable_or_newer_one(shelf, checkp
         assert newest(after) >= durable
 
 
-def test_no_frame_syncs_in_thread_of_caller(shelf, shop, sent, checkpoints):
+def test_frames_sync_nothing_in_thread_of_caller(shelf, shop, sent, checkpoints):
     shelf.begin("t", "u")
     shop.publish(b"one")
     for number, content in enumerate(checkpoints):

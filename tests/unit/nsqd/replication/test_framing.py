@@ -80,7 +80,7 @@ def framed(kind: int, fields: bytes) -> bytes:
     return (1 + len(fields)).to_bytes(4, "little") + bytes([kind]) + fields
 
 
-def test_every_kind_has_sample():
+def test_kinds_of_frames_have_samples():
     assert {type(one) for one in SAMPLES} == set(KINDS.values())
 
 

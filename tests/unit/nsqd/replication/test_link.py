@@ -85,7 +85,7 @@ def test_refusal_of_peer_is_not_counted_as_an_own_one(site, pair):
     assert site.nodes[1].replication.state.refusals == {}
 
 
-def test_nothing_behind_unfinished_job_is_acknowledged(site, pair):
+def test_bytes_behind_unfinished_job_are_not_acknowledged(site, pair):
     _, far = pair
     now = site.nodes[2].now
     far.receive(b"", now)

@@ -202,7 +202,7 @@ def test_caught_up_means_acknowledged_as_durable(pair):
     pair.connect()
     for _ in range(100):
         pair.work()
-        if pair.stream._catch_up.finished:
+        if pair.stream._numbers[1].caught_up:
             break
         pair.step()
         pair.origin.checkpoint()

@@ -33,7 +33,7 @@ def test_node_connects_to_its_replicas_and_to_holders_without_stream(site):
     assert one.replication.wanted_peers() == {other.identity: other.address}
 
 
-def test_two_connections_between_two_nodes_have_one_exchange(site):
+def test_connections_between_two_nodes_have_one_exchange(site):
     one, other = site.nodes[1], site.nodes[2]
     exchanges = {log_of(node, one).exchanges[peer.identity] for node, peer in ((one, other), (other, one))}
     site.advance(20)

@@ -122,7 +122,7 @@ def test_publisher_waits_for_the_other_replica_when_one_is_lost(two):
     assert results == [""]
 
 
-def test_one_of_two_replicas_is_enough_if_one_is_wanted(two):
+def test_publisher_waits_for_one_of_two_replicas_if_one_is_wanted(two):
     one, other = two(refuse=False, replicas=1)
     one.origin.publish(b"one")
     results = wait(one)

@@ -155,7 +155,7 @@ def test_promoted_copy_is_dropped_when_all_is_finished_everywhere(site):
     assert take(site.nodes[1]) == []
 
 
-def test_origin_that_starts_delivers_old_messages_after_holders_have_answered(site):
+def test_origin_delivers_old_messages_after_holders_have_answered(site):
     publish(site.nodes[1], b"one")
     site.advance(2)
     site.kill(1)
