@@ -188,6 +188,18 @@ async def test_pings_go_out_also_while_one_change_follows_the_other(nsqd, lookup
             await asyncio.sleep(0)
 
 
+async def test_peer_without_changes_stays_connected_beyond_time_limit_of_replies(nsqd, lookupd):
+    daemon = await lookupd()
+    nsqd.topics = {"t": []}
+    peers = nsqd.announce(daemon.tcp.address, io_timeout_s=0.5)
+    await knows(daemon, {"t": []})
+    await connected(peers)
+
+    await asyncio.sleep(0.7)
+
+    assert not [line for line in nsqd.logged() if line.startswith("ERROR")]
+
+
 async def test_session_is_logged(nsqd, lookupd):
     daemon = await lookupd()
     label = daemon.tcp.address
