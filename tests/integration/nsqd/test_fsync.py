@@ -55,17 +55,6 @@ def test_many_publishers_share_their_syncs(strict, connect, topic):
     assert syncs(strict) - before < publishers * each
 
 
-def test_acknowledged_messages_survive_crash(cluster, connect):
-    nsqd = cluster.nsqd("--sync-every=1")
-    wire = connect(nsqd)
-    wire.send(*[pub(f"t{n}", b"m") for n in range(20)])
-    wire.ok(20)
-    nsqd.kill()
-    nsqd.start()
-    topics = nsqd.get("/stats?format=json")["topics"]
-    assert {topic["topic_name"]: topic["depth"] for topic in topics} == {f"t{n}": 1 for n in range(20)}
-
-
 def test_it_stops_in_order_while_publishers_wait(cluster, connect):
     nsqd = cluster.nsqd("--sync-every=1")
     wires = [connect(nsqd) for _ in range(10)]
