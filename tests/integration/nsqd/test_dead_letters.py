@@ -64,19 +64,6 @@ def test_poison_message_goes_to_dead_letters_with_its_story(node, connect):
     assert (figures["depth"], figures["in_flight_count"]) == (0, 0)
 
 
-def test_plain_subscriber_sees_body_alone(node, connect):
-    set_policy(node, "^t$", apply=True, max_attempts=1, dead_letter_topic="dead")
-    wire = connect(node)
-    wire.subscribe("t", "ch", ready=1)
-    connect(node).publish("t", b"poison")
-    refuse(wire, 1)
-
-    plain = connect(node)
-    plain.subscribe("dead", "ch", ready=1)
-
-    assert plain.message().body == b"poison"
-
-
 def test_expired_message_becomes_dead_letter_by_policy(node, connect):
     set_policy(node, "^t$", apply=True, ttl="100ms", dead_letter_topic="late")
     node.create("t", "ch")
@@ -251,14 +238,6 @@ def test_id_that_is_not_in_log_sends_no_other_one_back(node, buried):
     answer = send_back(node, f"&id={before}")
 
     assert (answer["found"], answer["sent"], answer["left"]) == (0, 0, {})
-
-
-def test_what_a_consumer_of_dead_letters_has_in_hand_stays_with_it(node, connect, buried):
-    wire = connect(node)
-    wire.subscribe("t.ch.dead", "look", ready=1)
-    wire.message()
-
-    assert send_back(node)["sent"] == 2
 
 
 def test_dead_letter_that_cannot_return_stays_with_reason(node, connect, buried):

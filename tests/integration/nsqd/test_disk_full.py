@@ -138,23 +138,3 @@ def test_it_does_not_call_itself_healthy_while_disk_is_full(nsqd, disk, connect)
     assert not healthy(nsqd)
     connect(nsqd).refusal(pub("t", body))
     assert not healthy(nsqd)
-
-
-def test_half_an_append_is_as_if_it_had_never_been(nsqd, disk, connect):
-    """The write stops in the middle of the message; its part in the file is truncated."""
-    connect(nsqd).publish("t", b"before")
-    (log,) = (nsqd.folder / "t.topic").glob("*.log")
-    disk.allows(log.stat().st_size + 100)
-    connect(nsqd).refusal(pub("t", b"half of this fits" * 100))
-    disk.is_freed()
-    connect(nsqd).publish("t", b"after")
-    assert len(list((nsqd.folder / "t.topic").glob("*.log"))) == 1
-    nsqd.kill()
-    nsqd.start()
-    assert received(connect, nsqd) == [b"before", b"after"]
-
-
-def test_subscriber_on_full_disk_is_served(nsqd, disk, connect):
-    connect(nsqd).publish("t", b"m")
-    disk.fills_up()
-    assert received(connect, nsqd, channel="new") == [b"m"]

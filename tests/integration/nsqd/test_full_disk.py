@@ -84,10 +84,6 @@ def depth(nsqd, topic="t"):
     return sum(channel["depth"] for channel in found["channels"]) + found["depth"]
 
 
-def can_publish(nsqd, size=MIB):
-    return nsqd.request("POST", "/pub?topic=t", b"again" + bytes(size - 5))[0] == 200
-
-
 def healthy(nsqd):
     return nsqd.request("GET", "/ping") == (200, b"OK")
 
@@ -107,17 +103,6 @@ def test_consuming_everything_lets_it_publish_again_and_nothing_finished_comes_b
     assert len(fill(nsqd, connect)) > 8_000
 
 
-def test_channel_can_be_emptied_there(nsqd, connect):
-    fill(nsqd, connect)
-    nsqd.post("/channel/empty?topic=t&channel=ch")
-    assert depth(nsqd) == 0
-    wait_until(lambda: can_publish(nsqd), "there is room again", 10)
-    nsqd.stop()
-    nsqd.start()
-    assert depth(nsqd) >= 1
-    assert depth(nsqd) < 20
-
-
 def test_stop_on_full_disk_keeps_what_was_finished(nsqd, connect):
     acknowledged = fill(nsqd, connect)
     # They are less than a segment, so no file can be removed.
@@ -127,21 +112,3 @@ def test_stop_on_full_disk_keeps_what_was_finished(nsqd, connect):
     assert depth(nsqd) == len(acknowledged) - 300
     assert sorted(consume(nsqd, connect, len(acknowledged) - 300)) == acknowledged[300:]
     assert finished == acknowledged[:300]
-
-
-def test_many_holes_are_noted_on_full_disk_too(nsqd, connect):
-    """A checkpoint is largest, for so many messages, when every second one is finished."""
-    acknowledged = fill(nsqd, connect)
-    wire = connect(nsqd)
-    wire.subscribe("t", "ch", ready=2500)
-    kept = []
-    for place, message in enumerate(wire.messages(2000)):
-        if place % 2:
-            kept += numbers([message])
-        else:
-            wire.send(fin(message))
-    hang_up(wire)
-    assert nsqd.stop() == 0
-    nsqd.start()
-    assert depth(nsqd) == len(acknowledged) - 1000
-    assert sorted(consume(nsqd, connect, len(acknowledged) - 1000)) == sorted(kept + acknowledged[2000:])

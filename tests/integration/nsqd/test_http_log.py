@@ -88,10 +88,6 @@ def test_missing_range_is_refused(nsqd, topic, three, start, end, status, messag
     assert fetch(nsqd, topic, three["first"] + start, three["first"] + end) == (status, message)
 
 
-def test_empty_range_is_no_messages(nsqd, topic, three):
-    assert fetch(nsqd, topic, three["end"], three["end"]) == (200, [])
-
-
 def test_commit_moves_channel_and_lower_one_does_not_move_it_back(nsqd, topic, three):
     first = three["first"]
     for sequence, left in ((first + 2, 1), (first + 1, 1), (first + 3, 0), (first + 3, 0)):
@@ -99,16 +95,6 @@ def test_commit_moves_channel_and_lower_one_does_not_move_it_back(nsqd, topic, t
         assert depth(nsqd, topic) == {"ch": left}
     assert commit(nsqd, topic, first + 4) == 416
     assert commit(nsqd, topic, first, channel="other") == 404
-
-
-def test_ephemeral_topic_is_read_from_memory(nsqd, topic):
-    name = f"{topic}%23ephemeral"
-    nsqd.create(name, "ch")
-    publish(nsqd, name, b"a", b"b")
-    found = bounds(nsqd, name)
-
-    assert found["extents"] == [[found["first"], found["end"]]]
-    assert [message.body for message in fetch(nsqd, name, found["first"], found["end"])[1]] == [b"a", b"b"]
 
 
 def test_after_crash_the_same_range_reads_the_same_and_gap_is_shown(own_nsqd):
@@ -176,14 +162,6 @@ def test_channel_from_earliest_is_owed_what_another_one_keeps(nsqd, topic, three
     assert bounds(nsqd, topic)["channels"]["all"] == {"acknowledged": three["first"]}
 
 
-def test_asking_for_earliest_again_changes_nothing(nsqd, topic, three):
-    nsqd.post(f"/channel/create?topic={topic}&channel=all&start=earliest")
-    commit(nsqd, topic, three["first"] + 2, "all")
-    nsqd.post(f"/channel/create?topic={topic}&channel=all&start=earliest")
-
-    assert depth(nsqd, topic) == {"ch": 3, "all": 1}
-
-
 def test_what_a_channel_from_earliest_is_owed_stays_and_survives_kill(own_nsqd, topic):
     own_nsqd.create(topic, "ch")
     publish(own_nsqd, topic, b"a", b"b", b"c")
@@ -196,11 +174,3 @@ def test_what_a_channel_from_earliest_is_owed_stays_and_survives_kill(own_nsqd, 
     assert depth(own_nsqd, topic)["all"] == 3
     status, messages = fetch(own_nsqd, topic, first, first + 3)
     assert (status, [message.body for message in messages]) == (200, [b"a", b"b", b"c"])
-
-
-def test_start_that_is_no_place_of_log_makes_no_channel(nsqd, topic, three):
-    status, body = nsqd.request("POST", f"/channel/create?topic={topic}&channel=x&start=yesterday")
-
-    assert status == 400
-    assert json.loads(body)["message"].startswith("INVALID_ARG_START: 'yesterday' is no sequence, id or time")
-    assert "x" not in depth(nsqd, topic)

@@ -59,17 +59,6 @@ def test_back_from_latest_comes_newest_first(nsqd, topic, publish):
     assert (second["more"], second["next"]) == (False, None)
 
 
-def test_from_id_and_from_a_time(nsqd, topic, publish):
-    publish(b"a", b"b", b"c")
-    _, b, c = messages(nsqd, topic)["messages"]
-
-    assert bodies(messages(nsqd, topic, from_=f"id:{b['id']}")) == ["b", "c"]
-    assert bodies(messages(nsqd, topic, from_="-10m")) == ["a", "b", "c"]
-    seconds, fraction = divmod(c["timestamp"], 1_000_000_000)
-    assert bodies(messages(nsqd, topic, from_=f"@{seconds}.{fraction:09}")) == ["c"]
-    assert bodies(messages(nsqd, topic, from_=f"@{seconds + 60}")) == []
-
-
 def test_body_says_how_it_is_written(nsqd, topic, publish):
     publish(b'{"n": 1.50}', b"text", b"\xff")
 
@@ -145,18 +134,6 @@ def test_deferred_messages_are_listed_in_order_in_which_they_fall_due(nsqd, topi
     assert bodies(messages(nsqd, topic, channel="ch", state="deferred", contains="9")) == ["90000"]
 
 
-def test_topic_in_memory_is_looked_at_as_well(nsqd, topic):
-    name = f"{topic}#ephemeral"
-    escaped = urllib.parse.quote(name)
-    nsqd.create(escaped, "ch")
-    nsqd.post(f"/mpub?topic={escaped}", b"a\nb")
-
-    assert bodies(messages(nsqd, name)) == ["a", "b"]
-    assert bodies(messages(nsqd, name, contains="b")) == ["b"]
-    assert bodies(messages(nsqd, name, direction="back")) == ["b", "a"]
-    assert [one["state"] for one in messages(nsqd, name, channel="ch")["messages"]] == ["waiting"] * 2
-
-
 def test_long_body_is_cut_for_who_wants_that(nsqd, topic, publish):
     publish(b"x" * 100)
 
@@ -205,15 +182,6 @@ def test_bad_input_is_refused_with_sentence(nsqd, topic, publish, query, status,
 
     assert found[0] == status
     assert found[1].startswith(message)
-
-
-def test_removed_range_is_gap(nsqd, topic, publish, channel):
-    publish(b"a")
-
-    answer = messages(nsqd, topic, from_="0")
-
-    assert bodies(answer) == ["a"]
-    assert answer["gaps"][0]["why"] == "compacted"
 
 
 def test_age_of_oldest_message_is_in_statistics_and_metrics(nsqd, topic, publish, channel, stats):

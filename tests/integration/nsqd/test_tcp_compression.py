@@ -30,18 +30,6 @@ def test_messages_are_published_and_consumed(connect, topic, compression):
 
 
 @compressions
-def test_commands_of_connection_may_come_in_any_pieces(connect, topic, compression):
-    wire = connect()
-    upgrade(wire, compression=compression)
-    packed = wire.socket._codec.compress(pub(topic, b"x" * 500) + mpub(topic, b"a", b"b"))
-
-    for at in range(len(packed)):
-        wire.socket._below.sendall(packed[at : at + 1])
-
-    wire.ok(2)
-
-
-@compressions
 def test_bytes_sent_before_upgrade_are_lost(wire, topic, compression):
     wire.send(identify(feature_negotiation=True, **{compression: True}), pub(topic, b"too soon"))
     wire.response()

@@ -95,15 +95,6 @@ def test_what_was_published_before_tls_is_synced_before_it_begins(connect, secur
     assert "Traceback" not in nsqd.logs()
 
 
-def test_errors_and_heartbeats_come_through_tls(connect, authority):
-    wire = connect()
-    upgrade(wire, tls=authority.client(), heartbeat_interval=1000)
-    assert wire.response() == b"_heartbeat_"
-    wire.send(b"NONSENSE\n")
-    assert wire.error() == b"E_INVALID invalid command NONSENSE"
-    assert wire.rest() == b""
-
-
 def test_goodbye_is_answered_so_that_nobody_waits_for_it(connect, authority, topic):
     wire = connect()
     upgrade(wire, tls=authority.client())
@@ -178,14 +169,6 @@ def test_handshake_that_is_not_begun_is_waited_for_five_seconds(wire, nsqd):
     assert wire.error() == f"E_IDENTIFY_FAILED IDENTIFY failed {reason}".encode()
     assert wire.is_closed()
     assert time.monotonic() - began > 4.5  # and less than the time-out of the socket
-
-
-def test_client_that_leaves_within_handshake_is_forgotten(nsqd, connect):
-    wire = connect()
-    wire.ask(WISH)
-    port = wire.port
-    wire.close()
-    wait_until(lambda: f"PROTOCOL(V2): [127.0.0.1:{port}] exiting ioloop" in nsqd.logs(), "it is gone")
 
 
 def test_client_that_does_not_believe_certificate_leaves(nsqd, connect, stranger):

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +12,7 @@ from nsqd.log.headers import extension
 from nsqd.server.clock import now_ns
 from nsqd.server.http.dead_letters import DeadLettersApi
 from nsqd.server.messages.finding import Finder
+from tests.support.http_request import Asked
 from tests.support.turns import Bench
 
 
@@ -48,8 +48,7 @@ async def finder(bench):
 @pytest.fixture
 async def sending(bench, finder):
     api = DeadLettersApi(bench.broker, finder, bench.write_batch, Log("[test] ", LogLevel.FATAL))
-    request = SimpleNamespace(query={"topic": "dead"}, require=lambda _name: "dead")
-    return lambda: asyncio.create_task(api.send_back(request))
+    return lambda: asyncio.create_task(api.send_back(Asked(topic="dead")))
 
 
 async def test_letters_that_are_found_when_node_drains_stay(bench, finder, sending):

@@ -9,6 +9,7 @@ from nsqd.log.disk import Disk
 from nsqd.server.http.messages import MessagesApi
 from nsqd.server.messages.finding import Finder
 from tests.support.engine import Node
+from tests.support.http_request import Asked
 
 
 class Interrupted(Finder):
@@ -22,17 +23,6 @@ class Interrupted(Finder):
         picked = await super().pick(topic, channel, query)
         self.meanwhile()
         return picked
-
-
-class Asked:
-    """A request with these arguments."""
-
-    def __init__(self, **arguments):
-        self.query = arguments
-        self.headers = {}
-
-    def require(self, name):
-        return self.query[name]
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from unittest.mock import create_autospec
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -17,8 +17,7 @@ DOCS = HTTP.parents[2] / "docs"
 @pytest.fixture(scope="module")
 def table():
     """The routes; their handlers are not called."""
-    hints = {name: kind for name, kind in routes.__annotations__.items() if name != "return"}
-    return routes(**{name: create_autospec(kind) for name, kind in hints.items()})
+    return routes(MagicMock())
 
 
 def operations():

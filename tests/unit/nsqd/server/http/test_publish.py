@@ -8,26 +8,11 @@ from nsqcore.http.api import ApiError
 from nsqcore.process.logs import Log, LogLevel
 from nsqd.protocol.lines import WINDOW
 from nsqd.server.http.publish import PublishApi
+from tests.support.http_request import Asked
 from tests.support.turns import Bench
 
 # Some five slices.
 TEXT = b"x\n" * (5 * WINDOW // 2)
-
-
-class Asked:
-    """A request with this body."""
-
-    content_length = None
-
-    def __init__(self, body):
-        self.query = {"topic": "t"}
-        self.body = body
-
-    def require(self, name):
-        return self.query[name]
-
-    async def read(self, _limit, _code):
-        return self.body
 
 
 @pytest.fixture
@@ -39,7 +24,7 @@ async def bench(tmp_path):
 async def publishing(bench):
     """A batch of which a slice is published."""
     api = PublishApi(bench.broker, bench.write_batch, Log("[test] ", LogLevel.FATAL))
-    task = asyncio.create_task(api.mpub(Asked(TEXT)))
+    task = asyncio.create_task(api.mpub(Asked(TEXT, topic="t")))
     topic = bench.broker.topic("t", 0)
     while not topic.message_count:  # noqa: ASYNC110 - turns tell nobody
         await asyncio.sleep(0)

@@ -15,6 +15,7 @@ from nsqd.server.http.log import GAPS_HEADER, NEXT_HEADER, LogApi
 from nsqd.server.http.topics import TopicsApi
 from nsqd.server.topology_events import TopologyEvents
 from nsqd.storage.topic_log import store_of
+from tests.support.http_request import Asked
 from tests.support.turns import Bench
 from tests.support.wire import sized
 
@@ -43,16 +44,6 @@ class NoLookups:
 
     def peers(self):
         return []
-
-
-class Asked:
-    """A request with these arguments."""
-
-    def __init__(self, **arguments):
-        self.query = arguments
-
-    def require(self, name):
-        return self.query[name]
 
 
 class Node:
