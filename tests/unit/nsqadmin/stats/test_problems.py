@@ -214,8 +214,8 @@ def test_channel_whose_messages_all_become_dead_letters_is_problem():
     (some,) = problems_of_channel(one, trend(messages=18, finished=18, dead=2))
 
     assert (every.kind, every.messages) == ("dead letters", 1000)
-    assert every.text == "every message becomes a dead letter: 18 a second, 1,000 since the nodes started"
-    assert some.text.startswith("messages become dead letters: 2 a second")
+    assert every.text == "Every message becomes a dead letter: 18 a second, 1,000 since the nodes started"
+    assert some.text.startswith("Messages become dead letters: 2 a second")
 
 
 def test_growing_queue_is_burst_while_its_oldest_message_is_young():
