@@ -96,35 +96,6 @@ def test_refresh_preserves_form_input(page):
     assert {label: form.get_by_label(label, exact=True).input_value() for label in fields} == fields
 
 
-def test_table_is_sorted_by_click_on_its_head(page):
-    page.goto("/")
-    page.get_by_role("link", name="Depth").click()
-
-    expect(page.locator("th[aria-sort]")).to_have_attribute("aria-sort", "descending")
-    expect(page.locator(".table-box tbody tr").first).to_have_attribute("data-key", "orders")
-    assert "sort=depth" in page.url
-
-
-def test_pausing_through_dialog_asks_acts_and_reports(page, site):
-    site.fill("dialog", "a")
-    page.goto("/topics/dialog/a")
-    page.get_by_role("link", name="Pause…").click()
-    dialog = page.get_by_role("dialog", name="Pause channel a of topic dialog?")
-    expect(dialog).to_contain_text("Waiting and new messages are kept (6 messages)")
-    expect(dialog.get_by_role("link", name="Cancel")).to_be_focused()
-
-    dialog.get_by_role("button", name="Pause channel").click()
-
-    expect(page.get_by_role("status")).to_contain_text("Channel a of topic dialog was paused on 2 nsqds.")
-    expect(page.get_by_role("link", name="Resume…")).to_be_visible()
-    assert site.admin.get("/api/topics/dialog/a")["paused"]
-    # The note survives a refresh and disappears when it is dismissed.
-    shown = page.locator("#figures-time").inner_text()
-    expect(page.locator("#figures-time")).not_to_have_text(shown, timeout=8000)
-    page.get_by_role("button", name="Dismiss").click()
-    expect(page.locator("[data-note]")).to_have_count(0)
-
-
 def test_dialog_can_be_left_and_deleting_needs_name(page, site):
     site.fill("precious", "a")
     page.goto("/topics/precious")

@@ -1,7 +1,6 @@
 """Signing in and out in a browser, and what needs a sign-in: tombstoning a topic, dismissing a node."""
 
 import asyncio
-import re
 import threading
 from contextlib import contextmanager
 
@@ -99,24 +98,6 @@ def test_one_signs_in_without_javascript(page, site):
     sign_in(page, "anna", "/topics/plain")
 
     expect(page.get_by_role("link", name="Delete…").first).to_be_visible()
-
-
-def test_topic_is_tombstoned_on_one_node_after_its_name_was_typed(page, site):
-    fill(site, "buried")
-    node = site.nsqds[0]
-    sign_in(page, "anna", "/topics/buried")
-    page.get_by_role("link", name=f"Tombstone… on {node.http_address}").click()
-    dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("will be permanently deleted there")
-    dialog.get_by_label("Type buried").fill("burie")
-    dialog.get_by_role("button", name=re.compile("Tombstone")).click()
-    expect(dialog.or_(page.locator("main"))).to_contain_text("Type buried to confirm")
-    page.get_by_label("Type buried").fill("buried")
-    page.get_by_role("button", name=re.compile("Tombstone topic")).click()
-
-    expect(page.locator("[data-note]")).to_contain_text(f"Topic buried was deleted on {node.http_address}")
-    assert not node.get("/stats?format=json&topic=buried")["topics"]
-    assert site.nsqds[1].get("/stats?format=json&topic=buried")["topics"]
 
 
 def test_missing_node_is_listed_until_dismissed(page, site):

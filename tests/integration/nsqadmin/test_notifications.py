@@ -148,10 +148,7 @@ async def test_node_that_is_not_listed_is_left_alone_and_named(action):
         site.stubs.unlisted.add(1)
         apart = site.address(1)
 
-        async def noticed():
-            return ("problem", "not registered", apart) in await site.problems()
-
-        await site.until(noticed, "it is not listed any more")
+        await site.problem("problem", "not registered", apart)
         question = await site.get(f"/action?action={action}&topic={TOPIC}")
         result = await site.follow(await site.submit(action=action, topic=TOPIC, typed=TOPIC))
         (entry,) = (await site.get("/audit?format=json")).json()["changes"]
@@ -214,10 +211,7 @@ async def test_node_that_answers_with_error_is_not_said_to_be_silent():
         await site.get("/")
         site.nodes[0].answer = lambda *_: (500, b'{"message":"INTERNAL_ERROR"}')
 
-        async def named():
-            return ("problem", "no statistics", site.address(0)) in await site.problems()
-
-        await site.until(named, "it is named")
+        await site.problem("problem", "no statistics", site.address(0))
         page = (await site.get("/")).text
 
     assert "nsqd answers, but gives no statistics" in page

@@ -109,19 +109,6 @@ async def test_topic_that_came_up_elsewhere_is_in_the_next_answer_of_api():
     assert "new.topic" in names
 
 
-async def test_node_without_consumers_is_named_on_consumed_channel():
-    async with stub_site(nodes=40, topics=1) as site:
-        site.nodes[7].edit = hold("topic.0000.events", depth=21506, client_count=0)
-
-        async def named():
-            return ("warning", "no consumers", "topic.0000.events/billing") in await site.problems()
-
-        await site.until(named, "the share is judged")
-        page = await site.get("/topics/topic.0000.events/billing")
-
-    assert f"21,506 messages wait on {site.address(7)}, no consumers there" in page.text
-
-
 async def test_channel_that_appears_on_one_node_makes_no_rate_smaller():
     async with stub_site(nodes=2, topics=1) as site:
         name = "topic.0000.events"
@@ -161,32 +148,6 @@ async def test_node_that_has_been_seen_once_makes_total_unknown_and_not_smaller(
         await site.until(both, "the rates of both nodes are added")
 
 
-async def test_all_dead_nsqlookupds_are_problem_and_one_of_two_is_worth_look():
-    async with stub_site(lookupds=2) as site:
-        await site.get("/")
-        site.stubs.silent_lookupds.add(1)
-
-        async def one_down():
-            return await site.problems() == {("warning", "nsqlookupd down", site.lookupds[1])}
-
-        await site.until(one_down, "one is down")
-        for path in ("/", f"/topics/{TOPIC}", "/nodes"):
-            assert "incomplete" not in (await site.get(path)).text
-        site.stubs.silent_lookupds.add(0)
-
-        async def both_down():
-            return await site.problems() == {("problem", "nsqlookupd down", one) for one in site.lookupds}
-
-        await site.until(both_down, "both are down")
-        assert "All good" not in (await site.get("/")).text
-        site.stubs.silent_lookupds.clear()
-
-        async def well():
-            return not await site.problems()
-
-        await site.until(well, "both are back")
-
-
 async def test_with_every_nsqlookupd_down_from_start_nothing_is_said_not_to_exist():
     async with stub_site(before=lambda stubs: stubs.silent_lookupds.add(0)) as site:
         for path in ("/api/topics/orders", "/topics/orders", "/api/topics/orders/a", "/api/topics", "/"):
@@ -206,10 +167,7 @@ async def test_node_that_was_down_from_start_has_page_that_links_lead_to():
     async with stub_site(lookupds=0, before=die) as site:
         address = site.address(1)
 
-        async def named():
-            return ("problem", "unreachable", address) in await site.problems()
-
-        await site.until(named, "it is missed")
+        await site.problem("problem", "unreachable", address)
         page = await site.get(f"/nodes/{address}")
         api = await site.get(f"/api/nodes/{address}")
 

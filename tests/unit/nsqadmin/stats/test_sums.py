@@ -1,6 +1,6 @@
 from nsqadmin.stats.cluster_sum import ClusterSum
 from nsqadmin.stats.problems import Level, worst_first
-from nsqadmin.stats.sums import TopicSum, add_up
+from nsqadmin.stats.sums import add_up
 from nsqadmin.stats.trend import Counted
 from tests.support.records import channel_json, topic_stats
 
@@ -77,12 +77,6 @@ def test_topic_says_when_its_fullest_channel_will_be_empty():
     assert sums[0].finished == 7
 
 
-def test_idle_topic_has_no_statistics_and_no_problems():
-    idle = TopicSum("abandoned", is_idle=True)
-
-    assert (idle.depth, idle.level, idle.to_json()["inactive"]) == (0, None, True)
-
-
 def test_worst_problems_of_cluster_come_first():
     cluster = ClusterSum(
         {
@@ -113,18 +107,6 @@ def test_what_is_shown_to_be_wrong_is_what_book_says():
 
     assert cluster.topics["x"].channels[0].problems == [shown]
     assert (cluster.topics["y"].level, cluster.topics["y"].channels[0].level) == (None, None)
-
-
-def test_order_is_worked_out_once():
-    cluster = ClusterSum({name: topic(name, depth=depth) for name, depth in (("b", 1), ("a", 2))}, ["idle"])
-
-    order = ("", "name", True)
-
-    found = cluster.ordered(order, lambda rows: list(reversed(rows)))
-
-    assert names(found) == ["idle", "b", "a"]
-    assert cluster.has_order(order)
-    assert cluster.ordered(order, list) is found
 
 
 def test_oldest_message_of_several_nodes_is_unknown_if_one_is_unknown():
