@@ -76,18 +76,6 @@ def test_host_nobody_knows_yet_is_said_and_does_not_keep_it_from_serving(cluster
     assert b"no such host" in page.body
 
 
-def test_port_in_use_ends_start(cluster):
-    first = cluster.nsqadmin(NSQD)
-
-    code, line = refusal(cluster, NSQD, f"--http-address={first.http_address}")
-
-    assert code == 1
-    assert line == (
-        f"failed to instantiate nsqadmin - listen ({first.http_address}) failed - "
-        f"listen tcp {first.http_address}: bind: address already in use"
-    )
-
-
 def test_it_says_its_version_and_where_it_listens_and_stops_cleanly(cluster):
     admin = cluster.nsqadmin(NSQD, "--log-prefix=[adm] ")
 

@@ -1,6 +1,5 @@
 """nsqlookupd as a process: flags, log lines, signals and exit codes."""
 
-import signal
 import socket
 
 import pytest
@@ -75,11 +74,3 @@ def test_its_options_come_from_file_too(cluster):
 
     assert lookupd.start().stop() == 0
     assert lookupd.logs().startswith("[mine] ")
-
-
-@pytest.mark.executed
-def test_interrupt_stops_it_as_well(cluster):
-    lookupd = cluster.nsqlookupd()
-    lookupd.process.send_signal(signal.SIGINT)
-
-    assert lookupd.wait() == 0
