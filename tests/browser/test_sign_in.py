@@ -75,7 +75,7 @@ def fill(site, topic):
             nsqd.post(f"/pub?topic={topic}", b"one")
 
 
-def test_one_signs_in_is_led_where_one_wanted_may_what_ones_role_says_and_signs_out(page, site):
+def test_sign_in_leads_to_wanted_page_with_role_until_sign_out(page, site):
     fill(site, "signed")
     sign_in(page, "otto", "/topics/signed")
 
@@ -93,14 +93,14 @@ def test_one_signs_in_is_led_where_one_wanted_may_what_ones_role_says_and_signs_
 
 
 @pytest.mark.browser_options(java_script_enabled=False)
-def test_one_signs_in_without_javascript(page, site):
+def test_sign_in_works_without_javascript(page, site):
     fill(site, "plain")
     sign_in(page, "anna", "/topics/plain")
 
     expect(page.get_by_role("link", name="Delete…").first).to_be_visible()
 
 
-def test_missing_node_is_listed_until_dismissed(page, site):
+def test_down_node_is_listed_until_dismissed(page, site):
     fill(site, "missed")
     gone = site.nsqds[1]
     sign_in(page, "otto", f"/nodes/{gone.http_address}")

@@ -124,7 +124,7 @@ def test_page_json_equals_page_statistics(page):
 
 
 @pytest.mark.parametrize("path", ["/", "/topics/topic.0001.events", "/topics/topic.0001.events/billing"])
-def test_no_tile_stands_alone_in_its_row(page, path):
+def test_tiles_never_stand_alone_in_row(page, path):
     page.goto(path)
 
     for width in (1280, 1000, 820, 600, 360):
@@ -149,7 +149,7 @@ def test_narrow_screen_shows_name_state_and_depth(page, path):
 @pytest.mark.parametrize(
     "path", ["/", "/topics/topic.0001.events", "/topics/topic.0001.events/billing", "/nodes"]
 )
-def test_figure_is_never_broken_and_no_row_is_there_twice(page, path, width):
+def test_numbers_stay_on_one_line_and_rows_are_unique(page, path, width):
     page.set_viewport_size({"width": width, "height": 800})
     page.goto(path)
 
@@ -184,7 +184,7 @@ def test_figure_is_never_broken_and_no_row_is_there_twice(page, path, width):
 
 
 @pytest.mark.parametrize("path", ["/", "/nodes/NODE", "/topics/topic.0001.events/billing", "/nodes"])
-def test_no_accessibility_fault_is_found_in_long_lists(page, large, path):
+def test_long_lists_have_no_accessibility_fault(page, large, path):
     page.goto(path.replace("NODE", large[1][0]))
 
     assert faults_of(page) == []

@@ -133,7 +133,7 @@ async def failing(site):
     ("number", "real"),
     [(MOST, 1e308), (LEAST, -1e308), (MOST, 253_402_300_799.0), (-1, -62_135_596_800.0)],
 )
-async def test_every_page_shows_largest_reportable_statistics(number, real):
+async def test_pages_show_largest_reportable_statistics(number, real):
     async with stub_site(nodes=3, topics=1, channels=2) as site:
         await site.get("/")
         await site.round()
@@ -162,7 +162,7 @@ async def test_node_with_impossible_values_gives_no_statistics(number):
 
 
 @pytest.mark.parametrize("port", [0, -1, 70_000, MOST, LEAST])
-async def test_port_that_is_none_is_node_that_does_not_answer(port):
+async def test_invalid_port_is_unreachable_node(port):
     def misled(stubs):
         usual = stubs.nodes[0].describe
         stubs.nodes[0].describe = lambda: usual() | {"http_port": port, "tcp_port": port}
@@ -178,7 +178,7 @@ async def test_port_that_is_none_is_node_that_does_not_answer(port):
         ] == []
 
 
-async def test_port_that_no_nsqlookupd_can_list_is_unusable_answer():
+async def test_port_beyond_64_bits_is_unusable_answer():
     def misled(stubs):
         usual = stubs.nodes[0].describe
         stubs.nodes[0].describe = lambda: usual() | {"http_port": 10**30}
@@ -203,7 +203,7 @@ class Stumbling:
         raise TypeError("unexpected")
 
 
-async def test_error_that_figures_of_node_cause_is_error_of_that_node():
+async def test_error_from_statistics_of_node_is_error_of_that_node():
     async with stub_site(nodes=2, topics=1) as site:
         await site.round()
         member = site.daemon.collector.membership.members[site.address(0)]
@@ -224,7 +224,7 @@ async def test_error_that_figures_of_node_cause_is_error_of_that_node():
         assert not site.daemon.collector.work.broken.done()
 
 
-async def test_error_of_our_own_elsewhere_ends_nsqadmin():
+async def test_internal_error_ends_nsqadmin():
     async def stumble(_):
         raise TypeError("unexpected")
 

@@ -21,7 +21,7 @@ async def frozen_site(site, *numbers):
     await site.until(noticed, "the silence is noticed")
 
 
-async def test_deletion_names_nodes_that_will_bring_topic_back_before_and_after():
+async def test_deletion_names_unreached_nodes_before_and_after():
     async with stub_site(nodes=20, lookupds=2, **SOON_SILENT) as site:
         await site.get("/")
         await frozen_site(site, 3, 4)
@@ -115,7 +115,7 @@ async def test_topic_that_its_node_refuses_to_delete_is_reported_as_hidden():
 
 @pytest.mark.parametrize("letter", ["x", "ж", "🙂"])
 @pytest.mark.parametrize("nodes", [2, 30])
-async def test_change_that_was_not_made_everywhere_is_never_told_as_if_it_was(nodes, letter):
+async def test_change_not_made_everywhere_is_reported_as_such(nodes, letter):
     async with stub_site(nodes=nodes, topics=2) as site:
         await site.get("/")
         for node in site.nodes[1:]:
@@ -162,7 +162,7 @@ async def test_node_that_is_not_listed_is_left_alone_and_named(action):
     assert not site.nodes[1].posted
 
 
-async def test_name_makes_no_line_of_log_and_claimed_user_is_not_believed():
+async def test_log_escapes_names_and_ignores_claimed_user():
     async with stub_site() as site:
         name = "x%0AINFO:%20alice%20from%2010.0.0.1%1b[2J"
         await site.ask(
@@ -237,7 +237,7 @@ async def test_channel_that_only_nsqlookupd_knows_has_page():
     assert "No nsqd has this channel now" in page.text
 
 
-async def test_script_that_asks_for_every_node_leaves_nothing_behind():
+async def test_consumers_of_few_nodes_are_cached():
     async with stub_site(nodes=6) as site:
         for number in range(6):
             found = json.loads((await site.get(f"/api/nodes/{site.address(number)}")).body)

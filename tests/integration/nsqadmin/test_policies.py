@@ -105,7 +105,7 @@ def test_node_that_refuses_is_named_with_its_sentence(admin, nsqds):
         ({"name": "a", "definition": "{}", "priority": "high"}, "a priority a whole number"),
     ],
 )
-def test_form_that_says_nothing_is_shown_again(admin, nsqds, fields, sentence):
+def test_incomplete_policy_form_is_shown_again(admin, nsqds, fields, sentence):
     answer = post(admin, **fields)
 
     assert answer.status == 422
@@ -132,7 +132,7 @@ def test_unknown_node_and_unknown_policy_are_404(admin):
     assert post(admin, action="delete_policy", name="none").status == 404
 
 
-def test_audit_says_which_policy_was_changed_and_how_and_where(admin, nsqds):
+def test_audit_names_policy_change_and_nodes(admin, nsqds):
     set_policy(nsqds[0], ".*", name="a", ttl="1h")
     set_policy(nsqds[1], ".*", name="a", ttl="1h")
     post(admin, name="a", topic="t", definition='{"ttl": "2h"}')
@@ -148,7 +148,7 @@ def test_audit_says_which_policy_was_changed_and_how_and_where(admin, nsqds):
     assert set(refused["results"]) == set(done["results"])
 
 
-def test_change_is_shown_before_it_is_made_field_by_field_and_with_what_it_means(admin, nsqds):
+def test_policy_change_is_previewed_by_field_and_effect(admin, nsqds):
     for nsqd in nsqds:
         set_policy(nsqd, ".*", name="a", max_depth=5)
         nsqd.create("orders", "billing")
@@ -175,7 +175,7 @@ def test_change_is_shown_before_it_is_made_field_by_field_and_with_what_it_means
     assert [names(nsqd) for nsqd in nsqds] == [["a"], ["a"]]
 
 
-def test_nodes_for_which_change_means_something_else_are_shown_apart(admin, nsqds):
+def test_nodes_with_other_effects_are_shown_apart(admin, nsqds):
     set_policy(nsqds[0], ".*", name="a", max_depth=5)
 
     question = post(admin, confirmed="", action="copy_policies", node=nsqds[0].http_address)
@@ -184,7 +184,7 @@ def test_nodes_for_which_change_means_something_else_are_shown_apart(admin, nsqd
     assert f"{nsqds[0].http_address} Nothing changes there." in question.text
 
 
-def test_what_was_not_seen_is_not_done(admin, nsqds):
+def test_policy_change_that_was_not_previewed_is_refused(admin, nsqds):
     question = post(admin, confirmed="", name="a", topic="t", definition='{"ttl": "1h"}').body.decode()
     (seen,) = re.findall(r'name="shown" value="([^"]+)"', question)
     set_policy(nsqds[1], ".*", name="b", max_depth=5)
@@ -198,7 +198,7 @@ def test_what_was_not_seen_is_not_done(admin, nsqds):
     assert post(admin, name="a", topic="t", definition='{"ttl": "1h"}', shown=now).status == 303
 
 
-def test_it_is_said_why_policy_counts_and_which_do_not(admin, nsqds):
+def test_policy_page_explains_which_policy_counts(admin, nsqds):
     for nsqd in nsqds:
         set_policy(nsqd, ".*", name="a", max_depth=5)
         set_policy(nsqd, "^t$", name="b", priority=7, ttl="1h")

@@ -147,7 +147,7 @@ async def site():
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-async def test_problem_is_named_soon_and_gone_soon_after(site, name):
+async def test_problem_appears_and_ends(site, name):
     # Soon is ten seconds, and on a busy machine more: slow answers are requested less often (`until`).
     inject, kind, where = PROBLEMS[name]
 
@@ -178,7 +178,7 @@ async def test_problem_is_named_soon_and_gone_soon_after(site, name):
     assert (kind if kind != "nsqlookupd down" else "error") in page
 
 
-async def test_limit_stays_passed_when_something_is_done_to_topic(site):
+async def test_limit_problem_stays_after_action_on_topic(site):
     topic = "topic.0002.events"
     everywhere(figures(topic, depth=700))(site)
 
@@ -279,7 +279,7 @@ async def test_problem_keeps_its_beginning_over_restart_with_history_file(tmp_pa
     assert sinces[0] == sinces[1]
 
 
-async def test_card_of_channel_without_consumers_names_those_that_it_had():
+async def test_card_of_channel_without_consumers_names_last_consumers():
     async with stub_site(nodes=2) as site:
 
         async def seen():
@@ -305,7 +305,7 @@ async def test_card_of_channel_without_consumers_names_those_that_it_had():
     assert problem["last_consumers"] == "app-1-0, app-1-1"
 
 
-async def test_node_that_is_back_without_consumers_is_one_concern():
+async def test_returned_node_without_consumers_is_one_problem():
     def back(answer):
         answer["start_time"] += 60
         for topic in answer["topics"]:

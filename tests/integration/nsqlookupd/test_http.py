@@ -243,7 +243,7 @@ async def test_arguments_in_form_do_not_count(lookupd):
 
 
 @pytest.mark.parametrize("path", ["/topic/delete?topic=t", "/topic/tombstone?topic=t&node=a:1"])
-async def test_missing_entries_can_be_deleted_and_tombstoned(lookupd, path):
+async def test_deleting_and_tombstoning_unknown_entries_is_ok(lookupd, path):
     assert await lookupd.post(path) == (200, b"")
 
 
@@ -399,7 +399,7 @@ async def test_lookup_nodes_refuses_invalid_identities(lookupd, identity):
     assert (status, json.loads(body)) == (400, {"message": "INVALID_ARG_IDENTITY"})
 
 
-async def test_stranger_cannot_say_whether_it_takes_publishes(lookupd):
+async def test_connection_without_identify_cannot_set_availability(lookupd):
     stranger = await lookupd.connect()
 
     assert await stranger.ask(b"AVAILABLE\n") == b"E_INVALID client must IDENTIFY"

@@ -97,7 +97,7 @@ def test_unregistering_unknown_is_harmless(registry, directory):
     assert registry.topics() == []
 
 
-def test_registry_lost_nsqd_is_listed_until_it_is_back_or_five_minutes_are_over(registry, directory):
+def test_lost_nsqd_is_listed_until_return_or_five_minutes(registry, directory):
     a, b, empty = directory.peer("a"), directory.peer("b"), directory.peer("c")
     registry.register(a, "t")
     registry.register(b, "t")
@@ -117,7 +117,7 @@ def test_registry_lost_nsqd_is_listed_until_it_is_back_or_five_minutes_are_over(
     assert lost("", 311 * S) == []
 
 
-def test_registry_nsqd_that_connected_again_is_not_lost_when_its_old_connection_ends(registry, directory):
+def test_reconnected_nsqd_is_not_lost_with_its_old_connection(registry, directory):
     old = directory.peer("a")
     registry.register(old, "t")
     new = directory.peer("a", 5 * S)
@@ -144,7 +144,7 @@ def test_ephemeral_channel_goes_with_its_last_producer(registry, directory):
 
 
 @pytest.mark.parametrize("how", ["unregister", "disconnect"])
-def test_ephemeral_topic_goes_with_its_last_producer_and_takes_its_channels(registry, directory, how):
+def test_ephemeral_topic_and_its_channels_go_with_last_producer(registry, directory, how):
     peer = directory.peer()
     registry.register(peer, "t#ephemeral", "c#ephemeral")
     registry.register(peer, "t#ephemeral", "durable")
@@ -306,7 +306,7 @@ def test_ipv6_node_is_tombstoned_with_and_without_brackets(registry, directory, 
 
 
 @pytest.mark.parametrize("node", ["a", "a:4150", "b:4151", ""])
-def test_another_node_is_not_tombstoned(registry, directory, node):
+def test_other_node_is_not_tombstoned(registry, directory, node):
     registry.register(directory.peer("a"), "t")
 
     assert registry.tombstone("t", node, 1) == 0
@@ -330,7 +330,7 @@ def test_silent_peer_is_left_out_until_it_is_heard_again(registry, directory):
 # -- two connections of one nsqd --------------------------------------------------------------
 
 
-def test_of_two_connections_of_one_nsqd_newest_is_shown(registry, directory):
+def test_newest_connection_of_nsqd_is_shown(registry, directory):
     old, new = directory.peer("a"), directory.peer("a")
     for peer in (new, old):
         registry.register(peer, "t")

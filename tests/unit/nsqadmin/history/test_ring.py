@@ -27,7 +27,7 @@ def depths(file, name, ring=HOUR, now_s=NOON):
     return [(at_s - NOON, point.depth) for at_s, point in file.read(name, ring, now_s)]
 
 
-def test_what_is_written_is_read_with_its_time_and_is_there_after_restart(path):
+def test_rows_are_read_with_their_time_after_restart(path):
     with HistoryFile(path) as file:
         file.allocate([TOTALS, BILLING], NOON)
         for step in range(3):
@@ -52,7 +52,7 @@ def test_clock_set_back_writes_no_row_until_it_has_caught_up():
         assert file.write(NOON - 86_400, {TOTALS: Point(5)})
 
 
-def test_what_was_not_written_is_gap_and_what_is_older_than_ring_is_gone():
+def test_unwritten_rows_are_gaps_and_old_rows_are_gone():
     with HistoryFile() as file:
         file.allocate([TOTALS], NOON)
         file.write(NOON, {TOTALS: Point(1)})
@@ -75,7 +75,7 @@ def test_minute_is_most_that_waited_and_mean_of_rates():
     assert point.published == pytest.approx(5.5, rel=0.001)
 
 
-def test_place_that_is_given_to_another_name_shows_nothing_of_the_one_before():
+def test_reused_slot_shows_no_rows_of_former_name():
     with HistoryFile() as file:
         file.allocate([BILLING], NOON)
         file.write(NOON, {BILLING: Point(7)})
@@ -87,7 +87,7 @@ def test_place_that_is_given_to_another_name_shows_nothing_of_the_one_before():
         assert depths(file, BILLING) == []
 
 
-def test_there_are_places_for_so_many_names_and_file_never_grows(path, tmp_path):
+def test_file_has_fixed_size_and_number_of_slots(path, tmp_path):
     names = [("topic", f"t{number}") for number in range(SLOTS + 100)]
     with HistoryFile(path) as file:
         file.allocate(names, NOON)
@@ -118,7 +118,7 @@ def test_file_of_something_else_is_kept_aside(path, tmp_path):
     assert (tmp_path / "history.unreadable").read_bytes() == b"precious"
 
 
-def test_two_do_not_write_one_file(path):
+def test_file_is_locked_against_second_writer(path):
     with HistoryFile(path), pytest.raises(HistoryFileError, match="in use by another nsqadmin"):
         HistoryFile(path)
 
@@ -134,7 +134,7 @@ def test_file_that_cannot_be_opened_is_said_in_sentence(tmp_path):
 A_DAY = 86_400
 
 
-def test_history_begins_anew_when_clock_is_set_back_by_more_than_an_hour(path):
+def test_history_begins_anew_when_clock_is_set_back_by_a_day(path):
     with HistoryFile(path) as file:
         file.allocate([ORDERS, BILLING], NOON + A_DAY)
         file.write(NOON + A_DAY, {ORDERS: Point(1), BILLING: Point(1)})

@@ -26,7 +26,7 @@ def test_topic_is_added_up_over_nodes_and_channels():
     assert [channel.channel_name for channel in total.channels] == ["a", "b"]
 
 
-def test_rates_are_added_over_nodes_and_are_not_known_while_one_of_them_is_not():
+def test_rates_are_added_and_unknown_if_one_is():
     before = topic_stats("orders", channel_json("a", message_count=100, depth=1), message_count=100)
     now = topic_stats("orders", channel_json("a", message_count=120, depth=1), message_count=120)
     new = topic_stats("orders", channel_json("a", message_count=10**6), message_count=10**6)
@@ -90,7 +90,7 @@ def test_worst_problems_of_cluster_come_first():
     assert [problem.topic for problem in found] == ["large", "small", "paused"]
 
 
-def test_one_changed_topic_changes_cluster_and_leaves_former_as_it_was():
+def test_changed_topic_gives_new_cluster_sum():
     before = ClusterSum({"a": topic("a", depth=1), "b": topic("b", depth=2)})
 
     after = before.changed("a", topic("a", depth=5), ()).changed("b", None, ["b"])
@@ -99,7 +99,7 @@ def test_one_changed_topic_changes_cluster_and_leaves_former_as_it_was():
     assert after.rows[1].is_idle
 
 
-def test_what_is_shown_to_be_wrong_is_what_book_says():
+def test_topics_show_assigned_problems():
     cluster = ClusterSum({name: topic(name, channel_json("a", depth=3)) for name in ("x", "y")})
     shown = next(problem for problem in cluster.problems if problem.topic == "x")
 
