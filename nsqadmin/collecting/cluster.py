@@ -22,7 +22,7 @@ from nsqadmin.collecting.registrations import Registrations
 from nsqadmin.collecting.replication import NodeReplications
 from nsqadmin.collecting.views import Lacking, Overview
 from nsqadmin.options import OptionsNow
-from nsqadmin.stats.cluster_sum import ClusterSum, Order
+from nsqadmin.stats.cluster_sum import ClusterSum
 from nsqadmin.stats.problems import Problem
 from nsqadmin.stats.sums import TopicSum
 from nsqadmin.stats.versions import out_of_date, sort_producers
@@ -273,10 +273,9 @@ class Cluster:
         ]
         return Answer(looks, (stage, errors_of(members)))
 
-    async def ordered(
-        self, total: ClusterSum, order: Order, apply: Callable[[Sequence[TopicSum]], list[TopicSum]]
-    ) -> list[TopicSum]:
+    async def ordered(self, apply: Callable[[Sequence[TopicSum]], list[TopicSum]]) -> list[TopicSum]:
         """Return the topics as *apply* filters and sorts them; thousands are sorted in a thread."""
-        if len(total.topics) < _FEW_TOPICS or total.has_order(order):
-            return total.ordered(order, apply)
-        return await self.collector.work.for_reader(lambda: total.ordered(order, apply))
+        rows = self.sum.rows
+        if len(rows) < _FEW_TOPICS:
+            return apply(rows)
+        return await self.collector.work.for_reader(lambda: apply(rows))

@@ -15,7 +15,7 @@ from nsqadmin.stats.trend import Trend
 _IN: Final = "messages into the channel each second"
 _FINISHED: Final = "messages finished each second"
 _MEMORY: Final = "where the waiting messages are: in memory + on disk; sorts by disk"
-_OLDEST: Final = "age of the oldest waiting message"
+_OLDEST: Final = "age of the oldest message that waits in a channel"
 _WORST: Final = "most urgent first"
 
 

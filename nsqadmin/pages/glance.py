@@ -60,7 +60,7 @@ def verdict(
     mild = [one for one in cards if one.level is not Level.PROBLEM]
     messages = f"{plural(waiting, 'message')} waiting" if waiting or away else "No backlog"
     if waiting and oldest_ns > 0:
-        messages += f", the oldest for {duration(max(0.0, now_s * 1e9 - oldest_ns), whole=True)}"
+        messages += f", the oldest in a channel for {duration(max(0.0, now_s * 1e9 - oldest_ns), whole=True)}"
     if away:
         messages += f", {away:,} more on nodes that do not answer"
     if not problems:

@@ -84,7 +84,7 @@ class OverviewPages(Pages):
             sums = total.totals
             return plain_reply(incident(problems, sums.depth, time.time(), sums.oldest_ns, seen.away))
         table = Table(columns.TOPICS, request.query, lambda row: row.names)
-        found = await self._cluster.ordered(total, table.order, table.apply)
+        found = await self._cluster.ordered(table.apply)
         rows = window(found, request.query.get("page", ""))
         return self.page(
             request,

@@ -72,11 +72,6 @@ class Table(Generic[Row]):
         """The argument that chooses the page of this list; other rows or another order begin on the first."""
         return self.prefix.removesuffix("-") or "page"
 
-    @property
-    def order(self) -> tuple[str, str, bool]:
-        """A key that is equal for readers who get the same rows in the same order."""
-        return self.filter, self.sort, self.descending
-
     def apply(self, rows: Sequence[Row]) -> list[Row]:
         """Return the wanted rows in the wanted order; rows that compare equal keep their order."""
         if self.problem:

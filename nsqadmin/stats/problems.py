@@ -236,7 +236,7 @@ def problems_of_channel(
         )
     if trend is not None and trend.dead > 0:
         every = trend.finished <= trend.dead * _ALL_DEAD
-        share = "every message becomes a dead letter" if every else "messages become dead letters"
+        share = "Every message becomes a dead letter" if every else "Messages become dead letters"
         note(
             Level.PROBLEM,
             DEAD_LETTERS,

@@ -18,7 +18,7 @@ def paths(site):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_page_has_accessibility_fault(page, paths, scheme):
+def test_pages_have_no_accessibility_fault(page, paths, scheme):
     faults = {}
     for path in paths:
         page.goto(path)
@@ -52,7 +52,7 @@ def test_controls_are_reached_with_tab_key_in_page_order(page, paths):
 
 
 @pytest.mark.browser_options(java_script_enabled=False)
-def test_every_page_reads_the_same_without_javascript(page, browser, site, paths):
+def test_pages_read_the_same_without_javascript(page, browser, site, paths):
     context = browser.new_context(base_url=f"http://{site.admin.http_address}")
     other = context.new_page()
     # Texts that change from one moment to the next are left out.
@@ -135,7 +135,7 @@ def test_keyboard_filters_goes_to_pages_and_lists_its_keys(page):
     expect(page.get_by_role("heading", name="Nodes", exact=True)).to_be_visible()
 
 
-def test_what_is_registered_only_is_deleted_on_page_of_topics(page, site):
+def test_topic_that_is_only_registered_is_deleted_on_page_of_topics(page, site):
     page.goto("/topics")
     page.get_by_label("Topic", exact=True).fill("by-hand")
     page.get_by_role("button", name="Create").click()

@@ -21,7 +21,7 @@ def tile(page, label):
     return page.locator(f'[data-key="tile-{label}"] dd')
 
 
-def test_five_pages_show_that_messages_flow(page, site):
+def test_pages_show_message_flow(page, site):
     page.goto("/")
     expect(page.locator('tr[data-key="orders"]')).to_contain_text("audit")
     expect(tile(page, "Messages / s")).not_to_have_text(UNKNOWN)
@@ -55,7 +55,7 @@ def test_statistics_change_without_reload(page):
     assert page.evaluate("window.sameDocument")
 
 
-def test_held_page_stands_still_until_it_goes_on(page):
+def test_paused_page_does_not_change_until_resumed(page):
     page.goto("/topics/orders")
     page.get_by_role("button", name="Pause updates").click()
     stood = tile(page, "Messages").inner_text()
@@ -96,35 +96,6 @@ def test_refresh_preserves_form_input(page):
     assert {label: form.get_by_label(label, exact=True).input_value() for label in fields} == fields
 
 
-def test_table_is_sorted_by_click_on_its_head(page):
-    page.goto("/")
-    page.get_by_role("link", name="Depth").click()
-
-    expect(page.locator("th[aria-sort]")).to_have_attribute("aria-sort", "descending")
-    expect(page.locator(".table-box tbody tr").first).to_have_attribute("data-key", "orders")
-    assert "sort=depth" in page.url
-
-
-def test_pausing_through_dialog_asks_acts_and_reports(page, site):
-    site.fill("dialog", "a")
-    page.goto("/topics/dialog/a")
-    page.get_by_role("link", name="Pause…").click()
-    dialog = page.get_by_role("dialog", name="Pause channel a of topic dialog?")
-    expect(dialog).to_contain_text("Waiting and new messages are kept (6 messages)")
-    expect(dialog.get_by_role("link", name="Cancel")).to_be_focused()
-
-    dialog.get_by_role("button", name="Pause channel").click()
-
-    expect(page.get_by_role("status")).to_contain_text("Channel a of topic dialog was paused on 2 nsqds.")
-    expect(page.get_by_role("link", name="Resume…")).to_be_visible()
-    assert site.admin.get("/api/topics/dialog/a")["paused"]
-    # The note survives a refresh and disappears when it is dismissed.
-    shown = page.locator("#figures-time").inner_text()
-    expect(page.locator("#figures-time")).not_to_have_text(shown, timeout=8000)
-    page.get_by_role("button", name="Dismiss").click()
-    expect(page.locator("[data-note]")).to_have_count(0)
-
-
 def test_dialog_can_be_left_and_deleting_needs_name(page, site):
     site.fill("precious", "a")
     page.goto("/topics/precious")
@@ -143,7 +114,7 @@ def test_dialog_can_be_left_and_deleting_needs_name(page, site):
     assert "precious" not in site.admin.get("/api/topics")["topics"]
 
 
-def test_page_says_when_nsqadmin_is_gone_and_recovers(page, site):
+def test_page_reports_lost_nsqadmin_and_recovers(page, site):
     page.goto("/topics/orders")
     expect(page.locator("#live")).to_have_attribute("data-state", "on")
     page.route("**/topics/orders", lambda route: route.abort())
@@ -155,7 +126,7 @@ def test_page_says_when_nsqadmin_is_gone_and_recovers(page, site):
     expect(page.locator("#live")).not_to_contain_text("does not answer")
 
 
-def test_silent_node_is_warned_of_while_page_stays_open(page, site):
+def test_silent_node_appears_on_open_page(page, site):
     page.goto("/topics/orders")
     card = page.locator(".card").filter(has_text=f"nsqd {site.nsqds[1].http_address} is unreachable")
     with frozen(site.nsqds[1]):
@@ -163,7 +134,7 @@ def test_silent_node_is_warned_of_while_page_stays_open(page, site):
     expect(card).to_have_count(0, timeout=15000)
 
 
-def test_form_from_elsewhere_is_refused_by_what_browsers_say(page, site):
+def test_form_of_another_site_is_refused(page, site):
     site.fill("shielded", "a")
     page.goto(f"http://localhost:{site.admin.http_port}/")
     body = f"""

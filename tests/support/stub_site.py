@@ -114,6 +114,22 @@ class StubSite:
             for one in found
         }
 
+    async def problem(self, level: str, state: str, place: str) -> None:
+        """Wait until the index lists this problem."""
+
+        async def listed() -> bool:
+            return (level, state, place) in await self.problems()
+
+        await self.until(listed, f"{place} is {state}")
+
+    async def no_problems(self) -> None:
+        """Wait until the index lists no problem."""
+
+        async def well() -> bool:
+            return not await self.problems()
+
+        await self.until(well, "there is no problem")
+
     async def round(self) -> None:
         """Wait until the index shows figures that were requested after this call."""
         before = self.daemon.collector.adder.sum

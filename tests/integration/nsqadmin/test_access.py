@@ -17,7 +17,7 @@ def guarded(cluster):
     return build_site(cluster, "--admin-user=alice")
 
 
-def test_pages_show_who_is_no_admin_that_buttons_are_off_and_why(guarded):
+def test_pages_offer_no_actions_to_viewers_and_say_why(guarded):
     guarded.fill("orders", "a")
 
     stranger = ask(guarded.admin, "GET", "/topics/orders")
@@ -35,7 +35,7 @@ def test_pages_show_who_is_no_admin_that_buttons_are_off_and_why(guarded):
     assert "You have no role for this." in refused.text
 
 
-def test_audit_with_name_that_is_no_text_is_shown_as_csv_too(cluster, tmp_path):
+def test_audit_with_invalid_unicode_name_is_shown_as_csv(cluster, tmp_path):
     cluster.nsqlookupd()
     entry = {"at": 1.0, "user": "J\udcfcrgen", "via": "", "from": "", "action": "delete_topic"}
     (tmp_path / "audit").write_text(json.dumps(entry) + "\n")
@@ -130,7 +130,7 @@ def test_config_refuses_unusable_values(small_admin, name, value, status, code):
     assert put(small_admin, name, value) == (status, f'{{"message":"{code}"}}')
 
 
-def test_config_is_closed_to_other_networks_and_to_who_is_no_admin(cluster):
+def test_config_is_closed_to_other_networks_and_to_viewers(cluster):
     cluster.nsqlookupd()
     outside = cluster.nsqadmin("--allow-config-from-cidr=10.0.0.0/8")
     guarded = cluster.nsqadmin("--admin-user=alice")

@@ -58,7 +58,7 @@ def test_ephemeral_names_travel_encoded(site):
     assert (channel["channel_name"], channel["depth"]) == ("c#ephemeral", 2)
 
 
-def test_missing_resource_is_404_with_its_code(site):
+def test_unknown_resource_is_404_with_its_code(site):
     site.fill("api.known", "a")
 
     assert call(site, "GET", "/api/topics/api.unknown") == (404, {"message": "TOPIC_NOT_FOUND"})

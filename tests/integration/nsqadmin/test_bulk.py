@@ -25,7 +25,7 @@ async def test_selection_is_explained_confirmed_and_changed_on_every_node():
     assert sorted(entry["topic"] for entry in entries) == NAMES
 
 
-async def test_deleting_needs_number_and_says_by_node_where_it_was_not_done():
+async def test_bulk_delete_needs_number_and_names_nodes_that_failed():
     async with stub_site(nodes=2, topics=4, **SOON_SILENT) as site:
         await site.get("/")
         unsure = await site.submit(action="delete", pick=NAMES, typed="3")
@@ -66,7 +66,7 @@ def refusing(usual, topic):
     return answer
 
 
-async def test_who_may_not_change_one_of_them_changes_none():
+async def test_selection_with_one_forbidden_topic_changes_nothing():
     async with stub_site(roles=("viewer:*", "operator:user=bob:topic.0000*")) as site:
         bob = {"X_Forwarded_User": "bob"}
         both = await site.submit(headers=bob, action="pause", pick=NAMES)
@@ -107,7 +107,7 @@ async def test_selected_channels_are_changed_together_with_one_summary_by_node()
     assert sorted(entry["channel"] for entry in entries) == ["billing", "search"]
 
 
-def test_selection_is_sought_after_it_was_shown_what_that_means(site):
+def test_bulk_seek_shows_backlog_before_confirmation(site):
     topic = "replayed"
     for nsqd in site.nsqds:
         set_policy(nsqd, f"^{topic}$", name=topic, retain_time="1h")

@@ -77,12 +77,12 @@ def test_proxy_passes_query_and_picture_on_and_nothing_else(cluster, graphite):
     assert graphite.seen == [("/sub/render?target=a%2Bb&width=800", "Basic Ym9iOnNlY3JldA==", "127.0.0.1")]
 
 
-def test_there_is_no_proxy_unless_it_is_switched_on(cluster):
+def test_graphite_proxy_is_off_by_default(cluster):
     assert ask(cluster.nsqadmin(NSQD), "GET", "/render").status == 404
 
 
 @pytest.mark.parametrize("url", ["", "ftp://x", "http://", "http://x:port"])
-def test_proxy_needs_address_it_can_ask(cluster, url):
+def test_graphite_proxy_needs_usable_address(cluster, url):
     daemon = cluster.daemon(
         "nsqadmin", [NSQD, f"--graphite-url={url}", "--proxy-graphite"], listeners=("http",)
     ).spawn()

@@ -21,7 +21,7 @@ async def frozen_site(site, *numbers):
     await site.until(noticed, "the silence is noticed")
 
 
-async def test_deletion_names_nodes_that_will_bring_topic_back_before_and_after():
+async def test_deletion_names_unreached_nodes_before_and_after():
     async with stub_site(nodes=20, lookupds=2, **SOON_SILENT) as site:
         await site.get("/")
         await frozen_site(site, 3, 4)
@@ -115,7 +115,7 @@ async def test_topic_that_its_node_refuses_to_delete_is_reported_as_hidden():
 
 @pytest.mark.parametrize("letter", ["x", "ж", "🙂"])
 @pytest.mark.parametrize("nodes", [2, 30])
-async def test_change_that_was_not_made_everywhere_is_never_told_as_if_it_was(nodes, letter):
+async def test_change_not_made_everywhere_is_reported_as_such(nodes, letter):
     async with stub_site(nodes=nodes, topics=2) as site:
         await site.get("/")
         for node in site.nodes[1:]:
@@ -148,10 +148,7 @@ async def test_node_that_is_not_listed_is_left_alone_and_named(action):
         site.stubs.unlisted.add(1)
         apart = site.address(1)
 
-        async def noticed():
-            return ("problem", "not registered", apart) in await site.problems()
-
-        await site.until(noticed, "it is not listed any more")
+        await site.problem("problem", "not registered", apart)
         question = await site.get(f"/action?action={action}&topic={TOPIC}")
         result = await site.follow(await site.submit(action=action, topic=TOPIC, typed=TOPIC))
         (entry,) = (await site.get("/audit?format=json")).json()["changes"]
@@ -165,7 +162,7 @@ async def test_node_that_is_not_listed_is_left_alone_and_named(action):
     assert not site.nodes[1].posted
 
 
-async def test_name_makes_no_line_of_log_and_claimed_user_is_not_believed():
+async def test_log_escapes_names_and_ignores_claimed_user():
     async with stub_site() as site:
         name = "x%0AINFO:%20alice%20from%2010.0.0.1%1b[2J"
         await site.ask(
@@ -214,10 +211,7 @@ async def test_node_that_answers_with_error_is_not_said_to_be_silent():
         await site.get("/")
         site.nodes[0].answer = lambda *_: (500, b'{"message":"INTERNAL_ERROR"}')
 
-        async def named():
-            return ("problem", "no statistics", site.address(0)) in await site.problems()
-
-        await site.until(named, "it is named")
+        await site.problem("problem", "no statistics", site.address(0))
         page = (await site.get("/")).text
 
     assert "nsqd answers, but gives no statistics" in page
@@ -243,7 +237,7 @@ async def test_channel_that_only_nsqlookupd_knows_has_page():
     assert "No nsqd has this channel now" in page.text
 
 
-async def test_script_that_asks_for_every_node_leaves_nothing_behind():
+async def test_consumers_of_few_nodes_are_cached():
     async with stub_site(nodes=6) as site:
         for number in range(6):
             found = json.loads((await site.get(f"/api/nodes/{site.address(number)}")).body)

@@ -88,7 +88,7 @@ def situations():
     yield nobody_answers()
 
 
-async def test_every_route_that_is_no_page_is_described_and_nothing_else_is():
+async def test_api_routes_alone_are_described():
     async with stub_site(**GRAPHITE) as site:
         routes = {
             (route.method, route.pattern)
@@ -159,7 +159,7 @@ async def test_reading_needs_viewer_posting_operator_and_the_rest_admin():
         assert len(routes) == len(OPERATIONS) - 1
 
 
-async def test_every_route_has_refusals_that_stand_above_tables(tmp_path):
+async def test_routes_have_the_refusals_above_the_tables(tmp_path):
     tokens = tmp_path / "tokens"
     tokens.write_text("")
     unknown = [

@@ -32,7 +32,7 @@ def test_index_shows_statistics_of_each_topic(site):
     assert re.search(r"pages\.row no consumers \S+ 1,200 \d+ s \u2013 0 0 0 1,200 a ", text)
 
 
-async def test_list_that_is_sorted_or_filtered_shows_its_first_page_alone():
+async def test_sorted_or_filtered_list_shows_its_first_page():
     async with stub_site(nodes=9, topics=1, channels=60) as site:
         page = (await site.get("/topics/topic.0000.events?channels=2&nodes=2&channels-sort=depth")).html
 
@@ -67,7 +67,7 @@ def test_names_with_ephemeral_are_escaped_in_links(site):
         ("/action?action=fly&topic=x", "There is nothing here."),
     ],
 )
-def test_missing_resource_gets_page_with_links(site, path, sentence):
+def test_unknown_resource_gets_page_with_links(site, path, sentence):
     site.fill("pages.known")
 
     answer = ask(site.admin, "GET", path)
@@ -77,7 +77,7 @@ def test_missing_resource_gets_page_with_links(site, path, sentence):
     assert b'href="/nodes"' in answer.body
 
 
-def test_assets_are_kept_by_browsers_under_name_that_changes_with_them(site):
+def test_assets_have_name_that_changes_with_content(site):
     body = ask(site.admin, "GET", "/").body.decode()
     link = re.search(r'href="(/static/admin\.css\?v=\w+)"', body)[1]
 
@@ -94,7 +94,7 @@ def test_assets_are_kept_by_browsers_under_name_that_changes_with_them(site):
 # --- actions without JavaScript
 
 
-def test_action_explains_what_it_hits_does_it_and_shows_its_result(site):
+def test_action_is_explained_done_and_reported(site):
     site.fill("pages.pause", "a", messages=2)
 
     question = page(site, "/action?action=pause&topic=pages.pause&channel=a")
@@ -165,7 +165,7 @@ def test_topic_named_like_dot_segment_has_links_that_browsers_keep(site, name):
     assert f"Channel {name} " in channel.text
 
 
-async def test_path_that_does_not_exist_is_page_for_browsers_and_json_for_programs():
+async def test_unknown_path_is_page_for_browsers_and_json_for_programs():
     async with stub_site(nodes=1) as site:
         browser = await site.get("/nosuch/path", Accept="text/html,*/*")
         program = await site.get("/nosuch/path", Accept="*/*")

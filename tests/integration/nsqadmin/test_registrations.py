@@ -23,7 +23,7 @@ async def shown(site, path, text):
     return await site.until(page, f"{path} says {text}")
 
 
-async def test_without_differences_nothing_is_said_of_registrations():
+async def test_registrations_without_differences_are_not_mentioned():
     async with stub_site(nodes=2) as site:
         topics, lookup, nodes = [(await site.get(path)).text for path in ("/topics", "/lookup", "/nodes")]
 

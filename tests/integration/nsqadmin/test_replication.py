@@ -144,7 +144,7 @@ async def test_node_page_shows_state_of_each_replica(state, words):
     assert as_json["replication"]["replicas"][0]["state"] == state
 
 
-async def test_node_page_shows_copies_on_node_and_why_they_are_kept():
+async def test_node_page_shows_copies_and_their_reason():
     found = [
         copy("promoted", problems={"orders": "a newer format"}),
         copy("state_only", number=2, pending=0, yielded=0),
@@ -239,7 +239,7 @@ def test_pages_follow_failover(cluster, secret):
     assert f"(delivered by {replica.http_address}, and counted there)" in topic
 
 
-def test_decommissioned_node_is_missed_only_until_its_messages_are_delivered(cluster, secret):
+def test_decommissioned_node_is_down_until_messages_are_delivered(cluster, secret):
     primary, replica = pair(cluster, secret)
     admin = cluster.nsqadmin()
     fill(primary)

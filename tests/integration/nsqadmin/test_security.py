@@ -107,7 +107,7 @@ def test_graphite_answer_is_never_served_as_our_page(cluster, sink, query, conte
     assert answer.headers["Content-Security-Policy"] == "default-src 'none'; sandbox"
 
 
-def test_who_did_what_is_in_log_and_in_notification(cluster, sink):
+def test_actions_are_logged_and_notified_with_user(cluster, sink):
     site = build_site(cluster, "--admin-user=alice", f"--notification-http-endpoint={sink.url}/")
     site.fill("orders", "billing")
     alice = {"X-Forwarded-User": "alice"}

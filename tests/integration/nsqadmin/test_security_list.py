@@ -63,7 +63,7 @@ def changed(site):
     return [path for node in site.nodes for path in node.posted]
 
 
-async def test_every_route_refuses_who_is_not_signed_in(tmp_path):
+async def test_routes_refuse_requests_without_sign_in(tmp_path):
     (tmp_path / "secret").write_text("shared secret")
     async with (
         provider("shared secret", [LocalPerson("alice", ())]) as one,
@@ -84,7 +84,7 @@ async def test_every_route_refuses_who_is_not_signed_in(tmp_path):
     assert wrong == {}
 
 
-async def test_every_write_refuses_viewer_and_who_has_no_role():
+async def test_writes_refuse_viewers_and_unknown_users():
     async with stub_site(roles=("viewer:user=vera",)) as site:
         await site.get("/", X_Forwarded_User="vera")
         wrong = {}
@@ -108,7 +108,7 @@ async def test_every_write_refuses_viewer_and_who_has_no_role():
         {"Origin": "null"},
     ],
 )
-async def test_no_write_follows_from_form_on_another_site(foreign):
+async def test_writes_refuse_forms_of_another_site(foreign):
     async with stub_site(admin_users=("alice",)) as site:
         await site.get("/")
         wrong = {}
@@ -201,7 +201,7 @@ def hostile(answer):
     answer["topics"].append(more)
 
 
-async def test_what_nodes_say_is_shown_as_text_wherever_it_is_shown():
+async def test_texts_of_nodes_are_escaped_on_all_pages():
     def before(stubs):
         for node in stubs.nodes:
             described = node.describe

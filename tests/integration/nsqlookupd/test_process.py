@@ -1,6 +1,5 @@
 """nsqlookupd as a process: flags, log lines, signals and exit codes."""
 
-import signal
 import socket
 
 import pytest
@@ -11,7 +10,7 @@ from tests.support import beside
 
 
 @pytest.mark.executed
-def test_it_says_where_it_listens_and_stops_cleanly(cluster):
+def test_nsqlookupd_logs_addresses_and_stops_cleanly(cluster):
     lookupd = cluster.nsqlookupd()
     info = lookupd.get("/info")
     if beside.OURS:
@@ -65,7 +64,7 @@ def test_address_without_port_is_refused(cluster):
     )
 
 
-def test_its_options_come_from_file_too(cluster):
+def test_nsqlookupd_reads_options_from_file(cluster):
     lookupd = cluster.daemon("nsqlookupd", [])
     path = lookupd.folder / "nsqlookupd.cfg"
     path.write_text(
@@ -75,11 +74,3 @@ def test_its_options_come_from_file_too(cluster):
 
     assert lookupd.start().stop() == 0
     assert lookupd.logs().startswith("[mine] ")
-
-
-@pytest.mark.executed
-def test_interrupt_stops_it_as_well(cluster):
-    lookupd = cluster.nsqlookupd()
-    lookupd.process.send_signal(signal.SIGINT)
-
-    assert lookupd.wait() == 0

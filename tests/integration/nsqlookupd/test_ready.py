@@ -52,7 +52,7 @@ class Watcher(threading.Thread):
                 self.wrong.append((status, body))
 
 
-def test_while_they_are_restarted_in_turn_none_that_is_ready_gives_wrong_answer(cluster):
+def test_rolling_restart_gives_no_wrong_answer_from_ready_nsqlookupd(cluster):
     ports = [free_port(), free_port()]
     lookupds = [lookupd(cluster, ports, own, "--reconnect-interval=5s").start() for own in range(2)]
     nsqds = [cluster.nsqd(lookupds=lookupds) for _ in range(3)]
@@ -82,7 +82,7 @@ def test_while_they_are_restarted_in_turn_none_that_is_ready_gives_wrong_answer(
     assert watcher.wrong == []
 
 
-def test_alone_it_waits_for_time_nsqd_needs_to_come_back(cluster):
+def test_single_nsqlookupd_waits_for_nsqds_to_return(cluster):
     daemon = lookupd(cluster, [free_port()], 0, "--reconnect-interval=1h").start()
 
     status, body = daemon.request("GET", "/ready")

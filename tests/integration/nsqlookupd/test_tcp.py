@@ -110,15 +110,6 @@ async def test_error_of_known_nsqd_ends_its_registrations(lookupd, command, payl
     assert await lookupd.get("/nodes") == {"producers": []}
 
 
-async def test_commands_before_error_are_answered_first(lookupd):
-    announcer = await lookupd.connect()
-    announcer.send(PING + b"FOO\n" + PING)
-
-    assert await announcer.reply() == b"OK"
-    assert await announcer.reply() == b"E_INVALID invalid command FOO"
-    assert await announcer.rest() == b""
-
-
 @pytest.mark.parametrize("magic", [b"  V2", b"GET / HTTP/1.1\r\n\r\n"])
 async def test_another_protocol_is_refused(lookupd, magic):
     announcer = await lookupd.connect(magic)
@@ -141,13 +132,6 @@ async def test_stream_that_ends_early_is_closed(lookupd, sent, answer):
     announcer.writer.write_eof()
 
     assert (await announcer.rest())[4:] == answer
-
-
-async def test_connection_that_ends_inside_magic_is_closed_silently(lookupd):
-    announcer = await lookupd.connect(b"  ")
-    announcer.writer.write_eof()
-
-    assert await announcer.rest() == b""
 
 
 async def test_disconnect_takes_all_registrations_back(lookupd):

@@ -68,7 +68,7 @@ def test_obstacle_is_the_one_that_was_told_last(known, registry):
     assert publishable() == [PEER]
 
 
-def test_only_ping_refreshes_time_of_the_last_update(known):
+def test_ping_alone_refreshes_last_update(known):
     known.handle(Register("t"), 5)
     assert known.peer.last_update_ns == 0
 

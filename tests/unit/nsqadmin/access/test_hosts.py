@@ -22,7 +22,7 @@ OWN = frozenset({"localhost", "admin.example.org"})
         "",
     ],
 )
-def test_own_names_and_addresses_and_names_nobody_outside_can_have_are_allowed(header):
+def test_own_names_addresses_and_private_names_are_allowed(header):
     assert is_allowed(header, OWN, ())
 
 

@@ -11,11 +11,11 @@ def role(person, *roles, admins=(), tokens=(), signs_in=False, topic=""):
     return role_of(person, grants_of(roles, admins, tokens, signs_in=signs_in), topic)
 
 
-def test_without_any_names_everybody_may_do_everything():
+def test_roles_without_names_allow_everything():
     assert role(STRANGER) is Role.ADMIN
 
 
-def test_with_admins_everybody_else_looks():
+def test_admins_make_all_others_viewers():
     assert role(ALICE, admins=["alice"]) is Role.ADMIN
     assert role(Person("Alice", (), "header"), admins=["alice"]) is Role.VIEWER
     assert role(STRANGER, admins=["alice"]) is Role.VIEWER
@@ -49,7 +49,7 @@ def test_tokens_have_role_of_their_own_and_take_nothing_from_others():
     assert role(CI, admins=["alice"], tokens=tokens) is Role.OPERATOR
 
 
-def test_where_people_sign_in_nobody_else_looks():
+def test_sign_in_allows_viewing_to_known_users_only():
     assert role(STRANGER, signs_in=True) is Role.NONE
     assert role(Person("bob", (), "sign-in"), signs_in=True) is Role.VIEWER
 

@@ -28,7 +28,7 @@ def test_secret_is_that_of_file_as_it_is_now(tmp_path, log):
     assert secret() == b"b" * 33
 
 
-def test_while_file_cannot_be_used_old_secret_is_and_log_says_so_once(tmp_path, log, text):
+def test_unusable_file_keeps_old_secret_and_is_logged_once(tmp_path, log, text):
     file = tmp_path / "secret"
     file.write_bytes(b"a" * 32)
     secret = SessionSecret(str(file), log)

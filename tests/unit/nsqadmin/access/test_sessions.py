@@ -37,7 +37,7 @@ def test_session_that_was_ended_stays_ended_when_clock_is_set_back():
     assert sessions.person(cookie, 1002) is None
 
 
-def test_nobody_else_can_write_one_and_one_is_not_good_for_something_else():
+def test_signed_value_is_bound_to_secret_and_purpose():
     sessions = Sessions(SIGNER, lasts_s=100)
     cookie = sessions.create("1", ALICE, 1000)
     body, _, signature = cookie.partition(".")

@@ -40,5 +40,5 @@ def test_token_that_is_taken_out_of_file_ends(tmp_path):
     assert (tokens.named("one"), tokens.named("two")) == ("ci", "")
 
 
-def test_without_file_there_are_no_tokens():
+def test_tokens_without_file_are_empty():
     assert TokenFile("").tokens == []

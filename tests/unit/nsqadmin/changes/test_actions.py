@@ -10,7 +10,7 @@ def test_actions_that_destroy_or_change_policies_need_admin():
     assert {action.role for action in ACTIONS.values()} == {Role.ADMIN, Role.OPERATOR}
 
 
-def test_actions_on_nodes_and_on_letters_of_any_topic_need_role_for_all_topics():
+def test_actions_beyond_one_topic_need_role_for_all_topics():
     assert {name for name, action in ACTIONS.items() if action.everywhere} == {
         "drain",
         "undrain",

@@ -50,7 +50,7 @@ async def test_slack_gets_text():
     assert told == [{"text": "Problem: orders/billing stuck. 9 messages wait"}]
 
 
-async def test_what_is_muted_is_told_when_hour_is_over():
+async def test_muted_problem_is_reported_after_an_hour():
     told = Told()
     alerts = Alerts(told, "json")
     alerts.mute(key_text(STUCK.key), NOW)
@@ -65,7 +65,7 @@ async def test_what_is_muted_is_told_when_hour_is_over():
 
 
 @pytest.mark.parametrize("step", [-86_400.0, 86_400.0])
-async def test_what_is_muted_is_so_for_hour_when_clock_is_set(step):
+async def test_mute_lasts_an_hour_when_clock_is_set(step):
     told = Told()
     alerts = Alerts(told, "json")
     alerts.mute(key_text(STUCK.key), NOW)
@@ -79,7 +79,7 @@ async def test_what_is_muted_is_so_for_hour_when_clock_is_set(step):
     assert len(told) == 1
 
 
-async def test_what_is_told_of_again_is_told_of_at_once():
+async def test_unmuted_problem_is_reported_immediately():
     told = Told()
     alerts = Alerts(told, "json")
     alerts.mute(key_text(STUCK.key), NOW)

@@ -22,7 +22,7 @@ def audit(path="", most_bytes=10_000, stream=None):
     return Audit(str(path), Log(stream=stream or io.StringIO()), most_bytes)
 
 
-def test_every_deed_is_one_line_whatever_name_holds(tmp_path):
+def test_audit_entries_are_one_line_each(tmp_path):
     path = tmp_path / "audit"
     audit(path).note(AuditEntry(1.0, "a\nb", "", "@", "delete_topic", topic='x"\n{"user":"root"}\u2028'))
 
@@ -31,7 +31,7 @@ def test_every_deed_is_one_line_whatever_name_holds(tmp_path):
     assert path.read_bytes().count(b"\n") == 1
 
 
-def test_what_an_earlier_run_wrote_is_shown_newest_first(tmp_path):
+def test_entries_of_earlier_run_are_shown_newest_first(tmp_path):
     path = tmp_path / "audit"
     first = audit(path)
     for number in range(3):

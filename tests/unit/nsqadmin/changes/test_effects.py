@@ -43,7 +43,7 @@ def test_effects_on_one_topic_count_its_nodes_messages_and_channels(action, sent
         ("delete", "1 channel will be removed from 2 nsqds."),
     ],
 )
-def test_effects_on_one_channel_count_waiting_in_flight_and_deferred_messages(action, sentence):
+def test_effects_on_channel_count_unfinished_messages(action, sentence):
     one = topic(channel_json("a", depth=7, in_flight_count=2, deferred_count=1, client_count=2))
 
     assert queue_effects(action, one.channels)[0] == sentence

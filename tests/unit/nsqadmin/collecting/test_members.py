@@ -26,7 +26,7 @@ def test_other_addresses_are_asked(address):
     assert is_reachable(at(address))
 
 
-def test_drain_state_is_that_of_latest_request_although_earlier_answer_comes_later():
+def test_drain_state_is_that_of_latest_request():
     one = Member("10.0.0.1:4151", nameless("10.0.0.1:4151"))
     one.drains(4, asked_ns=1)
     one.drains(None, asked_ns=3)

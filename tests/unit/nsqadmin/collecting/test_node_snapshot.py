@@ -24,7 +24,7 @@ def test_oldest_message_is_oldest_waiting_one():
     assert oldest_of(NodePace(), 130, depth=1, **deferred) == -1
 
 
-def test_channel_with_nothing_but_messages_in_flight_has_no_oldest_waiting_one():
+def test_channel_with_only_in_flight_messages_has_no_oldest():
     assert oldest_of(NodePace(), 110, in_flight_count=3, oldest_message_time=100 * SECOND) == 0
 
 
@@ -32,7 +32,7 @@ def is_replicated(*topics):
     return NodeSnapshot.of(NodeStats(listed_topics=topics), NodePace(), 0, 0.0).is_replicated
 
 
-def test_node_is_replicated_if_each_topic_with_messages_has_replica_in_sync():
+def test_node_is_replicated_if_its_topics_have_replica_in_sync():
     replicated = topic_stats("orders", channel_json("audit", depth=2), replicas_in_sync=1, replicas_wanted=1)
     not_replicated = topic_stats("payments", channel_json("audit", in_flight_count=1), replicas_wanted=1)
     empty = topic_stats("shipments", channel_json("audit"), replicas_wanted=1)

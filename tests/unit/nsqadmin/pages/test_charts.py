@@ -21,13 +21,13 @@ def test_line_goes_from_point_to_point_as_high_as_highest():
     assert (found.lines[0].last, found.lines[1].path) == (100.0, "")
 
 
-def test_where_nothing_was_seen_nothing_is_drawn():
+def test_gap_of_history_is_not_drawn():
     points = [(at_s, Point(published=1.0)) for at_s in (0.0, 5.0, 500.0, 505.0)]
 
     assert draw(points).lines[0].path.count("M") == 2
 
 
-def test_one_point_is_no_line():
+def test_single_point_is_no_line():
     assert draw([(0.0, Point(published=1.0))]) is None
     assert draw([(0.0, Point()), (5.0, Point())]) is None
 

@@ -13,7 +13,10 @@ def test_verdict_is_one_line():
     assert verdict([], 0, NOON).text == "All good. No backlog"
     assert verdict([], 1200, NOON).text == "All good. 1,200 messages waiting"
     since = int((NOON - 720) * 1e9)
-    assert verdict([], 9, NOON, since).text == "All good. 9 messages waiting, the oldest for 12m 00s"
+    assert (
+        verdict([], 9, NOON, since).text
+        == "All good. 9 messages waiting, the oldest in a channel for 12m 00s"
+    )
     assert verdict([], 0, NOON, since).text == "All good. No backlog"
     three = [
         problem(),

@@ -58,7 +58,7 @@ def test_reader_chooses_time_frame_and_may_have_none():
     assert graphs.graphs_of(OPTIONS, "orders", frame="off") == []
 
 
-def test_pages_allow_pictures_from_graphite_only_and_only_when_it_is_asked_directly():
+def test_pages_allow_pictures_from_graphite_without_proxy():
     assert graphs.origin(OPTIONS) == "http://graphite:8080"
     assert graphs.origin(NsqadminOptions(graphite_url="http://u:p@g/x")) == "http://g"
     assert graphs.origin(NsqadminOptions(graphite_url="http://g", proxy_graphite=True)) == ""

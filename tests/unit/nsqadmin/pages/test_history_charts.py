@@ -53,7 +53,7 @@ def test_timeline_of_topic_has_its_channels_and_its_nodes_and_nothing_else(cours
     assert HistoryCharts(None, lambda: ClusterSum({})).timeline() == []
 
 
-def test_problems_of_one_kind_that_begin_together_are_one_entry_of_timeline(courses):
+def test_timeline_has_one_entry_for_problems_that_begin_together(courses):
     bare = [(number / 300, "no consumers", "9 wait", channel(f"t{number}", "a")) for number in range(300)]
     ends = [(30, f"{OVER}no consumers", "9 wait", name) for _, _, _, name in bare]
     known = courses(

@@ -16,7 +16,7 @@ def test_long_list_is_shown_in_parts():
     ("wanted", "number"),
     [("", 1), ("0", 1), ("-1", 1), ("x", 1), ("3", 3), ("4", 3), ("9" * 30, 1), ("²", 1)],
 )
-def test_any_number_leads_to_existing_page(wanted, number):
+def test_invalid_page_numbers_lead_to_existing_page(wanted, number):
     assert window(ROWS, wanted).number == number
 
 

@@ -45,7 +45,7 @@ def test_filter_that_cannot_be_understood_finds_nothing_and_says_why():
     assert one.problem == "There is no column nope. There are depth, extra, name, rate."
 
 
-def test_two_lists_of_page_have_arguments_of_their_own():
+def test_lists_of_one_page_have_their_own_arguments():
     one = Table(COLUMNS, {"q": "x", "nodes-q": "b"}, lambda row: [row[0]], prefix="nodes-")
 
     assert names(one.apply(ROWS)) == ["b"]

@@ -37,7 +37,7 @@ def found(text):
         ("-pa", ["orders"]),
     ],
 )
-def test_all_words_of_filter_have_to_hold(text, names):
+def test_filter_requires_all_words(text, names):
     assert found(text) == names
 
 

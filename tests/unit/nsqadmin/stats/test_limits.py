@@ -22,7 +22,7 @@ def found(total, *limits):
     ]
 
 
-def test_what_is_over_limit_of_its_topic_is_problem():
+def test_backlog_over_limit_of_topic_is_problem():
     total = cluster(pay=11, orders=11, small=10)
     over = ("over limit", "pay", Level.PROBLEM)
 

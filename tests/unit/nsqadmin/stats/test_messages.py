@@ -60,7 +60,7 @@ def test_preview_is_one_short_line():
     assert len(message("x" * 5000).preview) == 161
 
 
-def test_who_may_not_read_gets_neither_body_nor_headers():
+def test_message_without_read_right_has_no_body_and_headers():
     said = message("secret", headers={"tenant": "blue"}, state="waiting")
     hidden = FoundMessage(said.node, said.listed, readable=False)
 
@@ -86,7 +86,7 @@ def test_trace_of_message_is_where_its_headers_say():
     assert message("", headers={"traceparent": "abc"}).trace("https://t/{trace_id}") == ""
 
 
-def test_who_has_it_is_named_by_what_is_known():
+def test_holder_of_message_is_named():
     assert message("", client={"client_id": "app", "address": "1:2"}).holder == "app at 1:2"
     assert message("", client={"address": "1:2"}).holder == "1:2"
     assert message("").holder == ""

@@ -47,7 +47,7 @@ def test_dismissed_node_is_missed_no_longer():
     assert addresses(book) == []
 
 
-def test_one_that_left_empty_is_forgotten_after_a_while():
+def test_empty_down_node_is_forgotten_after_a_while():
     book = MissingNodes()
     book.add(gone(messages=0))
 
@@ -55,7 +55,7 @@ def test_one_that_left_empty_is_forgotten_after_a_while():
     assert addresses(book, EMPTY_S + 1) == []
 
 
-def test_those_that_held_most_come_first_and_are_kept_longest():
+def test_down_nodes_with_most_messages_come_first_and_stay_longest():
     book = MissingNodes()
     for number in range(MAX_MISSING + 10):
         book.add(gone(f"node-{number}:4151", messages=number))
@@ -88,7 +88,7 @@ def test_owner_of_promoted_copy_is_named():
         assert problem.text.endswith("its messages are delivered by 10.0.0.2:4151 (3 messages pending there)")
 
 
-def test_node_that_answers_without_being_listed_is_missed_with_its_own_messages():
+def test_unlisted_answering_node_is_down_with_its_present_messages():
     book = failed_over()
 
     book.promoted("b:4151", 1, {}, at(12))

@@ -67,7 +67,7 @@ def test_sizes_have_about_three_digits(number, text):
     assert present.size(number) == text
 
 
-def test_what_was_more_than_a_day_ago_is_written_with_its_date():
+def test_time_more_than_a_day_ago_has_date():
     now_s = datetime(2026, 11, 22, 14, 5, 9, tzinfo=UTC).timestamp()
 
     assert present.time_text(now_s - 600, now_s) == "13:55:09"
@@ -92,5 +92,5 @@ def test_failures_name_node_and_say_what_it_did_not_do():
 @pytest.mark.parametrize(
     ("number", "text"), [(0, "0"), (999_999_999, "999,999,999"), (5_892_216_788, "5.89 bn")]
 )
-def test_what_is_counted_for_ever_fits_into_tile(number, text):
+def test_large_counter_fits_into_tile(number, text):
     assert present.counted(number) == text

@@ -20,7 +20,7 @@ def shown(book, now_s, *problems, clock_s=None):
     return [(one.kind, one.level, one.since_s) for one in book.note(problems, at(now_s, clock_s))]
 
 
-def test_what_needs_no_time_is_shown_at_once_with_its_beginning_and_goes_at_once():
+def test_problem_without_delay_is_shown_and_ends_immediately():
     book = ProblemTracker()
 
     assert shown(book, 100, problem()) == [("stuck", Level.PROBLEM, 100)]
@@ -29,7 +29,7 @@ def test_what_needs_no_time_is_shown_at_once_with_its_beginning_and_goes_at_once
     assert shown(book, 164, problem()) == [("stuck", Level.PROBLEM, 164)]
 
 
-def test_mark_that_needs_time_is_shown_when_it_has_lasted_so_long_without_break():
+def test_problem_with_delay_is_shown_after_lasting_so_long():
     book = ProblemTracker()
     slow = problem(been_s=10, shown_s=60)
 
@@ -54,7 +54,7 @@ def test_mark_of_two_looks_does_not_flicker():
     assert shown(book, 112) == []
 
 
-def test_what_may_pass_by_itself_is_worth_look_first_and_problem_later():
+def test_problem_is_warning_until_alert_time():
     book = ProblemTracker()
     bare = problem("no consumers", alert_s=65)
 
@@ -62,7 +62,7 @@ def test_what_may_pass_by_itself_is_worth_look_first_and_problem_later():
     assert shown(book, 165, bare) == [("no consumers", Level.PROBLEM, 100)]
 
 
-def test_one_topic_is_judged_again_without_the_others():
+def test_topic_is_evaluated_without_the_others():
     book = ProblemTracker()
     book.note([problem(), problem(topic="clicks")], at(100))
 
@@ -88,7 +88,7 @@ def test_problem_stays_one_when_clock_is_set(step):
 
 
 @pytest.mark.parametrize("step", [-HOUR, HOUR])
-def test_what_is_only_worth_look_does_not_become_problem_when_clock_is_set(step):
+def test_warning_does_not_become_problem_when_clock_is_set(step):
     book = ProblemTracker()
     bare = problem("no consumers", alert_s=65)
     shown(book, 100, bare)
@@ -99,7 +99,7 @@ def test_what_is_only_worth_look_does_not_become_problem_when_clock_is_set(step)
 
 
 @pytest.mark.parametrize("step", [-HOUR, HOUR])
-def test_what_began_just_before_clock_was_set_is_shown_in_time(step):
+def test_problem_that_began_before_clock_was_set_is_shown_in_time(step):
     book = ProblemTracker()
     slow = problem(shown_s=60)
     shown(book, 100, slow)
@@ -109,7 +109,7 @@ def test_what_began_just_before_clock_was_set_is_shown_in_time(step):
 
 
 @pytest.mark.parametrize("step", [-HOUR, HOUR])
-def test_what_has_ended_goes_in_time_when_clock_is_set(step):
+def test_ended_problem_goes_in_time_when_clock_is_set(step):
     book = ProblemTracker()
     shown(book, 100, problem(stays_s=6))
 
@@ -118,7 +118,7 @@ def test_what_has_ended_goes_in_time_when_clock_is_set(step):
 
 
 @pytest.mark.parametrize("step", [-HOUR, HOUR])
-def test_what_is_known_to_have_begun_earlier_has_lasted_as_long_as_it_has(step):
+def test_problem_with_known_beginning_has_its_duration(step):
     book = ProblemTracker()
     silent = replace(problem("unreachable", alert_s=65), began=at(40))
 

@@ -124,7 +124,7 @@ def test_node_is_judged_by_its_answers(given, kind, level, text):
     assert not problems_of_node("a:4151")
 
 
-def test_what_is_in_flight_is_being_worked_on_until_nsqd_gives_it_to_somebody_else():
+def test_in_flight_messages_are_busy_until_they_time_out():
     (busy,) = problems_of_channel(channel(depth=10, client_count=2, in_flight_count=2), trend(span_s=8))
     (idle,) = problems_of_channel(channel(depth=10, client_count=2), trend(span_s=8))
     (late,) = problems_of_channel(
@@ -139,7 +139,7 @@ def share(node="b:4151", depth=21506, consumers=0, in_flight=0, finished=0.0, sp
     return ShareState(node, depth, consumers, in_flight, finished, span_s, grows)
 
 
-def test_node_that_nobody_consumes_from_is_named_although_others_are_consumed():
+def test_node_without_consumers_is_named_beside_consumed_nodes():
     total = channel(depth=21506, client_count=78)
 
     (problem,) = problems_of_channel(total, trend(messages=100, finished=100), [share()])
@@ -171,7 +171,7 @@ def test_share_whose_pace_is_not_known_is_not_called_stuck():
     assert not problems_of_channel(channel(depth=9, client_count=10), trend(messages=1, finished=1), shares)
 
 
-def test_many_nodes_are_not_all_named():
+def test_problem_names_few_of_many_nodes():
     shares = [share(f"n{number}:1", depth=1) for number in range(10)]
 
     (problem,) = problems_of_channel(channel(depth=10, client_count=1), trend(finished=1), shares)
@@ -181,7 +181,7 @@ def test_many_nodes_are_not_all_named():
     )
 
 
-def test_one_nsqlookupd_of_two_is_worth_look_and_all_of_them_are_problem():
+def test_down_nsqlookupd_is_warning_and_all_are_problem():
     (one,) = problems_of_lookupds([("l:4161", "timed out")], 2)
     every = problems_of_lookupds([("l:4161", "timed out"), ("m:4161", "timed out")], 2)
 
@@ -214,8 +214,8 @@ def test_channel_whose_messages_all_become_dead_letters_is_problem():
     (some,) = problems_of_channel(one, trend(messages=18, finished=18, dead=2))
 
     assert (every.kind, every.messages) == ("dead letters", 1000)
-    assert every.text == "every message becomes a dead letter: 18 a second, 1,000 since the nodes started"
-    assert some.text.startswith("messages become dead letters: 2 a second")
+    assert every.text == "Every message becomes a dead letter: 18 a second, 1,000 since the nodes started"
+    assert some.text.startswith("Messages become dead letters: 2 a second")
 
 
 def test_growing_queue_is_burst_while_its_oldest_message_is_young():

@@ -15,11 +15,11 @@ def why(depth=100, trend=None, parts=None, consumers=None, *, paused=False, conn
     return why_slow(total, consumers)
 
 
-def test_nothing_waits_and_nothing_is_said():
+def test_empty_channel_has_no_reasons():
     assert why(depth=0) == []
 
 
-def test_plain_reasons_stand_alone():
+def test_paused_channel_has_one_reason():
     assert why(paused=True) == ["It is paused."]
     assert why(parts=[part(consumers=0)], consumers=()) == ["No consumers connected."]
 

@@ -1,6 +1,6 @@
 from nsqadmin.stats.cluster_sum import ClusterSum
 from nsqadmin.stats.problems import Level, worst_first
-from nsqadmin.stats.sums import TopicSum, add_up
+from nsqadmin.stats.sums import add_up
 from nsqadmin.stats.trend import Counted
 from tests.support.records import channel_json, topic_stats
 
@@ -26,7 +26,7 @@ def test_topic_is_added_up_over_nodes_and_channels():
     assert [channel.channel_name for channel in total.channels] == ["a", "b"]
 
 
-def test_rates_are_added_over_nodes_and_are_not_known_while_one_of_them_is_not():
+def test_rates_are_added_and_unknown_if_one_is():
     before = topic_stats("orders", channel_json("a", message_count=100, depth=1), message_count=100)
     now = topic_stats("orders", channel_json("a", message_count=120, depth=1), message_count=120)
     new = topic_stats("orders", channel_json("a", message_count=10**6), message_count=10**6)
@@ -77,12 +77,6 @@ def test_topic_says_when_its_fullest_channel_will_be_empty():
     assert sums[0].finished == 7
 
 
-def test_idle_topic_has_no_statistics_and_no_problems():
-    idle = TopicSum("abandoned", is_idle=True)
-
-    assert (idle.depth, idle.level, idle.to_json()["inactive"]) == (0, None, True)
-
-
 def test_worst_problems_of_cluster_come_first():
     cluster = ClusterSum(
         {
@@ -96,7 +90,7 @@ def test_worst_problems_of_cluster_come_first():
     assert [problem.topic for problem in found] == ["large", "small", "paused"]
 
 
-def test_one_changed_topic_changes_cluster_and_leaves_former_as_it_was():
+def test_changed_topic_gives_new_cluster_sum():
     before = ClusterSum({"a": topic("a", depth=1), "b": topic("b", depth=2)})
 
     after = before.changed("a", topic("a", depth=5), ()).changed("b", None, ["b"])
@@ -105,7 +99,7 @@ def test_one_changed_topic_changes_cluster_and_leaves_former_as_it_was():
     assert after.rows[1].is_idle
 
 
-def test_what_is_shown_to_be_wrong_is_what_book_says():
+def test_topics_show_assigned_problems():
     cluster = ClusterSum({name: topic(name, channel_json("a", depth=3)) for name in ("x", "y")})
     shown = next(problem for problem in cluster.problems if problem.topic == "x")
 
@@ -113,18 +107,6 @@ def test_what_is_shown_to_be_wrong_is_what_book_says():
 
     assert cluster.topics["x"].channels[0].problems == [shown]
     assert (cluster.topics["y"].level, cluster.topics["y"].channels[0].level) == (None, None)
-
-
-def test_order_is_worked_out_once():
-    cluster = ClusterSum({name: topic(name, depth=depth) for name, depth in (("b", 1), ("a", 2))}, ["idle"])
-
-    order = ("", "name", True)
-
-    found = cluster.ordered(order, lambda rows: list(reversed(rows)))
-
-    assert names(found) == ["idle", "b", "a"]
-    assert cluster.has_order(order)
-    assert cluster.ordered(order, list) is found
 
 
 def test_oldest_message_of_several_nodes_is_unknown_if_one_is_unknown():

@@ -23,11 +23,11 @@ def look(pace, now_s, *, channels=("billing",), **fields):
     return topic, of_channels[0]
 
 
-def test_one_look_gives_no_rate():
+def test_single_poll_gives_no_rate():
     assert look(NodePace(), 0, message_count=100) == (None, None)
 
 
-def test_two_looks_give_messages_in_and_out_per_second():
+def test_polls_give_messages_in_and_out_per_second():
     pace = NodePace()
     look(pace, 0, message_count=100, depth=10, in_flight_count=5)
     _, trend = look(pace, 2, message_count=300, depth=30, in_flight_count=5)
@@ -55,7 +55,7 @@ def test_topic_that_was_made_again_counts_from_zero():
     assert look(pace, 4, message_count=30)[0].messages == 7.5
 
 
-def test_nsqd_that_started_again_gives_no_rate_until_it_was_looked_at_twice():
+def test_restarted_nsqd_has_no_rate_until_second_poll():
     pace = NodePace()
     stats = topic_stats("orders", channel_json("billing", message_count=50), message_count=50)
     pace.note([stats], 0, 100)
