@@ -280,7 +280,7 @@ async def test_subscriber_without_handlers_is_read_from(nsqd):
 
 
 async def test_subscriber_without_handlers_is_read_from_once_its_nsqd_is_there(nsqd):
-    broker = broker_of(nsqd, config=Config(read_timeout=5, heartbeat_interval=-1))
+    broker = broker_of(nsqd, config=Config(read_timeout=1, heartbeat_interval=-1))
     subscriber = broker.subscriber("t", "looking")
     async with broker:
         nsqd.freeze()

@@ -116,39 +116,6 @@ async def test_coroutine_function_for_threads_is_refused(nsqd):
             consumer_of(nsqd, wrong, kind=sync.Consumer)
 
 
-@pytest.mark.parametrize("in_threads", [False, True])
-async def test_handler_that_returns_false_has_not_finished_its_message(nsqd, caplog, in_threads):
-    nsqd.publish("t", b"x")
-    consumer = consumer_of(nsqd)
-    consumer.add_handler(lambda _: False, in_threads=in_threads)
-    async with consumer:
-        await eventually(lambda: nsqd.requeued("t", "c") == 1, "it was given back")
-
-    assert nsqd.finished("t", "c") == []
-    assert "the handler returned False" in caplog.text
-
-
-async def test_value_that_handler_returns_is_reported(nsqd, caplog):
-    nsqd.publish("t", b"x")
-    async with consumer_of(nsqd, lambda _: 7):
-        await eventually(lambda: nsqd.finished("t", "c"), "it was finished")
-
-    assert "the handler returned 7, which means nothing here" in caplog.text
-
-
-async def test_coroutine_that_thread_gets_from_its_handler_is_failure(nsqd, caplog):
-    async def work(message):
-        pass
-
-    nsqd.publish("t", b"x")
-    consumer = consumer_of(nsqd)
-    consumer.add_handler(lambda message: work(message), in_threads=True)  # noqa: PLW0108 - that is the mistake
-    async with consumer:
-        await eventually(lambda: nsqd.requeued("t", "c") == 1, "it was given back")
-
-    assert "a thread does not run it" in caplog.text
-
-
 # --- 4. requeue() with its defaults waits
 
 
@@ -300,7 +267,7 @@ async def test_work_of_waiting_publishers_grows_with_their_number_alone(nsqd):
                 sys.setprofile(None)
         return calls / n
 
-    few, many = await cost(1000), await cost(8000)
+    few, many = await cost(500), await cost(4000)
 
     assert many < 1.2 * few
 
@@ -625,7 +592,7 @@ async def test_no_message_of_another_nsqd_waits_behind_one_that_takes_long(nsqd)
 
     async def slow(message):
         nonlocal most
-        for _ in range(25):
+        for _ in range(14):
             most = max(most, consumer.in_flight)
             await asyncio.sleep(0.1)
         handled.append(message.body)

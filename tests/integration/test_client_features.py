@@ -683,8 +683,7 @@ class Noting(Middleware):
             self.notes.append(f"{self.name} after")
 
     async def handle_batch(self, messages, go_on):
-        self.notes.append(f"{self.name} batch of {len(messages)}")
-        return await go_on(messages)
+        return await self.handle(messages, go_on)
 
 
 class Upper(Middleware):
@@ -777,27 +776,19 @@ async def test_publishers_wait_while_many_publishes_are_in_middlewares(nsqd):
 
 
 @pytest.mark.parametrize("in_threads", [False, True])
-async def test_middlewares_stand_around_handler_in_their_order(nsqd, in_threads):
+@pytest.mark.parametrize("in_batches", [False, True])
+async def test_middlewares_stand_around_handler_in_their_order(nsqd, in_threads, in_batches):
     notes = []
     nsqd.publish("t", b"x")
     consumer = consumer_of(nsqd, middlewares=[Noting("outer", notes), Noting("inner", notes)])
-    consumer.add_handler(lambda _: notes.append("handler"), in_threads=in_threads)
+    if in_batches:
+        consumer.add_batch_handler(lambda _: notes.append("handler"), size=1, in_threads=in_threads)
+    else:
+        consumer.add_handler(lambda _: notes.append("handler"), in_threads=in_threads)
     async with consumer:
         await eventually(lambda: nsqd.finished("t", "c"), "it was handled")
 
     assert notes == ["outer before", "inner before", "handler", "inner after", "outer after"]
-
-
-async def test_middlewares_stand_around_batch(nsqd):
-    notes = []
-    for _ in range(3):
-        nsqd.publish("t", b"x")
-    consumer = consumer_of(nsqd, middlewares=[Noting("outer", notes)])
-    consumer.add_batch_handler(lambda messages: notes.append(len(messages)), size=3, seconds=5)
-    async with consumer:
-        await eventually(lambda: len(nsqd.finished("t", "c")) == 3, "they were handled")
-
-    assert notes == ["outer batch of 3", 3]
 
 
 # --- the nsqd in memory

@@ -22,31 +22,6 @@ def run(clock):
     loop.close()
 
 
-def test_timer_calls_when_its_time_is_up(run):
-    async def seconds_until_called() -> float:
-        loop = asyncio.get_running_loop()
-        called, began = asyncio.Event(), loop.time()
-        RunningTimer(10, called.set)
-        await called.wait()
-        return loop.time() - began
-
-    assert run(seconds_until_called()) == pytest.approx(10, abs=0.01)
-
-
-def test_timer_that_is_cancelled_calls_nobody(run):
-    called = []
-
-    async def cancel_halfway() -> None:
-        timer = RunningTimer(10, lambda: called.append(1))
-        await asyncio.sleep(5)
-        timer.cancel()
-        await asyncio.sleep(10)
-
-    run(cancel_halfway())
-
-    assert called == []
-
-
 def test_pause_of_process_is_not_counted(run, clock):
     async def seconds_it_ran() -> float:
         loop = asyncio.get_running_loop()
@@ -58,15 +33,6 @@ def test_pause_of_process_is_not_counted(run, clock):
         return loop.time() - began - 1000
 
     assert 8 <= run(seconds_it_ran()) <= 9
-
-
-def test_what_takes_too_long_is_cancelled(run):
-    async def wait_too_long() -> None:
-        async with running_timeout(2):
-            await asyncio.sleep(3)
-
-    with pytest.raises(TimeoutError):
-        run(wait_too_long())
 
 
 def test_what_is_there_after_pause_is_not_late(run, clock):
