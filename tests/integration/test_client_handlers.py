@@ -38,7 +38,7 @@ async def test_handler_that_blocks_runs_in_threads(cluster, is_added):
     assert consumer.stats.finished == 8
 
 
-async def test_in_thread_message_can_be_touched_requeued_and_failed(cluster):
+async def test_message_can_be_touched_requeued_and_failed_in_thread(cluster):
     nsqd = cluster.nsqd()
     attempts = []
 
@@ -60,7 +60,7 @@ async def test_in_thread_message_can_be_touched_requeued_and_failed(cluster):
     assert channel(nsqd)["requeue_count"] == 2
 
 
-async def test_several_handlers_share_messages(cluster):
+async def test_handlers_share_messages(cluster):
     nsqd = cluster.nsqd()
     both = asyncio.Barrier(2)
 
@@ -305,7 +305,7 @@ def no_delay(_attempts):
     ids=["an error", "None", "negative", "nan", "inf"],
 )
 @pytest.mark.parametrize("way", ["one by one", "in batches", "in a thread", "in a loop"])
-async def test_delay_that_cannot_be_used_costs_neither_its_message_nor_the_next(delay, way, caplog):
+async def test_unusable_delay_costs_no_message(delay, way, caplog):
     handled = []
 
     def fail_on_bad(given):

@@ -53,7 +53,7 @@ async def test_trace_goes_from_publisher_to_handler_where_there_are_headers(span
 
 
 @pytest.mark.parametrize("publishing", ["publish", "multi_publish", "submit", "submit_many", "sync"])
-async def test_every_publish_passes_its_trace_on(tracing, publishing):
+async def test_publishes_carry_their_trace(tracing, publishing):
     with MemoryNsqd(headers=True) as nsqd:
         body = [b"x"] if "many" in publishing or "multi" in publishing else b"x"
         settings = {"config": Config(headers=True), "middlewares": [tracing]}

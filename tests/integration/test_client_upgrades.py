@@ -58,7 +58,7 @@ async def round_trip(nsqd: Daemon, config: Config) -> None:
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 @pytest.mark.parametrize("tls", [False, True])
-async def test_messages_go_through_whatever_is_negotiated(nsqd, authority, tls, compression):
+async def test_messages_pass_with_each_negotiated_setting(nsqd, authority, tls, compression):
     running = nsqd(*authority.flags)
     config = Config(max_in_flight=200, tls=authority.client() if tls else False, **compression)
 
@@ -137,7 +137,7 @@ async def test_nsqd_that_insists_on_tls_refuses_the_others(nsqd, authority):
             await producer.publish("t", b"x")
 
 
-async def test_secret_opens_door(nsqd):
+async def test_correct_secret_is_accepted(nsqd):
     with AuthServer(by_secret={"open sesame": granted()}, answer=granted(permissions=())) as server:
         running = nsqd(f"--auth-http-address={server.address}")
 
@@ -171,7 +171,7 @@ async def test_unauthorized_command_is_refused(nsqd):
             await producer.publish("mine", b"x")
 
 
-async def test_auth_secret_is_not_sent_in_cleartext_to_nsqd_that_nsqlookupd_named(cluster, caplog):
+async def test_auth_secret_is_not_sent_in_cleartext_to_discovered_nsqd(cluster, caplog):
     got: asyncio.Queue[bytes] = asyncio.Queue()
     with AuthServer(answer=granted()) as server:
         lookupd = cluster.nsqlookupd()

@@ -35,7 +35,7 @@ def test_pause_of_process_is_not_counted(run, clock):
     assert 8 <= run(seconds_it_ran()) <= 9
 
 
-def test_what_is_there_after_pause_is_not_late(run, clock):
+def test_answer_that_arrived_during_pause_is_not_late(run, clock):
     async def answer_arrives_during_a_pause() -> str:
         loop = asyncio.get_running_loop()
         answer = loop.create_future()
@@ -49,7 +49,7 @@ def test_what_is_there_after_pause_is_not_late(run, clock):
     assert run(answer_arrives_during_a_pause()) == "here"
 
 
-def test_no_seconds_are_no_limit(run):
+def test_zero_seconds_are_no_limit(run):
     async def wait_long() -> str:
         async with running_timeout(0):
             await asyncio.sleep(1000)
@@ -58,7 +58,7 @@ def test_no_seconds_are_no_limit(run):
     assert run(wait_long()) == "done"
 
 
-def test_on_machine_that_is_always_late_a_time_out_ends_all_the_same(run, clock):
+def test_timeout_ends_on_machine_that_is_always_late(run, clock):
     async def wait_among_pauses() -> None:
         loop = asyncio.get_running_loop()
 
