@@ -49,34 +49,21 @@ __all__ = [
 
 # Loaded on first use: a daemon that imports nsqclient.wire does not load the client, and a program that only
 # publishes does not load the consumer.
-_HOMES: Final = {
-    "AuthError": "_errors",
-    "ClosedError": "_errors",
-    "Config": "_config",
-    "ConnectionLostError": "_errors",
-    "Consumer": "_consumer",
-    "ConsumerStats": "_consumer",
-    "Exponential": "_retry",
-    "Fixed": "_retry",
-    "HandshakeError": "_errors",
-    "Linear": "_retry",
-    "Message": "_message",
-    "Middleware": "_middleware",
-    "NSQError": "wire.errors",
-    "Producer": "_producer",
-    "ProtocolError": "wire.errors",
-    "Publication": "_middleware",
-    "Retry": "_retry",
-    "UnreachableError": "_errors",
-    "UnsupportedError": "_errors",
-    "WrongPortError": "_errors",
+_MODULES: Final = {
+    "_config": ("Config",),
+    "_consumer": ("Consumer", "ConsumerStats"),
+    "_message": ("Message",),
+    "_middleware": ("Middleware", "Publication"),
+    "_producer": ("Producer",),
+    "_retry": ("Exponential", "Fixed", "Linear", "Retry"),
+    "wire.errors": ("NSQError", "ProtocolError"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{home}"), name)
+    module = next((module for module, names in _MODULES.items() if name in names), "_errors")
+    value = getattr(import_module(f"{__name__}.{module}"), name)
     globals()[name] = value
     return value

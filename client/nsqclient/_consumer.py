@@ -7,16 +7,14 @@ import signal
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Generic, Self
+from typing import TYPE_CHECKING, Final, Generic, Self
 
 from nsqclient._backoff import Phase
 from nsqclient._config import DEFAULT_MAX_IN_FLIGHT, Config
-from nsqclient._connection import Connection
 from nsqclient._errors import ClosedError
 from nsqclient._handling import Handling
 from nsqclient._jobs import BatchHandler, Decode, Handler, Job
-from nsqclient._listener import Listener
-from nsqclient._message import Message, Outcome, T
+from nsqclient._message import Message, T
 from nsqclient._middleware import Middleware
 from nsqclient._retry import Retry
 from nsqclient._signals import watched
@@ -25,7 +23,6 @@ from nsqclient._tasks import end, spawn
 from nsqclient.wire import commands
 from nsqclient.wire.address import address_list
 from nsqclient.wire.durations import seconds_of
-from nsqclient.wire.errors import E_FIN_FAILED, E_REQ_FAILED, ProtocolError
 
 if TYPE_CHECKING:
     from nsqclient._dead_letters import DeadLetterProducers
@@ -55,54 +52,6 @@ class ConsumerStats:
     finished: int
     requeued: int
     connections: int
-
-
-class _Events(Listener):
-    """Counts the events on the connections of a consumer, and forwards them."""
-
-    subscriptions: Subscriptions
-
-    def __init__(self, retry: Retry, handling: Handling, dead_letters: "DeadLetterProducers | None") -> None:
-        self.retry = retry
-        self._handling = handling
-        self._dead_letters = dead_letters
-        self.received = self.finished = self.requeued = 0
-
-    def messages_received(self, connection: Connection, messages: list[Message[Any]]) -> None:
-        self.received += len(messages)
-        self.subscriptions.rdy.heard(connection.address, messages[0].received_at)
-        self.subscriptions.roster.succeeded(connection.address)
-        self._handling.receive(messages)
-
-    def message_answered(self, outcome: Outcome) -> None:
-        if outcome is Outcome.FINISHED:
-            self.finished += 1
-            if self.subscriptions.backoff.phase is Phase.RUNNING:
-                return  # the common path
-        elif outcome is Outcome.GIVEN_UP:
-            self.finished += 1
-            return  # the next message says whether the handler works
-        elif outcome is Outcome.DEAD:
-            self.finished += 1
-            outcome = Outcome.FAILED
-        else:
-            self.requeued += 1
-        self.subscriptions.note(outcome)
-
-    def answer_refused(self, error: ProtocolError) -> None:
-        if error.code == E_FIN_FAILED:
-            self.finished -= 1
-        elif error.code == E_REQ_FAILED:
-            self.requeued -= 1
-
-    def handling_failed(self, message: Message[Any], error: BaseException | None) -> None:
-        self._handling.failed([message], error)
-
-    def connection_lost(self, connection: Connection, error: Exception | None) -> None:
-        self._handling.forget(connection)
-        self.subscriptions.lost(connection, error)
-        if self._dead_letters is not None:
-            self._dead_letters.disconnect(connection.address)
 
 
 class Consumer(Generic[T]):
@@ -157,11 +106,17 @@ class Consumer(Generic[T]):
             decode=decode,
             middlewares=middlewares,
         )
-        self._events = _Events(self.retry, self._handling, self._dead_letters)
         self._subscriptions = Subscriptions(
-            self._events, topic, channel, self.config, nsqds, lookupds, choose
+            topic,
+            channel,
+            self.config,
+            nsqds,
+            lookupds,
+            choose,
+            self.retry,
+            self._handling,
+            self._dead_letters,
         )
-        self._events.subscriptions = self._subscriptions
         self._connections = self._subscriptions.open
         if handler is not None:
             self._handling.add(Job(handler, concurrency, in_threads))
@@ -278,7 +233,7 @@ class Consumer(Generic[T]):
 
     @property
     def stats(self) -> ConsumerStats:
-        counts = self._events
+        counts = self._subscriptions
         return ConsumerStats(counts.received, counts.finished, counts.requeued, len(self._connections))
 
     # --- settings

@@ -5,18 +5,24 @@ import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nsqclient._backoff import Backoff, Phase
 from nsqclient._config import Config
 from nsqclient._connection import Connection
 from nsqclient._errors import ConnectionLostError
+from nsqclient._handling import Handling
 from nsqclient._links import Links
 from nsqclient._listener import Listener
-from nsqclient._message import Outcome
+from nsqclient._message import Message, Outcome
 from nsqclient._rdy import RdyDistribution, longest_wait
+from nsqclient._retry import Retry
 from nsqclient._tasks import end
 from nsqclient.wire import commands
+from nsqclient.wire.errors import E_FIN_FAILED, E_REQ_FAILED, ProtocolError
+
+if TYPE_CHECKING:
+    from nsqclient._dead_letters import DeadLetterProducers
 
 log = logging.getLogger("nsqclient")
 
@@ -27,20 +33,26 @@ START_GRACE_SECONDS: Final = 1.0
 LONG_WAIT_SECONDS: Final = 60.0
 
 
-class Subscriptions(Links):
-    """The connections of one consumer; *listener* gets their events."""
+class Subscriptions(Links, Listener):
+    """The connections of one consumer: *handling* gets their messages, and their events are counted."""
 
     def __init__(
         self,
-        listener: Listener,
         topic: str,
         channel: str,
         config: Config,
         nsqds: Sequence[str],
         lookupds: Sequence[str],
         choose: Callable[[list[str]], Iterable[str]],
+        retry: Retry,
+        handling: Handling,
+        dead_letters: "DeadLetterProducers | None",
     ) -> None:
-        super().__init__(listener, config, nsqds, lookupds, topic=topic)
+        super().__init__(self, config, nsqds, lookupds, topic=topic)
+        self.retry = retry
+        self._handling = handling
+        self._dead_letters = dead_letters
+        self.received = self.finished = self.requeued = 0
         self._topic, self._channel = topic, channel
         self._name = f"{topic}/{channel}"  # for the log
         self._choose = choose
@@ -128,17 +140,6 @@ class Subscriptions(Links):
             if connection := self.open.get(address):
                 connection.send(commands.rdy(count))
 
-    def lost(self, connection: Connection, error: Exception | None) -> None:
-        """A connection has ended; the others take over its share."""
-        if self.open.get(connection.address) is not connection:
-            return
-        del self.open[connection.address]
-        self.send_rdy(self.rdy.remove(connection.address, self._now(), random.choice))
-        if error is not None and not self.is_closing:
-            log.warning("%s (%s) %s", self._name, connection.address, error)
-            self.failed(connection.address)
-            self.query_soon()
-
     def retire(self, link: Connection) -> asyncio.Task[None]:
         self.send_rdy(self.rdy.remove(link.address, self._now(), random.choice))
         return super().retire(link)
@@ -158,9 +159,56 @@ class Subscriptions(Links):
         if self._timer is not None:
             self._timer.cancel()
 
+    # --- events of the connections
+
+    def messages_received(self, connection: Connection, messages: list[Message[Any]]) -> None:
+        self.received += len(messages)
+        self.rdy.heard(connection.address, messages[0].received_at)
+        self.roster.succeeded(connection.address)
+        self._handling.receive(messages)
+
+    def message_answered(self, outcome: Outcome) -> None:
+        if outcome is Outcome.FINISHED:
+            self.finished += 1
+            if self.backoff.phase is Phase.RUNNING:
+                return  # the common path
+        elif outcome is Outcome.GIVEN_UP:
+            self.finished += 1
+            return  # the next message says whether the handler works
+        elif outcome is Outcome.DEAD:
+            self.finished += 1
+            outcome = Outcome.FAILED
+        else:
+            self.requeued += 1
+        self._note(outcome)
+
+    def answer_refused(self, error: ProtocolError) -> None:
+        if error.code == E_FIN_FAILED:
+            self.finished -= 1
+        elif error.code == E_REQ_FAILED:
+            self.requeued -= 1
+
+    def handling_failed(self, message: Message[Any], error: BaseException | None) -> None:
+        self._handling.failed([message], error)
+
+    def connection_lost(self, connection: Connection, error: Exception | None) -> None:
+        """The other connections take over its share."""
+        address = connection.address
+        self._handling.forget(connection)
+        if self._dead_letters is not None:
+            self._dead_letters.disconnect(address)
+        if self.open.get(address) is not connection:
+            return
+        del self.open[address]
+        self.send_rdy(self.rdy.remove(address, self._now(), random.choice))
+        if error is not None and not self.is_closing:
+            log.warning("%s (%s) %s", self._name, address, error)
+            self.failed(address)
+            self.query_soon()
+
     # --- backing off
 
-    def note(self, outcome: Outcome) -> None:
+    def _note(self, outcome: Outcome) -> None:
         """Pass the outcome to the back-off state, and act on its answer."""
         before = self.backoff.phase
         chance = random.random()

@@ -48,7 +48,7 @@ async def test_publish_with_false_answer_fails(lie):
 
 
 @pytest.mark.parametrize("lie", LIES)
-async def test_consumer_that_is_lied_to_comes_back_by_itself(lie):
+async def test_consumer_reconnects_after_invalid_bytes(lie):
     connections = 0
     finished = asyncio.Event()
 
@@ -77,7 +77,7 @@ async def test_consumer_that_is_lied_to_comes_back_by_itself(lie):
     assert connections == 2
 
 
-async def test_message_in_front_of_lie_is_received():
+async def test_message_before_invalid_bytes_is_received():
     handled = []
 
     async def send_and_lie(reader, writer):
@@ -171,6 +171,6 @@ async def test_tcp_port_in_place_of_nsqlookupds_http_port_is_said_in_log(cluster
     ("host", "reason"),
     [("nsqd-0.nsqd..svc", "an empty part"), (f"nsqd-{'0' * 60}", "longer than 63 characters")],
 )
-def test_address_that_cannot_be_name_is_refused(host, reason):
+def test_address_with_impossible_host_name_is_refused(host, reason):
     with pytest.raises(ValueError, match=reason):
         Producer([f"{host}:4150"])

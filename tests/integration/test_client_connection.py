@@ -62,7 +62,7 @@ async def test_refused_command_names_its_reason_and_closes(cluster):
     await connection.close()
 
 
-async def test_what_was_piped_behind_refused_command_is_reported_as_lost(cluster):
+async def test_commands_behind_refused_one_are_reported_as_lost(cluster):
     nsqd = cluster.nsqd()
     connection = await open_connection(nsqd.tcp_address)
     before = connection.request(commands.pub("t", b"before"))

@@ -13,7 +13,7 @@ from tests.support.processes import Daemon
 from tests.support.waiting import eventually
 
 
-async def test_each_message_is_handled_once_and_finished(cluster):
+async def test_messages_are_handled_once_and_finished(cluster):
     nsqd = cluster.nsqd()
     handled = Bodies()
     await publish(nsqd, *(b"%d" % n for n in range(1000)))
@@ -25,7 +25,7 @@ async def test_each_message_is_handled_once_and_finished(cluster):
     assert channel(nsqd)["requeue_count"] == 0
 
 
-async def test_one_consumer_reads_from_all_nsqd_that_lookupd_knows(cluster):
+async def test_consumer_reads_from_all_discovered_nsqd(cluster):
     lookupd = cluster.nsqlookupd()
     nsqds = [cluster.nsqd(), cluster.nsqd()]
     for number, nsqd in enumerate(nsqds):

@@ -37,7 +37,7 @@ async def test_publishing_returns_when_nsqd_has_message(cluster, face):
 
 
 @pytest.mark.parametrize("connected", [False, True])
-async def test_only_refused_of_many_submitted_messages_fail(cluster, face, connected):
+async def test_refused_message_fails_no_other_submitted_message(cluster, face, connected):
     nsqd = cluster.nsqd("--max-msg-size=10")
     async with face.producer(nsqd.tcp_address) as producer:
         if connected:
@@ -156,7 +156,7 @@ async def test_addresses_of_nsqlookupd_change_while_client_runs(nsqd, kind):
             await client.disconnect_from_nsqlookupd("127.0.0.1:1")
 
 
-async def test_consumer_whose_nsqd_are_all_away_says_so_at_its_start(face):
+async def test_consumer_without_reachable_nsqd_raises_at_start(face):
     with MemoryNsqd() as gone:
         pass
     with pytest.raises(UnreachableError, match="connection refused"):

@@ -58,7 +58,7 @@ async def test_handler_gets_its_model_and_its_result_is_published(nsqd):
     assert nsqd.published("paid") == [b'{"number":18}']
 
 
-async def test_without_headers_body_is_json_or_text_or_bytes(nsqd):
+async def test_body_without_headers_is_json_text_or_bytes(nsqd):
     broker, seen = broker_of(nsqd), []
 
     @broker.subscriber("t")
@@ -136,7 +136,7 @@ async def test_failing_message_is_redelivered_and_ends_in_dead_letters(extended)
 
 
 @pytest.mark.parametrize("unusable", ["body", "message"])
-async def test_what_no_handler_can_use_is_dead_letter_after_its_last_attempt(nsqd, unusable):
+async def test_unusable_message_becomes_dead_letter_after_last_attempt(nsqd, unusable):
     async def parser(message):
         raise ValueError(message.body)
 
@@ -280,7 +280,7 @@ async def test_subscriber_without_handlers_is_read_from(nsqd):
 
 
 async def test_subscriber_without_handlers_is_read_from_once_its_nsqd_is_there(nsqd):
-    broker = broker_of(nsqd, config=Config(read_timeout=5, heartbeat_interval=-1))
+    broker = broker_of(nsqd, config=Config(read_timeout=1, heartbeat_interval=-1))
     subscriber = broker.subscriber("t", "looking")
     async with broker:
         nsqd.freeze()
@@ -334,7 +334,7 @@ async def test_routers_bring_handlers_and_put_their_prefix_before_topics(nsqd):
     assert (seen, nsqd.finished("eu.orders", "billing")) == (["x"], [b"x"])
 
 
-async def test_test_kit_gives_message_to_each_channel_once():
+async def test_kit_gives_message_to_each_channel_once():
     broker, seen = NsqBroker("127.0.0.1:1", channel="billing", logger=None), []
     published = broker.publisher("paid")
 

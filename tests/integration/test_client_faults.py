@@ -66,7 +66,7 @@ async def test_batch_handler_gets_trickled_messages_immediately(nsqd, beside):
 # --- 2. one frozen nsqd of several
 
 
-async def test_producer_that_spreads_passes_over_nsqd_that_is_frozen(nsqd):
+async def test_spreading_producer_skips_frozen_nsqd(nsqd):
     with MemoryNsqd() as frozen:
         producer = Producer([nsqd.address, frozen.address], spread=True, max_unconfirmed=50)
         async with producer:
@@ -116,43 +116,10 @@ async def test_coroutine_function_for_threads_is_refused(nsqd):
             consumer_of(nsqd, wrong, kind=sync.Consumer)
 
 
-@pytest.mark.parametrize("in_threads", [False, True])
-async def test_handler_that_returns_false_has_not_finished_its_message(nsqd, caplog, in_threads):
-    nsqd.publish("t", b"x")
-    consumer = consumer_of(nsqd)
-    consumer.add_handler(lambda _: False, in_threads=in_threads)
-    async with consumer:
-        await eventually(lambda: nsqd.requeued("t", "c") == 1, "it was given back")
-
-    assert nsqd.finished("t", "c") == []
-    assert "the handler returned False" in caplog.text
-
-
-async def test_value_that_handler_returns_is_reported(nsqd, caplog):
-    nsqd.publish("t", b"x")
-    async with consumer_of(nsqd, lambda _: 7):
-        await eventually(lambda: nsqd.finished("t", "c"), "it was finished")
-
-    assert "the handler returned 7, which means nothing here" in caplog.text
-
-
-async def test_coroutine_that_thread_gets_from_its_handler_is_failure(nsqd, caplog):
-    async def work(message):
-        pass
-
-    nsqd.publish("t", b"x")
-    consumer = consumer_of(nsqd)
-    consumer.add_handler(lambda message: work(message), in_threads=True)  # noqa: PLW0108 - that is the mistake
-    async with consumer:
-        await eventually(lambda: nsqd.requeued("t", "c") == 1, "it was given back")
-
-    assert "a thread does not run it" in caplog.text
-
-
 # --- 4. requeue() with its defaults waits
 
 
-async def test_requeue_without_delay_grows_with_each_attempt_and_slows_consumer_down(nsqd):
+async def test_requeue_without_delay_waits_longer_after_each_attempt_and_backs_off(nsqd):
     nsqd.publish("t", b"x")
     config = Config(max_backoff_duration=0.001)
     slow = []
@@ -210,7 +177,7 @@ async def test_requeue_with_delay_leaves_consumer_at_its_pace(nsqd):
     ],
     ids=["bytes", "messages of a batch"],
 )
-async def test_what_waits_for_nsqd_that_is_away_is_bounded(bound, batch, expected):
+async def test_backlog_is_bounded_in_messages_and_bytes(bound, batch, expected):
     producer = Producer("127.0.0.1:1", retry_seconds=60, **bound)
     taken = 0
     with suppress(TimeoutError):
@@ -254,7 +221,7 @@ async def test_backlog_is_sent_in_writes_that_are_bounded():
 # --- 7. a slow line is not a dead one
 
 
-async def test_peer_that_reads_slowly_is_not_taken_for_one_that_reads_nothing():
+async def test_peer_that_reads_slowly_is_kept():
     connections = 0
 
     async def slow(reader, writer):
@@ -281,7 +248,7 @@ async def test_peer_that_reads_slowly_is_not_taken_for_one_that_reads_nothing():
 # --- 8. many publishers that wait for room
 
 
-async def test_work_of_waiting_publishers_grows_with_their_number_alone(nsqd):
+async def test_waiting_publishers_have_linear_cost(nsqd):
     """The work is counted in calls of Python and C, because seconds depend on the load of the machine."""
 
     async def cost(n):
@@ -300,7 +267,7 @@ async def test_work_of_waiting_publishers_grows_with_their_number_alone(nsqd):
                 sys.setprofile(None)
         return calls / n
 
-    few, many = await cost(1000), await cost(8000)
+    few, many = await cost(500), await cost(4000)
 
     assert many < 1.2 * few
 
@@ -350,7 +317,7 @@ def test_fork_at_moment_when_outcome_is_set_stops_no_publish_in_child(nsqd):
 
 
 @FORKS
-def test_threads_of_forked_process_that_begin_at_once_share_one_producer(nsqd):
+def test_threads_of_forked_process_share_one_producer(nsqd):
     def publish_at_once(producer):
         go = threading.Barrier(8)
 
@@ -405,7 +372,7 @@ def test_submit_in_callback_of_full_producer_does_not_wait_for_itself(nsqd):
 # --- 10. close() ends
 
 
-async def test_close_takes_its_time_once_when_nsqd_is_frozen_too(nsqd):
+async def test_close_waits_once_when_handler_and_nsqd_hang(nsqd):
     working = asyncio.Event()
 
     async def handle(message):
@@ -499,7 +466,7 @@ def test_program_ends_despite_hanging_handler_thread(nsqd, program):
     wait_until(lambda: nsqd.depth("t", "c") == 1, "another consumer can have the message")
 
 
-async def test_close_does_not_wait_for_publish_that_nobody_waits_for(nsqd):
+async def test_close_does_not_wait_for_abandoned_publish(nsqd):
     producer = Producer(nsqd.address)
     await producer.ping()
     nsqd.freeze()
@@ -576,7 +543,7 @@ async def test_consumer_takes_as_much_as_its_handlers_can_have_in_hand(nsqd, kin
         go_on.set()
 
 
-async def test_max_in_flight_that_starves_handlers_is_said(nsqd, caplog):
+async def test_max_in_flight_below_handlers_demand_is_logged(nsqd, caplog):
     async with consumer_of(nsqd, Bodies(), concurrency=10, config=Config(max_in_flight=5)):
         pass
 
@@ -617,15 +584,34 @@ async def test_answer_that_does_not_reach_nsqd_is_not_counted(nsqd):
         assert consumer.stats.finished == 0
 
 
+async def test_waiting_messages_of_lost_connection_are_not_handled(nsqd):
+    for n in range(3):
+        nsqd.publish("t", b"%d" % n)
+    handled, go_on = [], asyncio.Event()
+
+    async def handle(message):
+        handled.append((message.body, message.attempts))
+        await go_on.wait()
+
+    async with consumer_of(nsqd, handle) as consumer:
+        await eventually(lambda: handled, "the first is in hand")
+        nsqd.drop_connections()
+        await eventually(lambda: not consumer.nsqd_addresses, "the loss is noticed")
+        go_on.set()
+        await eventually(lambda: len(nsqd.finished("t", "c")) == 3, "all were delivered again")
+
+    assert sorted(handled) == [(b"0", 1), (b"0", 2), (b"1", 2), (b"2", 2)]
+
+
 # --- nsqd that take turns
 
 
-async def test_no_message_of_another_nsqd_waits_behind_one_that_takes_long(nsqd):
+async def test_slow_message_does_not_delay_messages_of_other_nsqd(nsqd):
     most = 0
 
     async def slow(message):
         nonlocal most
-        for _ in range(25):
+        for _ in range(14):
             most = max(most, consumer.in_flight)
             await asyncio.sleep(0.1)
         handled.append(message.body)
@@ -691,7 +677,7 @@ def test_consumer_needs_addresses_and_names():
         Consumer("t", "a b", nsqd_addresses="a:1")
 
 
-async def test_every_error_of_publishing_is_nsq_error(nsqd):
+async def test_publish_errors_are_nsq_errors(nsqd):
     async def error_of(address, **settings):
         async with Producer(address, config=Config(dial_timeout=0.3), **settings) as producer:
             with pytest.raises(NSQError) as caught:

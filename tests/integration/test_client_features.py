@@ -44,7 +44,7 @@ def nsqd(memory_nsqd):
 # --- loops
 
 
-async def test_nothing_is_taken_before_somebody_iterates(nsqd):
+async def test_consumer_without_handler_takes_no_message_before_iteration(nsqd):
     nsqd.publish("t", b"x")
     async with consumer_of(nsqd) as consumer:
         await eventually(lambda: consumer.nsqd_addresses, "it is connected")
@@ -210,7 +210,7 @@ async def test_closing_waits_for_messages_of_nsqd_that_is_being_left(nsqd):
     await eventually(lambda: nsqd.finished("t", "c") == [b"x"], "nsqd has the answer")
 
 
-async def test_closing_ends_disconnect_whose_messages_nobody_answers(nsqd):
+async def test_close_ends_disconnect_with_unanswered_messages(nsqd):
     nsqd.publish("t", b"x")
     consumer = consumer_of(nsqd, lambda message: None, auto_answer=False)
     await consumer.start()
@@ -269,7 +269,7 @@ async def test_nsqd_are_named_and_found_together_and_nsqlookupd_change(cluster, 
 # --- one message, and what is there
 
 
-async def test_drain_goes_on_after_back_off_that_is_longer_than_its_pause(nsqd):
+async def test_drain_continues_after_long_back_off(nsqd):
     for n in range(3):
         nsqd.publish("t", b"%d" % n)
     bodies = []
@@ -286,7 +286,7 @@ async def test_drain_goes_on_after_back_off_that_is_longer_than_its_pause(nsqd):
 # --- policies
 
 
-async def test_retry_policy_says_when_message_comes_again_and_when_it_is_given_up(nsqd, caplog):
+async def test_retry_sets_delays_and_gives_up_after_max_attempts(nsqd, caplog):
     nsqd.publish("t", b"x")
     delays, gone = [], []
 
@@ -327,7 +327,7 @@ async def test_default_consumer_never_gives_message_up(nsqd):
 
 
 @pytest.mark.parametrize("kind", ["single", "batch", "given up"])
-async def test_cancellation_that_handler_keeps_to_itself_is_not_taken_for_the_end(nsqd, kind):
+async def test_cancellation_inside_handler_does_not_end_consumer(nsqd, kind):
     handled = []
 
     async def handle(message):
@@ -361,7 +361,7 @@ async def test_cancellation_that_handler_keeps_to_itself_is_not_taken_for_the_en
     assert handled == [b"leaves it", b"cancelled inside", b"next"]
 
 
-async def test_refused_dead_letter_is_tried_again_and_costs_the_other_messages_nothing(nsqd, caplog):
+async def test_refused_dead_letter_is_retried_without_loss_of_other_messages(nsqd, caplog):
     handled = []
 
     async def handle(message):
@@ -382,7 +382,7 @@ async def test_refused_dead_letter_is_tried_again_and_costs_the_other_messages_n
     assert "was given up and could not be kept" in caplog.text
 
 
-async def test_while_dead_letters_are_refused_consumer_backs_off_and_message_waits(nsqd):
+async def test_consumer_backs_off_while_dead_letters_are_refused(nsqd):
     nsqd.publish("t", b"poison")
     nsqd.refuse("E_PUB_FAILED", "E_PUB_FAILED")
 
@@ -395,7 +395,7 @@ async def test_while_dead_letters_are_refused_consumer_backs_off_and_message_wai
         assert nsqd.published("t.c.dead") == []
 
 
-async def test_dead_letter_that_is_not_confirmed_when_consumer_is_closed_is_requeued(nsqd):
+async def test_dead_letter_unconfirmed_at_close_is_requeued(nsqd):
     nsqd.publish("t", b"poison")
     with MemoryNsqd() as frozen:
         consumer = consumer_of(nsqd, retry=Retry(max_attempts=1, delay=Fixed(50)))
@@ -412,7 +412,7 @@ async def test_dead_letter_that_is_not_confirmed_when_consumer_is_closed_is_requ
     assert nsqd.finished("t", "c") == []
 
 
-async def test_no_connection_for_dead_letters_outlives_that_of_consumer(nsqd):
+async def test_dead_letter_connection_ends_with_that_of_consumer(nsqd):
     nsqd.publish("t", b"poison")
 
     async with consumer_of(nsqd, fail, retry=Retry(1)) as consumer:
@@ -426,7 +426,7 @@ async def trial_of(consumer):
     await eventually(lambda: consumer._subscriptions.backoff.phase is Phase.TRIAL, "one message is tried")
 
 
-async def test_trial_message_that_fails_for_the_last_time_does_not_end_back_off(nsqd):
+async def test_trial_message_that_becomes_dead_letter_keeps_back_off(nsqd):
     nsqd.publish("t", b"x")
     attempts = []
 
@@ -445,7 +445,7 @@ async def test_trial_message_that_fails_for_the_last_time_does_not_end_back_off(
 
 
 @pytest.mark.parametrize("then", ["dead_letter", "discard"])
-async def test_trial_message_given_up_unhandled_decides_nothing_and_the_next_one_does(nsqd, then):
+async def test_trial_message_given_up_without_handler_repeats_trial(nsqd, then):
     nsqd.publish("t", b"old")
     async with consumer_of(nsqd) as consumer:
         async for message in consumer:
@@ -493,7 +493,7 @@ async def test_backing_off_can_have_strategy_of_its_own(nsqd):
 
 
 @pytest.mark.parametrize("level", ["DEBUG", "INFO"])
-async def test_only_the_last_failed_attempt_is_error_with_traceback(nsqd, caplog, level):
+async def test_last_failed_attempt_is_logged_as_error_with_traceback(nsqd, caplog, level):
     caplog.set_level(level, logger="nsqclient")
     nsqd.publish("t", b"x")
 
@@ -544,7 +544,7 @@ async def test_dead_letter_has_headers_of_its_message(extended):
     }
 
 
-async def test_dead_letter_with_headers_that_are_too_long_keeps_those_of_dead_letter(extended):
+async def test_dead_letter_drops_message_headers_that_are_too_long(extended):
     extended.publish("t", b"poison", {"long": "x" * 65_000, "more": "y" * 500})
 
     def fail(message):
@@ -558,7 +558,7 @@ async def test_dead_letter_with_headers_that_are_too_long_keeps_those_of_dead_le
     assert "long" not in headers
 
 
-async def test_dead_letters_to_nsqd_without_headers_go_without_and_one_warning_says_so(nsqd, caplog):
+async def test_dead_letters_to_nsqd_without_headers_are_logged_once(nsqd, caplog):
     retry = Retry(1, backoff=False)
     async with consumer_of(nsqd, fail, retry=retry, config=Config()) as consumer:
         for body in (b"1", b"2"):
@@ -571,7 +571,7 @@ async def test_dead_letters_to_nsqd_without_headers_go_without_and_one_warning_s
     assert len(warnings) == 1
 
 
-async def test_who_does_not_ask_for_headers_reads_body_alone(extended):
+async def test_consumer_without_headers_setting_reads_body_alone(extended):
     extended.publish("t", b"x", {"id": "1"})
     seen = []
     async with consumer_of(extended, lambda message: seen.append((message.body, dict(message.headers)))):
@@ -644,7 +644,7 @@ async def test_message_has_value_that_was_decoded(nsqd, decoder, in_threads):
 
 @pytest.mark.parametrize("dead_letter_topic", ["t.dead", ""])
 @pytest.mark.parametrize("decoder", DECODERS)
-async def test_what_cannot_be_decoded_does_not_reach_handler(nsqd, caplog, decoder, dead_letter_topic):
+async def test_undecodable_message_does_not_reach_handler(nsqd, caplog, decoder, dead_letter_topic):
     decode, _, said = DECODERS[decoder]
     nsqd.publish("t", b"nonsense")
     seen = []
@@ -683,8 +683,7 @@ class Noting(Middleware):
             self.notes.append(f"{self.name} after")
 
     async def handle_batch(self, messages, go_on):
-        self.notes.append(f"{self.name} batch of {len(messages)}")
-        return await go_on(messages)
+        return await self.handle(messages, go_on)
 
 
 class Upper(Middleware):
@@ -721,7 +720,7 @@ class Late(Middleware):
 
 
 @pytest.mark.parametrize("ending", ["flush", "close"])
-async def test_what_was_submitted_through_middlewares_is_waited_for(nsqd, ending):
+async def test_flush_and_close_wait_for_middlewares(nsqd, ending):
     async with Producer(nsqd.address, middlewares=[late := Late()]) as producer:
         confirmations = [
             await producer.submit("t", b"a"),
@@ -738,7 +737,7 @@ async def test_what_was_submitted_through_middlewares_is_waited_for(nsqd, ending
     assert nsqd.published("t") == [b"a", b"b", b"c", b"d"]
 
 
-def test_what_threads_submitted_through_middlewares_is_waited_for(nsqd):
+def test_publishes_of_threads_pass_middlewares_before_close(nsqd):
     with sync.Producer(nsqd.address, middlewares=[Upper()]) as producer:
         for _ in range(2000):
             producer.submit("t", b"a")
@@ -777,27 +776,19 @@ async def test_publishers_wait_while_many_publishes_are_in_middlewares(nsqd):
 
 
 @pytest.mark.parametrize("in_threads", [False, True])
-async def test_middlewares_stand_around_handler_in_their_order(nsqd, in_threads):
+@pytest.mark.parametrize("in_batches", [False, True])
+async def test_middlewares_stand_around_handler_in_their_order(nsqd, in_threads, in_batches):
     notes = []
     nsqd.publish("t", b"x")
     consumer = consumer_of(nsqd, middlewares=[Noting("outer", notes), Noting("inner", notes)])
-    consumer.add_handler(lambda _: notes.append("handler"), in_threads=in_threads)
+    if in_batches:
+        consumer.add_batch_handler(lambda _: notes.append("handler"), size=1, in_threads=in_threads)
+    else:
+        consumer.add_handler(lambda _: notes.append("handler"), in_threads=in_threads)
     async with consumer:
         await eventually(lambda: nsqd.finished("t", "c"), "it was handled")
 
     assert notes == ["outer before", "inner before", "handler", "inner after", "outer after"]
-
-
-async def test_middlewares_stand_around_batch(nsqd):
-    notes = []
-    for _ in range(3):
-        nsqd.publish("t", b"x")
-    consumer = consumer_of(nsqd, middlewares=[Noting("outer", notes)])
-    consumer.add_batch_handler(lambda messages: notes.append(len(messages)), size=3, seconds=5)
-    async with consumer:
-        await eventually(lambda: len(nsqd.finished("t", "c")) == 3, "they were handled")
-
-    assert notes == ["outer batch of 3", 3]
 
 
 # --- the nsqd in memory
@@ -859,7 +850,7 @@ async def test_program_that_asks_nsqlookupd_is_tested_unchanged(nsqd):
 
 
 @pytest.mark.parametrize("addresses", [1, 2])
-async def test_each_address_is_tried_once_before_refusal_is_raised(nsqd, addresses):
+async def test_addresses_are_tried_once_before_refusal_is_raised(nsqd, addresses):
     with MemoryNsqd() as other:
         nodes = [nsqd, other][:addresses]
         for node in nodes:

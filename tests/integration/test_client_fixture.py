@@ -11,7 +11,7 @@ from nsqclient.testing import MemoryNsqd
 from nsqclient.wire import commands
 
 
-def test_nsqd_in_memory_is_there_for_each_test(memory_nsqd):
+def test_fixture_gives_empty_nsqd_to_each_test(memory_nsqd):
     with Producer(memory_nsqd.address) as producer:
         producer.publish("t", b"x")
 

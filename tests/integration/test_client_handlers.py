@@ -4,7 +4,6 @@ import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from itertools import product
 
 import pytest
 
@@ -39,7 +38,7 @@ async def test_handler_that_blocks_runs_in_threads(cluster, is_added):
     assert consumer.stats.finished == 8
 
 
-async def test_in_thread_message_can_be_touched_requeued_and_failed(cluster):
+async def test_message_can_be_touched_requeued_and_failed_in_thread(cluster):
     nsqd = cluster.nsqd()
     attempts = []
 
@@ -61,7 +60,7 @@ async def test_in_thread_message_can_be_touched_requeued_and_failed(cluster):
     assert channel(nsqd)["requeue_count"] == 2
 
 
-async def test_several_handlers_share_messages(cluster):
+async def test_handlers_share_messages(cluster):
     nsqd = cluster.nsqd()
     both = asyncio.Barrier(2)
 
@@ -131,7 +130,7 @@ async def test_slow_message_is_touched_automatically(cluster):
 
     def work_longer_than_the_time_out(delivery):
         attempts.append(delivery.attempts)
-        time.sleep(2.5)
+        time.sleep(1.5)
 
     await publish(nsqd, b"1", b"2")
     consumer = consumer_of(nsqd, config=Config(msg_timeout=1, max_in_flight=2), auto_touch=True)
@@ -248,31 +247,52 @@ class OfALibraryError(BaseException):
     """A BaseException, as some libraries raise for time-outs."""
 
 
+def raising(error):
+    def handle(_):
+        raise error
+
+    return handle
+
+
+async def work(_):
+    """A coroutine function, which no thread runs."""
+
+
+# name -> (handler, whether only threads can get it, whether its message is finished, what the log says)
+RESULTS = {
+    "an error": (raising(ValueError("no")), False, False, "ValueError: no"),
+    "an error of a library": (raising(OfALibraryError("no")), False, False, "OfALibraryError"),
+    "an exit": (raising(SystemExit(1)), True, False, "SystemExit"),
+    "an interrupt": (raising(KeyboardInterrupt()), True, False, "KeyboardInterrupt"),
+    "the end of a generator": (raising(GeneratorExit()), True, False, "GeneratorExit"),
+    "False": (lambda _: False, False, False, "the handler returned False"),
+    "a coroutine": (lambda _: work(_), True, False, "a thread does not run it"),  # noqa: PLW0108 - the mistake
+    "another value": (lambda _: 7, False, True, "the handler returned 7, which means nothing here"),
+}
+WAYS = ("on the loop", "in a thread", "in batches in a thread")
+
+
 @pytest.mark.parametrize(
-    ("way", "error"),
-    [
-        *product(["in a thread", "in batches in a thread"], [SystemExit, KeyboardInterrupt, GeneratorExit]),
-        *product(["in a thread", "in batches in a thread", "on the loop"], [OfALibraryError]),
-    ],
+    ("result", "way"),
+    [(result, way) for result in RESULTS for way in WAYS if way != "on the loop" or not RESULTS[result][1]],
 )
-async def test_message_of_raising_handler_is_redelivered(memory_nsqd, error, way):
-    handled = []
-
-    def fail_at_first(given):
-        for message in given if isinstance(given, list) else [given]:
-            if message.attempts == 1:
-                raise error
-            handled.append(message.body)
-
-    for body in (b"1", b"2"):
-        memory_nsqd.publish("t", body)
-    consumer = consumer_of(memory_nsqd, retry=NO_DELAY)
+async def test_handler_result_decides_about_message(memory_nsqd, caplog, result, way):
+    handler, _, is_finished, said = RESULTS[result]
+    memory_nsqd.publish("t", b"x")
+    consumer = consumer_of(memory_nsqd, retry=Retry(delay=Fixed(600)))
     if way == "in batches in a thread":
-        consumer.add_batch_handler(fail_at_first, size=1, seconds=1, in_threads=True)
+        consumer.add_batch_handler(handler, size=1, seconds=1, in_threads=True)
     else:
-        consumer.add_handler(fail_at_first, in_threads=way == "in a thread")
+        consumer.add_handler(handler, in_threads=way == "in a thread")
     async with consumer:
-        await eventually(lambda: sorted(handled) == [b"1", b"2"], "both came again")
+        await eventually(
+            lambda: memory_nsqd.finished("t", "c") or memory_nsqd.requeued("t", "c"), "it is answered"
+        )
+        memory_nsqd.publish("t", b"y")
+        await eventually(lambda: consumer.stats.received == 2 and not consumer.in_flight, "the next one is")
+
+    assert memory_nsqd.finished("t", "c") == ([b"x", b"y"] if is_finished else [])
+    assert said in caplog.text
 
 
 def no_delay(_attempts):
@@ -285,7 +305,7 @@ def no_delay(_attempts):
     ids=["an error", "None", "negative", "nan", "inf"],
 )
 @pytest.mark.parametrize("way", ["one by one", "in batches", "in a thread", "in a loop"])
-async def test_delay_that_cannot_be_used_costs_neither_its_message_nor_the_next(delay, way, caplog):
+async def test_unusable_delay_costs_no_message(delay, way, caplog):
     handled = []
 
     def fail_on_bad(given):

@@ -88,7 +88,7 @@ async def test_answer_that_does_not_come_ends_with_its_time():
             await get(f"http://{address}/", headers={}, seconds=0.05)
 
 
-async def test_host_or_port_that_is_not_there_is_said_plainly():
+async def test_missing_host_or_port_is_named_in_error():
     async with answering() as address:
         pass
     with pytest.raises(HttpError, match=r"^connect: connection refused$"):
@@ -168,7 +168,7 @@ async def test_nsqlookupd_that_fails_is_named_by_each_publish_and_logged_once(ca
     assert caplog.text.count("error querying nsqlookupd") == 1
 
 
-async def test_all_that_the_last_nsqd_refused_goes_to_the_one_that_has_come_back():
+async def test_refused_publishes_go_to_nsqd_that_has_come_back():
     async def drains(reader, writer):
         await answer_identify(reader, writer)
         await read_published(reader)
@@ -214,7 +214,7 @@ OFTEN = Config(lookupd_poll_interval=0.05)
 
 
 @pytest.mark.parametrize("host", ["nsqd-0.nsqd..svc", "nsqd/0"])
-async def test_host_that_cannot_be_name_keeps_nobody_from_the_others(host, caplog):
+async def test_impossible_host_name_does_not_block_other_addresses(host, caplog):
     with MemoryNsqd() as nsqd:
         registry = Registry([f"{host}:4150", nsqd.address])
         async with (
@@ -263,7 +263,7 @@ async def test_nsqd_that_nsqlookupd_no_longer_names_is_left(refusing):
             await eventually(lambda: producer.nsqd_addresses == [other.address], "the other is used")
 
 
-async def test_nsqd_that_only_stopped_nsqlookupd_has_named_is_left_when_it_is_gone():
+async def test_unreachable_nsqd_of_stopped_nsqlookupd_is_forgotten():
     with MemoryNsqd() as other:
         registry = Registry([other.address])
         async with registry.serve() as lookupd:
@@ -282,7 +282,7 @@ async def test_nsqd_that_only_stopped_nsqlookupd_has_named_is_left_when_it_is_go
             await producer.close()
 
 
-async def test_what_an_nsqlookupd_said_before_it_stopped_counts_for_nsqd_that_are_there():
+async def test_last_answer_of_stopped_nsqlookupd_counts_for_reachable_nsqd():
     gone, there = "10.0.0.1:4150", "10.0.0.2:4150"
     registry = Registry([there])
     async with registry.serve() as lookupd:
@@ -303,7 +303,7 @@ async def test_what_an_nsqlookupd_said_before_it_stopped_counts_for_nsqd_that_ar
     assert book.known == [there]
 
 
-async def test_nsqlookupd_that_hangs_holds_up_no_publish_and_no_connection():
+async def test_hanging_nsqlookupd_delays_no_publish_and_no_connection():
     with MemoryNsqd() as nsqd:
         async with (
             asyncio.timeout(30),
@@ -321,7 +321,7 @@ async def test_nsqlookupd_that_hangs_holds_up_no_publish_and_no_connection():
                 )
 
 
-async def test_error_that_nobody_has_foreseen_ends_no_search_for_nsqd(monkeypatch, caplog):
+async def test_unexpected_error_does_not_end_discovery(monkeypatch, caplog):
     failing = [RuntimeError("what?")] * 10
 
     async def fails_at_first(*args, **settings):
@@ -374,7 +374,7 @@ async def test_producer_and_consumer_find_nsqd_over_tls(cluster, tmp_path, plain
     assert bodies == [b"x"]
 
 
-async def test_certificate_nobody_vouches_for_is_refused_and_said(tmp_path, caplog):
+async def test_untrusted_certificate_of_nsqlookupd_is_refused_and_logged(tmp_path, caplog):
     authority = Authority(tmp_path)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(authority.certificate, authority.key)

@@ -14,7 +14,7 @@ from tests.support.processes import Daemon
 from tests.support.waiting import eventually
 
 
-async def test_another_nsqd_takes_over_when_the_first_dies(cluster):
+async def test_second_nsqd_takes_over_when_first_dies(cluster):
     first, second = cluster.nsqd(), cluster.nsqd()
     async with Producer([first.tcp_address, second.tcp_address]) as producer:
         await producer.publish("t", b"1")
@@ -27,7 +27,7 @@ async def test_another_nsqd_takes_over_when_the_first_dies(cluster):
     assert message_count(second) == 100
 
 
-async def test_with_time_to_retry_publish_survives_outage(cluster):
+async def test_publish_with_retry_seconds_survives_outage(cluster):
     nsqd = cluster.nsqd()
     async with Producer(nsqd.tcp_address, retry_seconds=30) as producer:
         nsqd.kill()
@@ -71,7 +71,7 @@ async def test_topic_that_is_full_fails_no_publish_to_other_topics(cluster):
     assert message_count(nsqd, "b") == 10
 
 
-async def test_publishes_that_wait_for_full_topic_hold_up_none_to_other_topics(cluster):
+async def test_full_topic_delays_no_publish_to_other_topics(cluster):
     nsqd = cluster.nsqd()
     full_topic(nsqd, "a")
     async with Producer(nsqd.tcp_address, retry_seconds=60) as producer:
@@ -87,7 +87,7 @@ async def test_publishes_that_wait_for_full_topic_hold_up_none_to_other_topics(c
     assert (message_count(nsqd, "a"), message_count(nsqd, "b")) == (9, 8)
 
 
-async def test_what_waits_for_full_topic_fails_when_producer_is_closed(cluster):
+async def test_publish_to_full_topic_fails_when_producer_is_closed(cluster):
     nsqd = cluster.nsqd()
     full_topic(nsqd, "a")
     producer = Producer(nsqd.tcp_address, retry_seconds=30)
@@ -185,7 +185,7 @@ async def test_urgent_close_fails_unconfirmed_publishes():
             confirmation.result()
 
 
-async def test_whoever_stops_waiting_disturbs_nobody(cluster):
+async def test_cancelled_publish_disturbs_no_other_publish(cluster):
     nsqd = cluster.nsqd()
     async with Producer(nsqd.tcp_address) as producer:
         impatient = asyncio.create_task(producer.publish("t", b"1"))

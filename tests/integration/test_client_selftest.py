@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from bench.ports import free_port
 from tests.support.auth_server import AuthServer, granted
 from tests.support.certificates import Authority
@@ -97,18 +99,20 @@ def test_cluster_that_demands_certificates_and_secret_is_tested_with_both(cluste
     assert done.stdout.startswith("selftest passed: 100 messages went through 1 nsqd (")
 
 
-def test_selftest_sends_secret_without_tls_only_when_it_is_allowed(tmp_path):
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (["--auth-secret-file=secret"], "--auth-secret-file needs --tls or --auth-allow-cleartext"),
+        (
+            ["--tls", "--auth-secret-file=/no/such"],
+            "cannot read the AUTH secret - open /no/such: No such file or directory",
+        ),
+    ],
+)
+def test_unusable_secret_is_one_sentence(tmp_path, flags, reason):
     (tmp_path / "secret").write_text("s")
-    done = selftest("--lookupd-http-address=127.0.0.1:1", f"--auth-secret-file={tmp_path / 'secret'}")
+    flags = [flag.replace("=secret", f"={tmp_path / 'secret'}") for flag in flags]
+    done = selftest("--lookupd-http-address=127.0.0.1:1", *flags)
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "selftest failed: --auth-secret-file needs --tls or --auth-allow-cleartext\n"
-
-
-def test_secret_that_cannot_be_read_is_one_sentence():
-    done = selftest("--lookupd-http-address=127.0.0.1:1", "--tls", "--auth-secret-file=/no/such")
-
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        "selftest failed: cannot read the AUTH secret - open /no/such: No such file or directory\n"
-    )
+    assert done.stderr == f"selftest failed: {reason}\n"

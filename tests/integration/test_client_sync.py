@@ -21,7 +21,7 @@ from tests.support.client import consumer_of, message_count
 from tests.support.waiting import wait_until
 
 
-def test_many_threads_share_one_producer(cluster):
+def test_threads_share_one_producer(cluster):
     nsqd = cluster.nsqd()
     with Producer(nsqd.tcp_address, max_unconfirmed=100) as producer, ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda n: producer.publish("t", b"%d" % n), range(2000)))
@@ -59,7 +59,7 @@ def close_at_once(make, name, callers=4):
         assert [one.result(20) for one in closing] == [False] * callers
 
 
-def test_consumer_that_several_threads_close_is_closed_when_each_of_them_goes_on():
+def test_consumer_closed_by_several_threads_is_closed_when_each_returns():
     for _ in range(20):
 
         def started():
@@ -70,7 +70,7 @@ def test_consumer_that_several_threads_close_is_closed_when_each_of_them_goes_on
         close_at_once(started, "nsq consumer t/c")
 
 
-def test_producer_has_sent_all_when_close_returns_in_each_of_several_threads():
+def test_producer_closed_by_several_threads_has_sent_all_when_each_returns():
     with MemoryNsqd() as nsqd:
         for turn in range(20):
             sent = []
@@ -96,7 +96,7 @@ def test_closing_while_another_thread_runs_it_ends_both():
                 running.result(20)
 
 
-def test_error_that_was_told_is_not_logged_once_more(cluster, caplog):
+def test_reported_error_is_not_logged_again(cluster, caplog):
     nsqd = cluster.nsqd("--max-msg-size=10")
     with Producer(nsqd.tcp_address) as producer:
         refused = producer.submit("t", b"x" * 11)
@@ -108,7 +108,7 @@ def test_error_that_was_told_is_not_logged_once_more(cluster, caplog):
 
 
 @pytest.mark.parametrize("name", ["Producer", "Consumer"])
-def test_what_the_one_face_has_the_other_has_too(name):
+def test_faces_have_the_same_methods_and_arguments(name):
     asynchronous, blocking = getattr(nsqclient, name), getattr(nsqclient.sync, name)
     names = {one for one in dir(asynchronous) if not one.startswith("_")}
 
@@ -120,7 +120,7 @@ def test_what_the_one_face_has_the_other_has_too(name):
             assert wanted - set(inspect.signature(twin).parameters) == set(), one
 
 
-def test_what_is_submitted_otherwise_is_confirmed_and_waited_for_as_well():
+def test_submit_variants_are_confirmed_and_waited_for():
     with MemoryNsqd(headers=True) as nsqd:
         with Producer(nsqd.address, config=Config(headers=True)) as producer:
             outcomes = [
@@ -179,7 +179,7 @@ print(at)
 """
 
 
-def test_signal_ends_consumer_wherever_it_arrives():
+def test_signal_at_any_line_ends_consumer():
     with MemoryNsqd() as nsqd:
         done = subprocess.run(
             [sys.executable, "-c", SIGNALLED, nsqd.address],

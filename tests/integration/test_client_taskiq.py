@@ -86,7 +86,7 @@ async def test_tasks_that_wait_for_each_other_run_whatever_config_is_for(nsqd):
         await eventually(lambda: len(nsqd.finished("taskiq", "workers")) == 2, "both were run")
 
 
-async def test_task_that_failed_for_the_last_time_is_dead_letter():
+async def test_task_becomes_dead_letter_after_last_retry():
     with MemoryNsqd(headers=True) as nsqd:
         broker = NsqBroker(nsqd.address).with_middlewares(
             DeadLetters("dead"), SimpleRetryMiddleware(default_retry_count=2, default_retry_label=True)

@@ -70,7 +70,7 @@ def on(server, **more):
     return {"nsqd_tcp_addresses": [server.tcp_address], "max_in_flight": 100, **OPTIONS, **more}
 
 
-async def test_what_a_writer_publishes_reader_gets_in_order(nsqd):
+async def test_published_messages_arrive_in_order(nsqd):
     writer = await connected_writer(nsqd)
     assert await publish(writer, "pub", TOPIC, b"first") == b"OK"
     assert await publish(writer, "mpub", TOPIC, [b"second", b"third", b"\x00\xff\n"]) == b"OK"
@@ -196,7 +196,7 @@ async def test_heartbeats_come_at_interval_asked_for(nsqd):
     assert 1.5 < time.monotonic() - began < 5
 
 
-async def test_what_was_published_before_kill_is_there_for_reader_after_it(nsqd):
+async def test_message_published_before_kill_is_read_after_restart(nsqd):
     # Left out in reference runs: the original keeps these messages in memory until it is asked to stop.
     writer = await connected_writer(nsqd)
     bodies = [b"%d" % number for number in range(100)]

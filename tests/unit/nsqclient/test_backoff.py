@@ -20,7 +20,7 @@ def test_first_failure_stops_for_two_multipliers(backoff):
     assert (backoff.phase, backoff.level) == (Phase.STOPPED, 1)
 
 
-def test_each_failed_trial_doubles_stop(backoff):
+def test_failed_trial_doubles_stop(backoff):
     assert [backoff.failed()] + [fail_on_trial(backoff) for _ in range(4)] == [2, 4, 8, 16, 32]
 
 
@@ -53,7 +53,7 @@ def test_successful_trial_at_level_one_runs_again(backoff):
     assert (backoff.phase, backoff.level) == (Phase.RUNNING, 0)
 
 
-def test_way_back_takes_one_successful_trial_per_level(backoff):
+def test_recovery_takes_one_successful_trial_per_level(backoff):
     backoff.failed()
     fail_on_trial(backoff)
     backoff.waited()

@@ -54,7 +54,7 @@ def test_tls_of_another_type_is_refused(wrong):
         Config(tls=wrong)
 
 
-def test_nothing_changes_once_it_is_made():
+def test_config_is_immutable():
     with pytest.raises(FrozenInstanceError):
         Config().max_in_flight = 2
 
@@ -124,6 +124,6 @@ def test_options_keep_what_they_do_not_name():
     assert (config.max_in_flight, config.snappy) == (7, True)
 
 
-def test_one_option_is_checked_without_the_others_it_has_to_fit_to():
+def test_option_is_checked_alone():
     # 10 s is below the default heartbeat_interval, which another option may lower.
     assert check_option("read-timeout,10s") == ("read_timeout", 10)

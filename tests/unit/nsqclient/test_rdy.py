@@ -31,7 +31,7 @@ def test_first_connection_gets_all():
     assert distribution(10).add("a", 2500, now=0) == {"a": 10}
 
 
-def test_others_make_room_before_newcomer_is_served():
+def test_rdy_is_lowered_before_new_connection_gets_its_share():
     changes = distribution(10, "a").add("b", 2500, now=1)
 
     assert changes == {"a": 5, "b": 5}
@@ -44,7 +44,7 @@ def test_large_share_is_lowered_before_small_one_is_raised():
     assert list(rdy.add("b", 3, now=0).items()) == [("a", 4), ("b", 3)]
 
 
-def test_all_are_stopped_before_one_is_tried():
+def test_rdy_is_zero_everywhere_before_trial():
     rdy = distribution(10, "a", "b")
 
     assert list(rdy.enter(Phase.TRIAL, 2, first).items())[-1] == ("b", 0)
@@ -52,11 +52,11 @@ def test_all_are_stopped_before_one_is_tried():
     assert list(rdy.enter(Phase.TRIAL, 2, last).values()) == [0, 0, 1]
 
 
-def test_no_connection_gets_more_than_its_nsqd_allows():
+def test_share_is_limited_by_max_rdy_count():
     assert distribution(100).add("a", 30, now=0) == {"a": 30}
 
 
-def test_what_a_lost_connection_held_goes_to_the_others():
+def test_share_of_lost_connection_goes_to_others():
     rdy = distribution(10, "a", "b")
 
     assert rdy.remove("a", 1, first) == {"b": 10}
@@ -64,7 +64,7 @@ def test_what_a_lost_connection_held_goes_to_the_others():
     assert rdy.remove("a", 1, first) == {}
 
 
-def test_only_changes_are_told():
+def test_unchanged_rdy_is_not_sent():
     rdy = distribution(10, "a", "b")
 
     assert rdy.resize(11, now=1) == {}
@@ -114,7 +114,7 @@ def test_connection_that_comes_or_goes_gets_no_share_that_is_passed_on():
     assert rdy.rotate(36, first, {"a": 1}) == {}
 
 
-def test_every_connection_has_its_turn():
+def test_connections_all_have_their_turn():
     rdy = distribution(1, "a", "b", "c")
     chance = random.Random(1)
     seen = set()
@@ -136,7 +136,7 @@ class Counted:
         return id(self)
 
 
-def test_thousands_that_come_and_go_one_by_one_cost_no_square():
+def test_connection_changes_have_linear_cost():
     rdy = RdyDistribution(10, low_rdy_idle_timeout=10, low_rdy_timeout=30)
     keys = [Counted() for _ in range(2_000)]
     Counted.looks = 0
@@ -162,24 +162,24 @@ def test_share_of_one_that_goes_is_passed_on():
     assert sum(rdy.count(key) for key in "abcd") == 2
 
 
-def test_how_long_turn_may_take_to_come():
+def test_longest_wait_grows_with_connections_per_message():
     assert longest_wait(1000, 100, 10) == 90
     assert longest_wait(100, 100, 10) == 0
     assert longest_wait(5, 0, 10) == 0
 
 
-def test_nothing_rotates_when_there_is_enough_for_all():
+def test_rotation_needs_more_connections_than_messages():
     assert distribution(2, "a", "b").rotate(1000, first) == {}
 
 
-def test_stopping_tells_all_zero_and_newcomer_waits():
+def test_stop_sets_rdy_to_zero_also_for_new_connection():
     rdy = distribution(10, "a", "b")
 
     assert rdy.enter(Phase.STOPPED, 1, first) == {"a": 0, "b": 0}
     assert rdy.add("c", 2500, now=2) == {}
 
 
-def test_one_connection_is_tried_with_one_message():
+def test_trial_is_one_message_on_one_connection():
     rdy = distribution(10, "a", "b")
     rdy.enter(Phase.STOPPED, 1, first)
 
@@ -187,7 +187,7 @@ def test_one_connection_is_tried_with_one_message():
     assert rdy.enter(Phase.RUNNING, 3, first) == {"a": 5, "b": 5}
 
 
-def test_lost_trial_is_handed_to_the_one_that_is_chosen():
+def test_trial_of_lost_connection_moves_to_chosen_one():
     rdy = distribution(10, "a", "b", "c")
     rdy.enter(Phase.STOPPED, 1, first)
     rdy.enter(Phase.TRIAL, 2, last)
@@ -212,7 +212,7 @@ def test_resize_to_zero_pauses_and_back_runs():
 
 
 @pytest.mark.parametrize("phase", [Phase.STOPPED, Phase.TRIAL, Phase.RUNNING])
-def test_consumer_without_connections_has_nobody_to_tell(phase):
+def test_consumer_without_connections_sends_no_rdy(phase):
     assert distribution(10).enter(phase, 1, first) == {}
 
 
@@ -225,7 +225,7 @@ def test_trial_on_nsqd_without_messages_moves_on():
     assert rdy.rotate(14, first) == {"idle": 0, "busy": 1}
 
 
-def test_trial_that_takes_long_is_passed_on_only_when_it_has_its_outcome():
+def test_long_trial_moves_on_only_after_its_outcome():
     rdy = distribution(1, "tried", "other")
     rdy.enter(Phase.STOPPED, 1, first)
     rdy.enter(Phase.TRIAL, 3, lambda _: "tried")
@@ -235,7 +235,7 @@ def test_trial_that_takes_long_is_passed_on_only_when_it_has_its_outcome():
     assert rdy.rotate(39, first, {"tried": 1}) == {}
 
 
-def test_messages_from_before_back_off_do_not_keep_trial_from_moving_on():
+def test_earlier_messages_do_not_hold_trial():
     rdy = distribution(10, "a", "b", "c")
     rdy.enter(Phase.STOPPED, 1, first)
     rdy.enter(Phase.TRIAL, 3, lambda _: "a")
@@ -243,7 +243,7 @@ def test_messages_from_before_back_off_do_not_keep_trial_from_moving_on():
     assert rdy.rotate(14, first, {"c": 3}) == {"a": 0, "b": 1}
 
 
-def test_one_that_waited_longest_comes_next():
+def test_connection_that_waited_longest_is_next():
     rdy = distribution(1, "a", "b", "c")
     order = []
     for minute in range(1, 7):

@@ -9,7 +9,7 @@ def test_first_address_is_used_as_long_as_it_is_well():
     assert [roster.pick(now) for now in (0, 1, 2)] == ["a", "a", "a"]
 
 
-def test_after_failure_the_next_one_is_used_and_kept():
+def test_address_after_failed_one_is_used_and_kept():
     roster = Roster(["a", "b", "c"])
     roster.pick(0)
     roster.failed("a", 0)
@@ -18,7 +18,7 @@ def test_after_failure_the_next_one_is_used_and_kept():
     assert roster.pick(1000) == "b"
 
 
-def test_when_all_have_failed_the_one_whose_rest_ends_first_is_tried():
+def test_address_whose_rest_ends_first_is_tried_when_all_rest():
     roster = Roster(["a", "b"])
     roster.failed("b", 0)
     roster.failed("a", 0.05)
@@ -26,7 +26,7 @@ def test_when_all_have_failed_the_one_whose_rest_ends_first_is_tried():
     assert roster.pick(0.06) == "b"
 
 
-def test_only_address_is_never_refused():
+def test_single_address_is_used_while_it_rests():
     roster = Roster(["a"])
     roster.failed("a", 0)
 
@@ -47,7 +47,7 @@ def test_rest_doubles_with_each_failure_up_to_limit():
     assert rests[-1] == MAX_BACKOFF_SECONDS
 
 
-def test_one_event_that_many_notice_counts_once():
+def test_failures_during_rest_count_once():
     roster = Roster(["a", "b"])
     for _ in range(100):
         roster.failed("a", 0)
@@ -97,7 +97,7 @@ def test_failures_of_strangers_are_ignored():
     assert not roster.is_well("x", 0)
 
 
-def test_rests_can_be_ended_and_the_next_one_is_longer_all_the_same():
+def test_rest_after_end_backoff_is_longer():
     roster = Roster(["a", "b"])
     roster.failed("a", 0)
     roster.end_backoff()

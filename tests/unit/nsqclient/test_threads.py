@@ -64,7 +64,7 @@ def test_cancelled_publish_outcome_takes_no_result():
     assert outcome.cancelled()
 
 
-def test_whoever_begins_to_wait_while_it_ends_is_not_forgotten():
+def test_publish_outcome_wakes_waiter_that_comes_while_it_ends():
     for _ in range(300):
         outcome = PublishOutcome()
         go = threading.Barrier(2)

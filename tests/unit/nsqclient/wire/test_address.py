@@ -12,6 +12,6 @@ def test_ipv6_host_gets_brackets_and_loses_them(host, address):
 
 
 @pytest.mark.parametrize("address", ["", "host", "host:", ":4150", "host:x", "host:-1", "host:65536", "h:٣"])
-def test_what_has_no_host_and_port_is_refused(address):
+def test_address_without_port_is_refused(address):
     with pytest.raises(ValueError, match="is not host:port"):
         split_address(address)

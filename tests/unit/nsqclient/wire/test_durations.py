@@ -45,7 +45,7 @@ def test_duration_is_read_as_nanoseconds(text, nanoseconds):
         ("٣s", 'time: invalid duration "٣s"'),
     ],
 )
-def test_what_is_no_duration_is_refused_with_sentence_operators_know(text, sentence):
+def test_invalid_duration_is_refused_with_sentence_of_nsq(text, sentence):
     with pytest.raises(ValueError) as refused:
         parse_duration(text)
 
@@ -71,12 +71,12 @@ def test_duration_is_written_shortest_way(nanoseconds, text):
 
 
 @given(st.integers(min_value=-MAX_DURATION, max_value=MAX_DURATION))
-def test_what_is_written_is_read_back_the_same(span):
+def test_duration_survives_writing_and_reading(span):
     assert parse_duration(format_duration(span)) == span
 
 
 @given(st.text())
-def test_any_text_gives_number_or_refusal(text):
+def test_text_gives_duration_or_value_error(text):
     try:
         span = parse_duration(text)
     except ValueError:
