@@ -47,13 +47,13 @@ KEYS = [
     "backlog",
     "channels",
 ]
-OWED = st.fixed_dictionaries(
+BACKLOG = st.fixed_dictionaries(
     {}, optional={"spans": VALUES, "attempts": VALUES, "deferred": VALUES, "name": VALUES, "paused": VALUES}
 )
 HEADERS = st.one_of(
     VALUES,
     st.fixed_dictionaries({}, optional=dict.fromkeys(KEYS, VALUES)),
-    st.fixed_dictionaries(dict.fromkeys(KEYS, NUMBERS) | {"backlog": OWED, "channels": st.lists(OWED)}),
+    st.fixed_dictionaries(dict.fromkeys(KEYS, NUMBERS) | {"backlog": BACKLOG, "channels": st.lists(BACKLOG)}),
 )
 NOTES = st.one_of(
     VALUES,

@@ -1,4 +1,4 @@
-"""A channel against a plain model: no message is ever lost, duplicated or sent to two consumers at once."""
+"""A channel against a plain model: no message is lost, duplicated or sent to two consumers."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -19,7 +19,7 @@ class ChannelMachine(RuleBasedStateMachine):
         self.node = Node()
         self.channel = self.node.channel()
         self.consumers = []
-        self.owed = set()
+        self.unfinished = set()
         self.held = {}
         self.attempts = {}
         self.chain = []
@@ -30,8 +30,8 @@ class ChannelMachine(RuleBasedStateMachine):
         for consumer, outlet in self.consumers:
             for message_id, attempts, _ in outlet.taken():
                 seq = self.ids.decode(message_id)
-                assert seq in self.owed
-                assert seq not in self.held, "given to two at once"
+                assert seq in self.unfinished
+                assert seq not in self.held, "given to two at the same time"
                 self.held[seq] = consumer
                 self.attempts[seq] = self.attempts.get(seq, 0) + 1
                 assert attempts == self.attempts[seq]
@@ -54,12 +54,12 @@ class ChannelMachine(RuleBasedStateMachine):
         first = self.node.topic().log.next_seq
         self.node.topic().stage_batch(Batch([b"x"] * count), self.node.now_ns)
         self.node.broker.dirty[self.node.topic()] = None
-        self.owed |= set(range(first, first + count))
+        self.unfinished |= set(range(first, first + count))
         self.step()
 
     @rule(delay=st.integers(1, 5))
     def publish_deferred(self, delay):
-        self.owed.add(self.node.topic().log.next_seq)
+        self.unfinished.add(self.node.topic().log.next_seq)
         topic = self.node.topic()
         topic.stage(b"x", self.node.now_ns, self.node.now_ns + delay * 10**9)
         self.node.broker.dirty[topic] = None
@@ -90,7 +90,7 @@ class ChannelMachine(RuleBasedStateMachine):
         if seq is not None:
             self.channel.finish([seq], consumer, self.node.now_ns)
             del self.held[seq]
-            self.owed.discard(seq)
+            self.unfinished.discard(seq)
             self.node.ready(consumer, consumer.rdy)
             self.step()
 
@@ -108,7 +108,7 @@ class ChannelMachine(RuleBasedStateMachine):
         assert session.take_replies() == b""
         for done in mine:
             del self.held[done]
-            self.owed.discard(done)
+            self.unfinished.discard(done)
         self.step()
 
     @rule(data=st.data(), delay=st.sampled_from([0, 0, 1, 3]))
@@ -155,25 +155,25 @@ class ChannelMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def commit(self, data):
-        if self.owed:
-            seq = data.draw(st.sampled_from(sorted(self.owed)))
+        if self.unfinished:
+            seq = data.draw(st.sampled_from(sorted(self.unfinished)))
             self.channel.commit(seq)
-            self.owed = {kept for kept in self.owed if kept >= seq}
+            self.unfinished = {kept for kept in self.unfinished if kept >= seq}
             self.node.broker.serve(self.channel)
             self.step()
 
     @rule()
     def empty(self):
         self.channel.empty()
-        self.owed.clear()
+        self.unfinished.clear()
         self.step()
 
     @invariant()
-    def everything_owed_is_in_exactly_one_place(self):
+    def each_pending_message_is_in_one_place(self):
         waiting = [seq for start, end in self.channel.backlog.pending.ranges() for seq in range(start, end)]
         deferred = [seq for _, seq in self.channel.backlog.deferred]
         flying = self.flying()
-        assert sorted(waiting + deferred + flying) == sorted(self.owed)
+        assert sorted(waiting + deferred + flying) == sorted(self.unfinished)
         assert self.channel.backlog.pending.count == len(waiting)
         assert self.channel.backlog.in_flight.count == len(flying)
         assert sum(consumer.in_flight for consumer, _ in self.consumers) == len(flying)
@@ -184,31 +184,33 @@ class ChannelMachine(RuleBasedStateMachine):
             assert all(consumer.credit <= 0 for consumer, _ in self.consumers)
 
     @invariant()
-    def what_is_not_finished_is_owed(self):
+    def backlog_has_the_unfinished_messages(self):
         end = self.node.topic().log.next_seq
         ranges = self.channel.backlog.unfinished(0, end)
-        assert [seq for low, high in ranges for seq in range(low, high)] == sorted(self.owed)
-        assert self.channel.backlog.lowest() == min(self.owed, default=None)
+        assert [seq for low, high in ranges for seq in range(low, high)] == sorted(self.unfinished)
+        assert self.channel.backlog.lowest() == min(self.unfinished, default=None)
 
     @rule(whole=st.booleans())
     def write_a_checkpoint(self, whole):
-        """A start on the chain owes the same messages, with the same due times and attempts."""
-        topic, owed = self.node.topic(), self.channel.backlog
-        change = take_change(owed, self.channel)
+        """A start on the chain has the same backlog, with the same due times and attempts."""
+        topic, backlog = self.node.topic(), self.channel.backlog
+        change = take_change(backlog, self.channel)
         self.chain = [] if whole or not self.chain else self.chain
-        added = {owed: change} if self.chain else None
+        added = {backlog: change} if self.chain else None
         self.chain.append(checkpoint.encoder(topic, 1, CheckpointPosition(), added)())
 
         state = checkpoint.decode(b"".join(self.chain)).channels["c"]
         again = Backlog()
         state.fill(again, topic.wall.offset_ns)
 
-        deferred = {seq: due for due, seq in owed.deferred}
+        deferred = {seq: due for due, seq in backlog.deferred}
         late = {seq: due for due, seq in again.deferred if due > self.node.now_ns}
         waiting = [seq for start, end in again.pending.ranges() for seq in range(start, end)]
-        assert sorted(waiting + [seq for _, seq in again.deferred]) == sorted(self.owed)
+        assert sorted(waiting + [seq for _, seq in again.deferred]) == sorted(self.unfinished)
         assert late == {seq: due for seq, due in deferred.items() if due > self.node.now_ns}
-        assert again.attempts == {seq: count for seq, count in self.attempts.items() if seq in self.owed}
+        assert again.attempts == {
+            seq: count for seq, count in self.attempts.items() if seq in self.unfinished
+        }
 
     @invariant()
     def the_timer_is_set_for_what_comes_next(self):

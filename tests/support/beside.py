@@ -103,7 +103,7 @@ DIFFERS: Final[dict[str, str]] = {
     "test_topic_is_added_up_over_its_nodes_and_channels": "each node is shown with the sum of all",
     "test_missing_resource_is_404_with_its_code": "what does not exist is 502 with nsqd's code in it",
     "test_deleted_channel_and_topic_are_gone_everywhere": "what is gone is 200 with nsqd's code in it",
-    "test_frozen_nsqd_is_named_and_the_others_figures_are_shown": _PAGES,
+    "test_frozen_nsqd_is_named_and_the_others_statistics_are_shown": _PAGES,
     "test_one_dead_nsqlookupd_of_two_is_warning_and_two_are_failure": _PAGES,
     "test_proxy_passes_query_and_picture_on_and_nothing_else": "it passes the cookies of a browser on",
     "test_tombstone_is_no_way_to_post_to_any_address": "it posts wherever it is told",

@@ -61,7 +61,7 @@ def test_node_whose_counts_are_too_large_is_named_and_the_others_are_shown(clust
     def found():
         return json.loads(ask(admin, "GET", "/?format=json").body)
 
-    wait_until(lambda: found()["depth"] == 1, "the figures of the other node are shown")
+    wait_until(lambda: found()["depth"] == 1, "the statistics of the other node are shown")
     (problem,) = [one for one in found()["problems"] if one["state"] == "no statistics"]
     page = ask(admin, "GET", "/topics/orders").text
 
@@ -285,7 +285,7 @@ class Stumbling:
         raise TypeError("unexpected")
 
 
-async def test_error_that_figures_of_node_cause_is_error_of_that_node():
+async def test_error_that_statistics_of_node_cause_is_error_of_that_node():
     async with stub_site(nodes=2, topics=1) as site:
         await site.round()
         member = site.daemon.collector.membership.members[site.address(0)]

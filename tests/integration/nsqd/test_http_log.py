@@ -168,7 +168,7 @@ def test_bounds_name_data_path_in_every_life(own_nsqd):
 # --- a channel from the earliest that is kept
 
 
-def test_channel_from_earliest_is_owed_what_another_one_keeps(nsqd, topic, three):
+def test_channel_from_earliest_gets_backlog_of_other_channel(nsqd, topic, three):
     nsqd.post(f"/channel/create?topic={topic}&channel=late")
     nsqd.post(f"/channel/create?topic={topic}&channel=all&start=earliest")
 
@@ -184,7 +184,7 @@ def test_asking_for_earliest_again_changes_nothing(nsqd, topic, three):
     assert depth(nsqd, topic) == {"ch": 3, "all": 1}
 
 
-def test_what_a_channel_from_earliest_is_owed_stays_and_survives_kill(own_nsqd, topic):
+def test_backlog_of_channel_from_earliest_survives_kill(own_nsqd, topic):
     own_nsqd.create(topic, "ch")
     publish(own_nsqd, topic, b"a", b"b", b"c")
     first = bounds(own_nsqd, topic)["first"]

@@ -1,4 +1,4 @@
-"""Channels over kill -9 and a clean stop: which exist, which messages each is owed, and its counters."""
+"""Channels over kill -9 and a clean stop: which exist, the backlog of each, and its counters."""
 
 import socket
 
@@ -13,7 +13,7 @@ def nsqd(cluster):
     return cluster.nsqd()
 
 
-def test_new_channel_is_owed_what_was_published_after_it_whenever_crash_comes(nsqd, connect):
+def test_new_channel_has_later_messages_after_any_crash(nsqd, connect):
     consume(connect, nsqd, 0, channel="old")
     producer = connect(nsqd)
     for n in range(5):
