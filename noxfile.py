@@ -64,7 +64,7 @@ def fast(session: nox.Session) -> None:
 @nox.session
 def slow(session: nox.Session) -> None:
     """Tests of several seconds."""
-    # The image compiles for minutes, so it comes first and the others run beside it.
+    # The image compiles for minutes, so it comes first and the others run at the same time.
     files = ["tests/deploy/test_image.py", *files_of("slow")]
     suite(session, f"slow and not {SPECIAL}", "-n2", "-p", "no:randomly", "--dist=worksteal", *files)
 

@@ -25,7 +25,7 @@ NULL_NAME = "null server"
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
-        description="Measure an nsqd: throughput, latency and what it costs, alone or beside a peer.",
+        description="Measure an nsqd: throughput, latency and what it costs, alone or next to a peer.",
         epilog="A command template may use {tcp} and {http} (HOST:PORT) and {data} (a folder)."
         f" Groups of rows: {', '.join(GROUPS)}. Rows: {', '.join(ROWS)}.",
     )

@@ -35,12 +35,12 @@ def save(path: Path, results: Results, about: dict[str, Any]) -> None:
 def short(row: Row, server: str, turn: int, readings: Readings) -> str:
     """Return one run as a line, which is printed before the next run."""
     units = {figure.name: figure.unit for figure in row.metrics}
-    figures = ", ".join(
+    metrics = ", ".join(
         f"{name} {reading.value:,.5g} {units[name]}"
         + (f" ({reading.server_us:.2f} us, load {reading.load_us:.2f})" if reading.server_us else "")
         for name, reading in readings.items()
     )
-    return f"{row.name:12} {turn + 1} {server:11} {figures}"
+    return f"{row.name:12} {turn + 1} {server:11} {metrics}"
 
 
 @dataclass(frozen=True)

@@ -147,7 +147,7 @@ def message_result(name: str, done_word: str, place: str, done: ActionResult) ->
         text = f"{plural(done.total, 'message')}{of} of {place} {were} {done_word}."
     warnings = [f"{plural(count, 'dead letter')} stayed: {why}" for why, count in done.left.items()]
     if done.unfinished:
-        warnings.append("there are more: do it again to go on")
+        warnings.append("there are more: do it again to continue")
     return text, warnings
 
 

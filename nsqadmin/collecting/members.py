@@ -185,7 +185,7 @@ class Member:
             "version": self.producer.version,
             "state": [problem.kind for problem in self.problems],
             "answers": self.answers,
-            "figures_at": self.snapshot.at_s if self.snapshot is not None else None,
+            "statistics_at": self.snapshot.at_s if self.snapshot is not None else None,
             "draining_remaining": self.remaining,
             "under_replicated": self.snapshot.under_replicated if self.snapshot is not None else None,
             "delivered_by": [address for address, _ in self.owners],

@@ -58,7 +58,7 @@ class StatsPoller:
         if member.poll is None or member.poll.done():
             member.poll_ns = time.monotonic_ns()
             member.poll = self._work.start(
-                self._request(member, member.poll_ns), f"figures of {member.request_address}"
+                self._request(member, member.poll_ns), f"statistics of {member.request_address}"
             )
         return member.poll
 

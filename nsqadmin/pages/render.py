@@ -199,7 +199,7 @@ class Renderer:
             this=Here(request.target),
             warnings=list(dict.fromkeys(warnings)),
             note=note,
-            figures_at=time.time() if at_s is None else at_s,
+            statistics_at=time.time() if at_s is None else at_s,
             may=lambda action, topic="": self._runner.may(request, action, topic),
             may_any=lambda action, topics: any(self._runner.may(request, action, one) for one in topics),
             may_change=self._runner.rights.may_somewhere(request, Role.OPERATOR),

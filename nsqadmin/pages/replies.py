@@ -132,7 +132,7 @@ class Pages:
         at_s = self._cluster.stats_time_s if at_s is None else at_s
         warnings = self._warnings(answer, known)
         if wants_json(request):
-            return json_reply({"figures_at": round(at_s, 3), "warnings": warnings, **shown()})
+            return json_reply({"statistics_at": round(at_s, 3), "warnings": warnings, **shown()})
         if request.query.get("format") == "csv":
             return _csv_reply(request, lists or {})
         # A node with a card needs no further warning.

@@ -160,7 +160,7 @@ def negotiate(
 
     An upgrade that is *present* already is not granted again.
 
-    Raises ProtocolError when a field is out of range, or for both compressions at once.
+    Raises ProtocolError when a field is out of range, or for both compressions at the same time.
 
     Output buffers have no timer here: messages to a consumer are written immediately and in batches. So the
     client's settings for the output buffer are only reported back.

@@ -46,12 +46,12 @@ def test_statistics_change_without_reload(page):
     page.goto("/topics/orders")
     page.evaluate("window.sameDocument = true")
     before = tile(page, "Messages").inner_text()
-    time_before = page.locator("#figures-time").inner_text()
+    time_before = page.locator("#statistics-time").inner_text()
 
     expect(tile(page, "Messages")).not_to_have_text(before, timeout=8000)
 
     assert number(tile(page, "Messages").inner_text()) > number(before)
-    assert page.locator("#figures-time").inner_text() != time_before
+    assert page.locator("#statistics-time").inner_text() != time_before
     assert page.evaluate("window.sameDocument")
 
 
@@ -74,9 +74,9 @@ def test_refresh_keeps_focus_filter_and_scroll_position(page, site):
     page.get_by_label("Filter").fill("filler")
     expect(page.locator(".table-box tbody tr")).to_have_count(40)
     page.evaluate("window.scrollTo(0, 400)")
-    shown = page.locator("#figures-time").inner_text()
+    shown = page.locator("#statistics-time").inner_text()
 
-    expect(page.locator("#figures-time")).not_to_have_text(shown, timeout=8000)
+    expect(page.locator("#statistics-time")).not_to_have_text(shown, timeout=8000)
 
     assert page.get_by_label("Filter").input_value() == "filler"
     assert page.evaluate("document.activeElement.id") == "filter"
@@ -90,8 +90,8 @@ def test_refresh_preserves_form_input(page):
     form = page.locator("form").filter(has=page.get_by_label(next(iter(fields)), exact=True))
     for label, text in fields.items():
         form.get_by_label(label, exact=True).fill(text)
-    shown = page.locator("#figures-time").inner_text()
-    expect(page.locator("#figures-time")).not_to_have_text(shown)
+    shown = page.locator("#statistics-time").inner_text()
+    expect(page.locator("#statistics-time")).not_to_have_text(shown)
 
     assert {label: form.get_by_label(label, exact=True).input_value() for label in fields} == fields
 
@@ -118,7 +118,7 @@ def test_page_reports_lost_nsqadmin_and_recovers(page, site):
     page.goto("/topics/orders")
     expect(page.locator("#live")).to_have_attribute("data-state", "on")
     page.route("**/topics/orders", lambda route: route.abort())
-    expect(page.locator("#live")).to_contain_text("nsqadmin does not answer; figures of", timeout=8000)
+    expect(page.locator("#live")).to_contain_text("nsqadmin does not answer; statistics of", timeout=8000)
 
     page.unroute("**/topics/orders")
 

@@ -166,11 +166,11 @@ def test_numbers_stay_on_one_line_and_rows_are_unique(page, path, width):
             return tops.length && Math.max(...tops) - Math.min(...tops) > 10 ? 2 : 1;
           };
           const all = [...document.querySelectorAll("tbody td.num, tfoot td.num, .tile dd")];
-          const figures = all.filter((one) => one.checkVisibility());
+          const statistics = all.filter((one) => one.checkVisibility());
           const rows = [...document.querySelectorAll("table")].map((table) =>
             [...table.tBodies].flatMap((body) => [...body.rows].map((row) => row.innerText)));
           return [
-            figures.filter((one) => lines(one) > 1).map((one) => one.innerText),
+            statistics.filter((one) => lines(one) > 1).map((one) => one.innerText),
             rows.flatMap((texts) => texts.filter((text, at) => texts.indexOf(text) !== at)),
             [...document.querySelectorAll(".lines tbody tr")].map((row) => row.offsetHeight),
           ];

@@ -69,7 +69,7 @@ def play_with(fault: Fault, seed: int, *, strict: bool, recover: bool = True) ->
 
 
 def read_with(fault: Fault | None, played: Played) -> Workload:
-    """Start from what *played* has left while reads fail; all owed messages must come. Raises Broken."""
+    """Start from what *played* has left while reads fail; all pending messages must come. Raises Broken."""
     before = played.workload
     world = World(played.seed, played.disk.killed())
     world.clock.monotonic_ns = before.loop.clock.monotonic_ns

@@ -30,7 +30,7 @@ ROLLS = {
     "three, killed": (3, 0, 3),
     "three, away for long": (3, 8, 0),
     # When the second nsqd refuses publishes, no client has noticed yet that the first one is back.
-    "two, the next at once": (2, 3, 0),
+    "two, the next immediately": (2, 3, 0),
 }
 
 

@@ -1,4 +1,4 @@
-"""Each alert is fired by its own trouble, over metrics of real daemons, and by nothing else."""
+"""Each alert is fired by its own fault, over metrics of real daemons, and by nothing else."""
 
 import re
 import subprocess
@@ -67,10 +67,10 @@ def held(moment, minutes):
     return [moment] * minutes
 
 
-def changed(moment, minutes, **figures):
+def changed(moment, minutes, **statistics):
     """Snapshots of a healthy daemon, with metrics changed to values that no daemon reaches within a test."""
-    found = {name: figures.get(name.partition("{")[0], value) for name, value in moment.items()}
-    for name in figures:
+    found = {name: statistics.get(name.partition("{")[0], value) for name, value in moment.items()}
+    for name in statistics:
         assert any(series.startswith(f"{name}{{") for series in found), f"nothing says {name}"
     return [found] * minutes
 

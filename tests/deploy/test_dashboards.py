@@ -105,10 +105,10 @@ def test_panels_do_not_lie_on_each_other(name):
 def test_every_metric_of_broker_is_in_dashboard_or_alert(told):
     shown = {metric for name in NAMES for query in queries(name) for metric in metrics_in(query)}
     alerts = metrics_in((CHART / "files" / "alerts.yaml").read_text())
-    figures = {name for name in told if name.startswith("nsqd_") and not name.endswith("_created")}
+    statistics = {name for name in told if name.startswith("nsqd_") and not name.endswith("_created")}
 
     # nsqd_build_info has its information in labels, not in its value.
-    assert figures - shown - alerts - {"nsqd_build_info"} == set()
+    assert statistics - shown - alerts - {"nsqd_build_info"} == set()
 
 
 def test_grafana_finds_each_by_its_label(chart):

@@ -159,7 +159,7 @@ def test_argument_that_is_given_takes_place_of_what_dockerfile_says(image_steps,
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_dockerfile_steps_make_working_daemons_tools_and_load():
-    # Stage "compiled" of ./test goes on with the build that is kept here, and then compiles nothing itself.
+    # Stage "compiled" of ./test continues with the build that is kept here, and then compiles nothing itself.
     quick = {**os.environ, "NSQD_COMPILE_LEVEL": "0"}
     done = subprocess.run(
         [sys.executable, SCRIPT, "--load", f"--keep={PROJECT / '.compiled'}"],

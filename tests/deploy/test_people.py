@@ -93,7 +93,7 @@ def test_probes_pass_prometheus_shows_its_token_and_people_are_led_to_provider(n
     assert ask(nsqadmin, "GET", "/ping")[0] == 200
     assert ask(nsqadmin, "GET", endpoint["path"])[0] == 401
     assert ask(nsqadmin, "GET", endpoint["path"], "prometheus")[0] == 200
-    assert ask(nsqadmin, "GET", endpoint["path"], "somebody")[0] == 401
+    assert ask(nsqadmin, "GET", endpoint["path"], "stranger")[0] == 401
     status, headers = ask(nsqadmin, "GET", "/topics")
     assert (status, headers["Location"]) == (303, "/sign-in?next=/topics")
 

@@ -31,8 +31,8 @@ def test_every_container_runs_with_restricted_rights(release):
 
 
 def test_platform_may_choose_ids(chart):
-    nobody = {"runAsUser": None, "runAsGroup": None, "fsGroup": None}
-    release = render(chart, {"securityContext": nobody})
+    no_ids = {"runAsUser": None, "runAsGroup": None, "fsGroup": None}
+    release = render(chart, {"securityContext": no_ids})
 
     for pod in release.pod_specs():
         assert pod["securityContext"].get("runAsUser") is None

@@ -67,7 +67,7 @@ def test_scrape_path_exists_in_daemon(cluster, chart, kind, component):
     spec = release.named(kind, f"demo-nsq-{component}")["spec"]
     (endpoint,) = spec["endpoints" if kind == "ServiceMonitor" else "podMetricsEndpoints"]
 
-    status, figures = start(cluster, component).request("GET", endpoint["path"])
+    status, statistics = start(cluster, component).request("GET", endpoint["path"])
 
     assert status == 200
-    assert b"# TYPE " in figures
+    assert b"# TYPE " in statistics

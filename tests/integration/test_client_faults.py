@@ -46,12 +46,12 @@ def nsqd(memory_nsqd):
 # --- 1. no message lies unhandled
 
 
-@pytest.mark.parametrize("beside", ["another of its kind", "a handler of single messages"])
-async def test_batch_handler_gets_trickled_messages_immediately(nsqd, beside):
+@pytest.mark.parametrize("other", ["another of its kind", "a handler of single messages"])
+async def test_batch_handler_gets_trickled_messages_immediately(nsqd, other):
     bodies = Bodies()
     consumer = consumer_of(nsqd)
-    consumer.add_batch_handler(bodies, size=10, seconds=0.05, concurrency=1 if beside[0] == "a " else 2)
-    if beside.startswith("a handler"):
+    consumer.add_batch_handler(bodies, size=10, seconds=0.05, concurrency=1 if other[0] == "a " else 2)
+    if other.startswith("a handler"):
         consumer.add_handler(bodies)
     async with consumer:
         for n in range(12):

@@ -356,7 +356,7 @@ async def test_cancellation_inside_handler_does_not_end_consumer(nsqd, kind):
                 (await anext(before)).requeue(10)
         nsqd.advance(10)
     async with consumer:
-        await eventually(lambda: handled[-1:] == [b"next"], "the handler goes on", seconds=5)
+        await eventually(lambda: handled[-1:] == [b"next"], "the handler continues", seconds=5)
 
     assert handled == [b"leaves it", b"cancelled inside", b"next"]
 

@@ -248,7 +248,7 @@ async def test_nsqlookupd_that_was_just_started_ends_no_connection():
         assert nsqd.connections_made == 1
 
 
-@pytest.mark.parametrize("refusing", [False, True], ids=["alone", "beside one that is down"])
+@pytest.mark.parametrize("refusing", [False, True], ids=["alone", "next to one that is down"])
 async def test_nsqd_that_nsqlookupd_no_longer_names_is_left(refusing):
     async with answering() as address:
         down = [address] if refusing else []

@@ -83,7 +83,7 @@ async def test_span_tells_that_handler_failed(spans, tracing):
     assert handled.events[0].name == "exception"
 
 
-async def test_figures_count_what_was_published_and_handled():
+async def test_statistics_count_what_was_published_and_handled():
     registry = CollectorRegistry()
     metrics = Prometheus(registry)
 
@@ -113,7 +113,7 @@ async def test_figures_count_what_was_published_and_handled():
     assert figure("nsqclient_handle_seconds_count", channel="c") == 2
 
 
-async def test_publish_that_times_out_is_error_in_figures_and_traces(spans, tracing):
+async def test_publish_that_times_out_is_error_in_statistics_and_traces(spans, tracing):
     registry = CollectorRegistry()
     with MemoryNsqd() as nsqd:
         async with Producer(nsqd.address, middlewares=[tracing, Prometheus(registry)]) as producer:

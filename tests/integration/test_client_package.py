@@ -44,7 +44,7 @@ asyncio.run(main())
 """
 
 
-# What the client takes from the standard library beside what asyncio loads, on any supported Python.
+# What the client takes from the standard library in addition to what asyncio loads, on any supported Python.
 STANDARD_MODULES = {
     "bisect",
     "copy",

@@ -50,12 +50,12 @@ def test_missing_nsqd_is_told_in_one_sentence(cluster):
 
 
 def test_unreachable_lookup_daemon_is_named():
-    nobody = f"127.0.0.1:{free_port()}"
+    unused = f"127.0.0.1:{free_port()}"
 
-    done = selftest(f"--lookupd-http-address={nobody}", "--timeout=1")
+    done = selftest(f"--lookupd-http-address={unused}", "--timeout=1")
 
     assert done.returncode == 1
-    assert f"nsqlookupd at {nobody} did not name 1 nsqd in time; Get " in done.stderr
+    assert f"nsqlookupd at {unused} did not name 1 nsqd in time; Get " in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

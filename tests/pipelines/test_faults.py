@@ -250,7 +250,7 @@ def test_recreated_topic_is_named(case):
     case.none_twice()
 
 
-@pytest.mark.parametrize("others", [False, True], ids=["nobody keeps the rest", "others keep it"])
+@pytest.mark.parametrize("others", [False, True], ids=["no channel keeps the rest", "others keep it"])
 def test_channel_deleted_while_query_was_down_is_named(case, others):
     case.publish()
     assert case.query.run(limit=400, batches=1) == ""

@@ -227,9 +227,9 @@ class WrongClock(Daemon):
         return [sys.executable, "-c", text]
 
     def set(self, seconds):
-        beside = self.folder / "clock.new"
-        beside.write_text(str(seconds))
-        beside.replace(self.folder / "clock")
+        new = self.folder / "clock.new"
+        new.write_text(str(seconds))
+        new.replace(self.folder / "clock")
 
 
 @pytest.mark.slow

@@ -38,5 +38,5 @@ def test_file_is_enough_beside_spark_numpy_and_pyarrow(tmp_path, capsys):
         check=False,
     )
 
-    # The last True: the process that plans a stream is told where the file is.
+    # The last True: the process that plans a stream gets the path of the file.
     assert found.stdout == "pyspark_nsq.source.source nsq True\nTrue\n", found.stderr

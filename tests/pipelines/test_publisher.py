@@ -212,8 +212,8 @@ def test_message_with_id_waits_for_its_nsqd_though_it_is_not_listed_meanwhile(fr
     batch = deduplicated(fragile, topic)
     publishing = publisher(lookupdHttpAddresses=fragile.lookupd.http_address, retryTimeout="30")
     counts = []
-    for meanwhile in (nullcontext(), not_listed(fragile, fragile.nsqds[0])):
-        with meanwhile:
+    for state in (nullcontext(), not_listed(fragile, fragile.nsqds[0])):
+        with state:
             for one in outgoing(batch, topic, 1 << 20):
                 publishing.publish(one)
         counts.append([count(nsqd, topic) for nsqd in fragile.nsqds])
@@ -232,8 +232,8 @@ def test_task_that_begins_while_nsqd_is_not_listed_knows_it_from_driver(fragile,
     schema = StructType().add("body", "binary").add("dedup_id", "string")
     written = pickle.dumps(NsqWriter(options, schema, overwrite=False))
     counts = []
-    for meanwhile in (nullcontext(), not_listed(fragile, fragile.nsqds[0])):
-        with meanwhile:
+    for state in (nullcontext(), not_listed(fragile, fragile.nsqds[0])):
+        with state:
             pickle.loads(written).write(iter([batch]))
         counts.append([count(nsqd, topic) for nsqd in fragile.nsqds])
 

@@ -12,7 +12,7 @@ from pyspark_nsq.source.schema_file import schema_of
 @pytest.fixture
 def parsed(nodes, topic, tmp_path):
     def with_options(name=topic, **changes):
-        given = {"bodyFormat": "json", "schemaLocation": str(tmp_path / "beside" / "schema.json"), **changes}
+        given = {"bodyFormat": "json", "schemaLocation": str(tmp_path / "next" / "schema.json"), **changes}
         return nodes.parsed(name, **given)
 
     return with_options
@@ -30,7 +30,7 @@ def test_what_was_found_out_stays_whatever_is_published_later(nodes, topic, pars
 
     assert sorted(members(found)) == ["a", "b"]
     assert schema_of(parsed()) == found
-    assert [path.name for path in (tmp_path / "beside").iterdir()] == ["schema.json"]
+    assert [path.name for path in (tmp_path / "next").iterdir()] == ["schema.json"]
     # Without a place to keep it, the schema is inferred again.
     assert sorted(members(schema_of(parsed(schemaLocation="")))) == ["a", "b", "c"]
 
@@ -61,7 +61,7 @@ def test_schema_of_another_topic_is_not_taken(nodes, topic, parsed):
 
 @pytest.mark.parametrize("text", ["", "{}", "nothing", '{"topics": "t", "schema": 5}'])
 def test_file_that_has_no_schema_is_named_and_left_alone(parsed, tmp_path, text):
-    file = tmp_path / "beside" / "schema.json"
+    file = tmp_path / "next" / "schema.json"
     file.parent.mkdir()
     file.write_text(text)
 
@@ -72,7 +72,7 @@ def test_file_that_has_no_schema_is_named_and_left_alone(parsed, tmp_path, text)
 
 def test_place_that_cannot_be_used_is_named(nodes, topic, parsed, tmp_path):
     nodes.publish(nodes.nsqds[0], topic, b'{"a": 1}')
-    (tmp_path / "beside").write_text("a file in the way")
+    (tmp_path / "next").write_text("a file in the way")
 
     with pytest.raises(SourceError, match="which option schemaLocation names, cannot be"):
         schema_of(parsed())

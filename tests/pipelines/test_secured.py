@@ -27,7 +27,7 @@ def authority(tmp_path):
 
 @pytest.fixture
 def nsqd(cluster, authority):
-    with AuthServer(by_secret={"let me in": granted(), "nobody": {}}) as server:
+    with AuthServer(by_secret={"let me in": granted(), "stranger": {}}) as server:
         flags = ["--tls-required=true", f"--auth-http-address={server.address}", "--http-auth"]
         yield cluster.nsqd(*authority.flags, *flags, listeners=LISTENERS)
 
@@ -95,7 +95,7 @@ def test_missing_secret_is_named(options):
 
 
 def test_secret_that_is_not_valid_is_named(options, tmp_path):
-    (tmp_path / "other").write_text("nobody")
+    (tmp_path / "other").write_text("stranger")
     with pytest.raises(SourceError, match="could not have the AUTH secret checked, or it is not valid"):
         read(options | {"authSecretFile": str(tmp_path / "other")})
 

@@ -1,4 +1,4 @@
-"""The history of /stats: rows for topics and channels, and looks that go on when nodes are away."""
+"""The history of /stats: rows for topics and channels, and requests that continue when nodes are away."""
 
 from datetime import UTC, datetime
 

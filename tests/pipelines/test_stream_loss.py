@@ -47,7 +47,7 @@ def test_channel_that_is_emptied_while_earliest_query_is_down_ends_it(nodes, top
     nodes.nsqds[0].post(
         f"/channel/commit?topic={topic}&channel=archive&sequence={start[log_name(topic, nodes.nsqds[0])] + 1}"
     )
-    # Channel other keeps the messages, so the log does not show that archive is not owed them.
+    # Channel other keeps the messages, so the log does not show that they are not in the backlog of archive.
     nodes.nsqds[0].post(f"/channel/create?topic={topic}&channel=other&start=earliest")
     options = nodes.parsed(topic, startingOffsets="earliest")
     before = NsqStreamReader(options)
@@ -158,7 +158,7 @@ def test_given_position_whose_messages_are_gone_is_loss(retained, topic, caplog,
 
 @both_readers
 def test_given_position_below_numbers_that_no_message_had_is_no_loss(retained, topic, kind):
-    """All was read and removed, and numbers go on higher after a restart."""
+    """All was read and removed, and numbers continue higher after a restart."""
     nodes, before, starting = retained
     (nsqd,) = nodes.nsqds
     nsqd.restart()
@@ -232,7 +232,7 @@ def test_channel_that_is_taken_over_keeps_what_query_will_read(nodes, topic, rea
         _, second, _ = wire.messages(3)
         wire.send(b"FIN %b\n" % second.id)
         wait_until(lambda: depth(nsqd, topic) == 0, "all are on their way")
-    wait_until(lambda: depth(nsqd, topic) == 2, "two are owed again")
+    wait_until(lambda: depth(nsqd, topic) == 2, "two are pending again")
     again = NsqStreamReader(nodes.parsed(topic))
 
     assert again.initialOffset() == start

@@ -1,4 +1,4 @@
-"""The Python that Spark is told to start for the source, and the modules' path of that Python."""
+"""The Python that Spark starts for the source, and the modules' path of that Python."""
 
 import os
 import subprocess

@@ -290,7 +290,7 @@ class Cluster:
                 if daemon.program == "nsqlookupd"
             )
         if beside.OURS and not any("collect-interval" in flag for flag in flags):
-            # Figures are collected often, so that they are current for tests that look at once.
+            # Statistics are collected often, so that they are current for tests that look immediately.
             flags += ("--collect-interval=50ms",)
         return self.daemon("nsqadmin", list(flags), listeners=("http",)).start()
 

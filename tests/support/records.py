@@ -1,4 +1,4 @@
-"""Figures of an imaginary cluster for tests of aggregation; values that are not given are zero."""
+"""Statistics of an imaginary cluster for tests of aggregation; values that are not given are zero."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""nsqadmin in the test's own process, in front of stubs whose figures the test sets."""
+"""nsqadmin in the test's own process, in front of stubs whose statistics the test sets."""
 
 import asyncio
 import io
@@ -131,7 +131,7 @@ class StubSite:
         await self.until(well, "there is no problem")
 
     async def round(self) -> None:
-        """Wait until the index shows figures that were requested after this call."""
+        """Wait until the index shows statistics that were requested after this call."""
         before = self.daemon.collector.adder.sum
 
         async def newer() -> bool:

@@ -196,7 +196,7 @@
           legend: { live: true },
           cursor: { y: false, sync: { key: "time" } },
           scales: { y: { range: (_, _least, most) => [0, Math.max(1, most ?? 1) * 1.05] } },
-          axes: [{ ...axis, size: 28, values: (_, times, _axis, _space, step) => times.map((at) => clock(at, step)) }, { ...axis, size: 50, values: (_, figures) => figures.map(short) }],
+          axes: [{ ...axis, size: 28, values: (_, times, _axis, _space, step) => times.map((at) => clock(at, step)) }, { ...axis, size: 50, values: (_, statistics) => statistics.map(short) }],
           series: [{ value: "{HH}:{mm}:{ss}" }, ...names.map((label, at) => ({ label, stroke: colours[at % 2], width: 1.6, dash: at ? [5, 3] : undefined, spanGaps: false })), ...gaps.map((_, at) => ({ label: `${names[at]}, last known`, stroke: css("--muted"), width: 1.4, dash: [3, 3] }))],
           hooks: { draw: [drawPointed] },
         },
@@ -282,8 +282,8 @@
       show(paused ? "paused" : "on");
     } catch {
       if (mine !== running) return;
-      const time = document.getElementById("figures-time")?.textContent ?? "";
-      statusText.textContent = "nsqadmin does not answer; figures of ";
+      const time = document.getElementById("statistics-time")?.textContent ?? "";
+      statusText.textContent = "nsqadmin does not answer; statistics of ";
       statusText.append(timeElement(time), " UTC");
       show("lost");
     } finally {
@@ -297,7 +297,7 @@
 
   function timeElement(text) {
     const time = document.createElement("time");
-    time.id = "figures-time";
+    time.id = "statistics-time";
     time.textContent = text;
     return time;
   }
@@ -317,7 +317,7 @@
   toggle.type = "button";
   toggle.className = "button small";
   toggle.textContent = "Pause updates";
-  toggle.title = "Stop refreshing, to read or compare figures";
+  toggle.title = "Stop refreshing, to read or compare statistics";
   toggle.addEventListener("click", () => {
     paused = !paused;
     toggle.textContent = paused ? "Resume" : "Pause updates";

@@ -8,7 +8,7 @@ from load.cli import main
 
 
 @pytest.fixture
-def nobody():
+def unused():
     """An address without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -21,13 +21,13 @@ def said(capsys, *arguments):
     return end.value.code, capsys.readouterr().err.strip()
 
 
-def test_unreachable_address_is_no_cluster(capsys, nobody):
-    code, sentence = said(capsys, "smoke", f"--attach={nobody}")
+def test_unreachable_address_is_no_cluster(capsys, unused):
+    code, sentence = said(capsys, "smoke", f"--attach={unused}")
 
     assert code == 1
     assert (
         sentence
-        == f"nsq-load: There is no cluster: no daemon answers at {nobody}: [Errno 111] Connection refused."
+        == f"nsq-load: There is no cluster: no daemon answers at {unused}: [Errno 111] Connection refused."
     )
 
 

@@ -264,5 +264,5 @@ async def test_requests_that_come_together_share_questions_to_node():
         await asyncio.gather(*(site.get("/api/counter") for _ in range(10)))
         asked = len([one for one in node.asked[before:] if "/stats" in one])
 
-    # One that was out, one for all of them, and what a round asks meanwhile.
+    # One that was out, one for all of them, and what a round asks at that time.
     assert asked <= 6

@@ -25,10 +25,10 @@ async def test_search_finds_topics_channels_nodes_and_actions_of_person():
 async def test_header_names_user_and_role():
     async with stub_site(nodes=1, roles=("viewer:*", "operator:user=otto")) as site:
         page = await site.get("/", X_Forwarded_User="otto")
-        nobody = await site.get("/")
+        anonymous = await site.get("/")
 
     assert "otto operator" in page.text
-    assert "operator" not in nobody.text
+    assert "operator" not in anonymous.text
 
 
 async def test_metric_that_lacks_node_says_so_in_place():

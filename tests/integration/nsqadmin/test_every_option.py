@@ -158,7 +158,7 @@ def test_pages_have_their_statistics_as_json(full, path):
     answer = ask(full.admin, "GET", f"{path}{'&' if '?' in path else '?'}format=json")
 
     assert answer.headers["Content-Type"].startswith("application/json")
-    assert json.loads(answer.body)["figures_at"] > 0
+    assert json.loads(answer.body)["statistics_at"] > 0
 
 
 def test_percentile_of_several_nodes_is_called_that_of_worst(full):

@@ -127,9 +127,9 @@ def test_meaningless_input_is_reported(site):
     assert "is no sequence, id or time" in wrong.text
     assert look(site, topic="asked", start="soon", format="json").status == 400
     assert unknown.status == 404
-    assert look(site, topic="nobody-has-it").status == 404
+    assert look(site, topic="missing").status == 404
     assert look(site, topic="a topic").status == 404
-    assert look(site, topic="asked", channel="nobody-has-it").status == 404
+    assert look(site, topic="asked", channel="missing").status == 404
     assert look(site, topic="asked", go="rubbish").status == 200
 
 
@@ -415,11 +415,11 @@ def test_dead_letters_are_inspected_counted_and_sent_back(site):
     # What was sent back to one channel is not for the other.
     seek = {"action": "seek", "topic": "sick", "channel": "other", "to": "earliest"}
     preview = look(site, path="/action", **seek).text
-    owed = told(site, act(site, **seek, shown="earliest"))
+    said = told(site, act(site, **seek, shown="earliest"))
 
     assert re.search(r'href="/action\?action=send_back&amp;topic=sick.a.dead"\s+data-dialog', card)
     assert "→ 6." in preview
-    assert "its backlog from there on is 6 messages" in owed
+    assert "its backlog from there on is 6 messages" in said
     assert look(site, topic="sick", state="dead").status == 404
     assert (led.status, led.headers["Location"]) == (303, "/messages?topic=sick.a.dead")
     assert "sick / a requeued after 1 attempt" in page

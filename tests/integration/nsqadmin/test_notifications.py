@@ -225,7 +225,7 @@ async def test_field_that_is_null_is_as_one_that_is_missing():
             await site.round()
             return ("problem", "no statistics", site.address(0)) not in await site.problems()
 
-        await site.until(shown, "its figures are read")
+        await site.until(shown, "its statistics are read")
         assert (await site.get(f"/api/topics/{TOPIC}")).status == 200
 
 

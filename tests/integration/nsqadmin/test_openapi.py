@@ -76,7 +76,7 @@ async def nobody_answers():
             paths = ("/api/nodes", "/api/counter", f"/api/nodes/{site.address(0)}")
             return [(await site.get(path)).status for path in paths] == [502] * 3
 
-        await site.until(is_noticed, "it is noticed that nobody answers")
+        await site.until(is_noticed, "it is noticed that no node answers")
         yield site
 
 

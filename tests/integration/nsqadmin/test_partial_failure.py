@@ -19,7 +19,7 @@ def call(admin, method, path, body=""):
     return answer.status, json.loads(answer.body)
 
 
-def test_frozen_nsqd_is_named_and_the_others_figures_are_shown(cluster):
+def test_frozen_nsqd_is_named_and_the_others_statistics_are_shown(cluster):
     site = build_site(cluster, QUICK)
     site.fill("orders", "a", messages=3)
     victim = site.nsqds[1]

@@ -188,7 +188,7 @@ async def test_session_from_before_sign_in_ends(tmp_path):
     ("lie", "said"),
     [
         ({"claims": {"nonce": "other"}}, "not for us"),
-        ({"claims": {"aud": "somebody-else"}}, "not for us"),
+        ({"claims": {"aud": "another"}}, "not for us"),
         ({"claims": {"iss": "https://evil.example"}}, "not for us"),
         ({"claims": {"exp": int(time.time()) - 3600}}, "not for us"),
         ({"signed_with": RSAKey.generate_key(2048, parameters={"kid": "first"})}, "not signed by it"),
@@ -285,9 +285,9 @@ async def test_role_for_topics_covers_no_nodes_and_no_other_problems():
     async with stub_site(roles=("viewer:*", "operator:user=bob:topic.0001*")) as site:
         bob = {"X_Forwarded_User": "bob"}
         node = site.address(0)
-        beside = {"topic": TOPIC, "node": node}
+        shared = {"topic": TOPIC, "node": node}
         node_wide = {
-            action: (await site.submit(headers=bob, action=action, **beside)).status
+            action: (await site.submit(headers=bob, action=action, **shared)).status
             for action in ("drain", "undrain", "dismiss")
         }
         keys = {
@@ -323,7 +323,7 @@ async def test_audit_has_before_after_and_result_of_each_node():
         await site.submit(headers=alice, action="empty", topic=TOPIC, channel="billing")
         (entry,) = (await site.get("/audit?format=json", **alice)).json()["changes"]
         csv = await site.get("/audit?format=csv&q=action:empty*", **alice)
-        nobody = await site.get("/audit")
+        anonymous = await site.get("/audit")
 
     assert (entry["user"], entry["action"], entry["channel"], entry["ok"]) == (
         "alice",
@@ -336,7 +336,7 @@ async def test_audit_has_before_after_and_result_of_each_node():
     assert "depth" in entry["after"]
     assert csv.headers["Content-Type"].startswith("text/csv")
     assert csv.body.count(b"\r\n") == 2
-    assert nobody.status == 403
+    assert anonymous.status == 403
 
 
 async def test_problems_are_series_and_can_be_muted():

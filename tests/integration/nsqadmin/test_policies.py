@@ -256,7 +256,7 @@ async def test_change_without_answer_is_in_audit_log_and_notified():
             async def told():
                 return sink.received
 
-            (post,) = await site.until(told, "the endpoint is told")
+            (post,) = await site.until(told, "the endpoint gets it")
 
     assert failed.status == 502
     assert (entry["action"], entry["ok"], entry["after"]["policy"]) == ("set_policy", False, "a")

@@ -12,7 +12,7 @@ TOPIC = "topic.0001.events"
 CHANNEL = f"{TOPIC}/billing"
 
 
-def figures(topic=TOPIC, channel="billing", **given):
+def statistics(topic=TOPIC, channel="billing", **given):
     """An edit that changes statistics of a channel in a node's answers."""
 
     def edit(answer):
@@ -39,7 +39,7 @@ def rising(key, step):
     began = time.monotonic()
 
     def edit(answer):
-        figures(**{key: int(1000 + (time.monotonic() - began) * step)})(answer)
+        statistics(**{key: int(1000 + (time.monotonic() - began) * step)})(answer)
 
     return edit
 
@@ -109,8 +109,8 @@ def node(site):
 
 
 PROBLEMS = {
-    "nobody consumes a channel": (everywhere(figures(depth=9, client_count=0)), "no consumers", CHANNEL),
-    "nobody consumes it on one node": (on_one(figures(depth=9, client_count=0)), "no consumers", CHANNEL),
+    "nobody consumes a channel": (everywhere(statistics(depth=9, client_count=0)), "no consumers", CHANNEL),
+    "nobody consumes it on one node": (on_one(statistics(depth=9, client_count=0)), "no consumers", CHANNEL),
     "a topic is paused": (everywhere(of_topic(paused=True)), "paused", TOPIC),
     "a topic has no channel": (everywhere(of_topic(channels=[], depth=5)), "no channel", TOPIC),
     "messages time out": (everywhere(rising("timeout_count", 5)), "timing out", CHANNEL),
@@ -122,12 +122,12 @@ PROBLEMS = {
     "a node is not listed": (unlist, "not registered", node),
     "an nsqlookupd is down": (lookups(1), "nsqlookupd down", lambda site: site.lookupds[1]),
     "a limit of one's own is passed": (
-        everywhere(figures("topic.0002.events", depth=700)),
+        everywhere(statistics("topic.0002.events", depth=700)),
         "over limit",
         "topic.0002.events/billing",
     ),
     "a topic that is off has no consumers": (
-        everywhere(figures("topic.0000.events", depth=9, client_count=0)),
+        everywhere(statistics("topic.0000.events", depth=9, client_count=0)),
         "no consumers",
         "topic.0000.events/billing",
     ),
@@ -180,7 +180,7 @@ async def test_problem_appears_and_ends(site, name):
 
 async def test_limit_problem_stays_after_action_on_topic(site):
     topic = "topic.0002.events"
-    everywhere(figures(topic, depth=700))(site)
+    everywhere(statistics(topic, depth=700))(site)
 
     await site.problem("problem", "over limit", f"{topic}/billing")
     # What an action does at its end, before the next round judges all topics.
@@ -192,9 +192,9 @@ async def test_limit_problem_stays_after_action_on_topic(site):
 
 async def test_problem_of_frozen_node_stays_as_last_known():
     async with stub_site(nodes=2, **SOON_SILENT) as site:
-        on_one(figures(depth=9, client_count=0))(site)
+        on_one(statistics(depth=9, client_count=0))(site)
         everywhere_else = site.nodes[1]
-        everywhere_else.edit = figures(client_count=0, depth=0)
+        everywhere_else.edit = statistics(client_count=0, depth=0)
 
         async def shown():
             problems = (await site.get("/?format=json")).json()["problems"]
@@ -222,7 +222,7 @@ async def test_problem_of_frozen_node_stays_as_last_known():
 
 async def test_problem_of_node_that_answers_again_during_round_stays():
     async with stub_site(nodes=1, **SOON_SILENT) as site:
-        site.nodes[0].edit = figures(depth=9, client_count=0)
+        site.nodes[0].edit = statistics(depth=9, client_count=0)
         await site.round()
         adder, work = site.daemon.collector.adder, site.daemon.collector.work
         member = site.daemon.collector.membership.members[site.address(0)]
@@ -260,7 +260,7 @@ async def test_problem_keeps_its_beginning_over_restart_with_history_file(tmp_pa
 
     def bare(stubs):
         for one in stubs.nodes:
-            one.edit = figures(depth=9, client_count=0)
+            one.edit = statistics(depth=9, client_count=0)
 
     sinces = []
     for _ in range(2):
@@ -290,7 +290,7 @@ async def test_card_of_channel_without_consumers_names_last_consumers():
 
         await site.until(seen, "each node was asked for its consumers")
         await site.round()
-        everywhere(figures(client_count=0, depth=40, clients=[]))(site)
+        everywhere(statistics(client_count=0, depth=40, clients=[]))(site)
 
         async def carded():
             page = await site.get("/")

@@ -34,7 +34,7 @@ def answers(node, status, body):
     )
 
 
-def replica(state, **figures):
+def replica(state, **statistics):
     return {
         "identity": OTHER,
         "address": "10.0.0.2:4150",
@@ -45,10 +45,10 @@ def replica(state, **figures):
         "lag_bytes": 2048,
         "lag_seconds": 1.5,
         "problem": "",
-    } | figures
+    } | statistics
 
 
-def copy(state, **figures):
+def copy(state, **statistics):
     return {
         "origin": ORIGIN,
         "number": 1,
@@ -64,7 +64,7 @@ def copy(state, **figures):
         "waits_for": "1 caught-up replica",
         "holders": [OTHER],
         "problems": {},
-    } | figures
+    } | statistics
 
 
 def replication(replicas=(), copies=(), wanted=1):

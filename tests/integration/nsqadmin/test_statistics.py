@@ -1,4 +1,4 @@
-"""Figures of pages and the API are true: reading does not freeze them, no total is silently too small."""
+"""Statistics of pages and the API are true: reading does not freeze them, no total is silently too small."""
 
 import re
 import time
@@ -10,7 +10,7 @@ TOPIC = "topic.0001.events"
 STILL = 3600 * SECOND
 
 
-def hold(topic=TOPIC, channel="billing", **figures):
+def hold(topic=TOPIC, channel="billing", **statistics):
     """An edit that gives a channel these statistics in a node's answers."""
 
     def edit(answer):
@@ -18,7 +18,7 @@ def hold(topic=TOPIC, channel="billing", **figures):
             if one["topic_name"] == topic:
                 for found in one["channels"]:
                     if found["channel_name"] == channel:
-                        found.update(figures)
+                        found.update(statistics)
 
     return edit
 
@@ -37,10 +37,10 @@ async def test_reads_of_unknown_topic_do_not_delay_statistics():
             # A request like that of an image on another site's page.
             image = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Dest": "image", "Sec_Fetch_Mode": "no-cors"}
             await site.get(f"/topics/unknown-{time.time_ns()}", **image)
-            figures_at = (await site.get("/?format=json")).json()["figures_at"]
-            return figures_at > began + 1.0
+            statistics_at = (await site.get("/?format=json")).json()["statistics_at"]
+            return statistics_at > began + 1.0
 
-        await site.until(read_and_look, "figures of a second later are shown")
+        await site.until(read_and_look, "statistics of a second later are shown")
 
 
 async def test_unknown_topic_is_queried_once_per_interval():
@@ -187,8 +187,8 @@ async def test_answer_after_change_of_nsqlookupds_is_theirs():
 
 
 async def test_handler_that_takes_its_time_is_not_stuck():
-    figures = {"depth": 50, "message_count": 1000, "deferred_count": 0, "timeout_count": 0}
-    busy = hold("topic.0000.events", **figures, in_flight_count=2)
+    statistics = {"depth": 50, "message_count": 1000, "deferred_count": 0, "timeout_count": 0}
+    busy = hold("topic.0000.events", **statistics, in_flight_count=2)
     channel = "topic.0000.events/billing"
 
     async with stub_site(1, 1, before=lambda stubs: setattr(stubs.nodes[0], "edit", busy)) as site:
@@ -202,14 +202,16 @@ async def test_handler_that_takes_its_time_is_not_stuck():
         for _ in range(10):
             await site.round()
             seen |= await site.problems()
-        site.nodes[0].edit = hold("topic.0000.events", **figures | {"message_count": 1002}, in_flight_count=0)
+        site.nodes[0].edit = hold(
+            "topic.0000.events", **statistics | {"message_count": 1002}, in_flight_count=0
+        )
 
         async def told():
             # A request that was already sent is answered with the earlier statistics.
             looks = [member.snapshot for member in collector.membership.members.values()]
             return all(look.topics["topic.0000.events"].channels[0].in_flight_count == 0 for look in looks)
 
-        await site.until(told, "the figures are those of now")
+        await site.until(told, "the statistics are those of now")
         for member in collector.membership.members.values():
             member.pace._history.clear()
         await site.round()

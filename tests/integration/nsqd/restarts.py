@@ -22,7 +22,7 @@ def channel_of(nsqd, topic="t", channel="ch"):
     return found
 
 
-def figures(channel):
+def statistics(channel):
     return {key: channel[key] for key in ("depth", "in_flight_count", "deferred_count")}
 
 

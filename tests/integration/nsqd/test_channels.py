@@ -42,14 +42,14 @@ def test_paused_topic_keeps_publishes_and_its_channels_deliver_their_backlog(
     wire.subscribe(topic)
     producer.publish(topic, b"before")
     nsqd.post(f"/topic/pause?topic={topic}")
-    producer.publish(topic, b"meanwhile", b"and again")
+    producer.publish(topic, b"during that", b"and again")
     found = stats(topic)
     assert (found["paused"], found["depth"], found["message_count"]) == (True, 2, 3)
     wire.send(rdy(10))
     assert wire.message().body == b"before"
     wire.quiet()
     nsqd.post(f"/topic/unpause?topic={topic}")
-    assert [message.body for message in wire.messages(2)] == [b"meanwhile", b"and again"]
+    assert [message.body for message in wire.messages(2)] == [b"during that", b"and again"]
     assert depth(stats(topic)) == 0
 
 

@@ -28,7 +28,7 @@ def nsqds(tmp_path_factory):
     """A filled nsqd that was killed and one that was stopped, each with a copy of its folder."""
     cluster = Cluster(tmp_path_factory.mktemp("data"))
     killed, stopped = filled(cluster), filled(cluster)
-    wait_until(lambda: owed_on_disk(killed) == 2 * BATCHES - 1, "a checkpoint says what is finished", 10)
+    wait_until(lambda: pending_on_disk(killed) == 2 * BATCHES - 1, "a checkpoint says what is finished", 10)
     killed.kill()
     # Its files are durable, so damage is not the effect of a power cut.
     assert stopped.stop() == 0
@@ -64,8 +64,9 @@ def clean(nsqds):
 
 
 def filled(cluster):
-    """A running nsqd. Topic t has several segments; channel ch is owed all messages but the first, and one of
-    them was delivered before; channel other is paused. Topic empty has no channel and one message.
+    """A running nsqd. Topic t has several segments; the backlog of channel ch is all messages but the
+    first, and one of them was delivered before; channel other is paused.
+    Topic empty has no channel and one message.
     """
     nsqd = cluster.nsqd("--max-bytes-per-file=8192")
     for path in (
@@ -86,7 +87,7 @@ def filled(cluster):
     return nsqd
 
 
-def owed_on_disk(nsqd):
+def pending_on_disk(nsqd):
     done = data(nsqd, "summary", "--topic=t", "--json")
     if done.returncode:
         return None
@@ -335,11 +336,13 @@ def test_damage_is_named_and_repair_mends_what_can_be(clean, connect, tmp_path, 
         assert content(clean) != before
         assert lines(clean, "verify") == []
     # With and without the repair the same messages are delivered: all that are not lost.
-    owed = [json.loads(line) for line in data(clean, "dump", "--topic=t", "--channel=ch").stdout.splitlines()]
-    expected = sorted(message["body"] for message in owed)
+    dumped = [
+        json.loads(line) for line in data(clean, "dump", "--topic=t", "--channel=ch").stdout.splitlines()
+    ]
+    expected = sorted(message["body"] for message in dumped)
     if lost is not None:
         kept = len(BODIES) - lost
-        # The checkpoint before the last may lack the FIN; without any checkpoint all on disk is owed again.
+        # The checkpoint before the last may lack the FIN; without any checkpoint all is pending again.
         again = {a_checkpoint: {0, 1}, both_checkpoints: {1}}.get(damage, {0})
         assert len(expected) - (kept - 1) in again
     assert len(set(expected)) == len(expected)

@@ -60,8 +60,8 @@ def test_poison_message_goes_to_dead_letters_with_its_story(node, connect):
         "dead-client": "me@here",
         "dead-reason": "requeued",
     }
-    figures = channel_stats(node, "t", "ch")
-    assert (figures["depth"], figures["in_flight_count"]) == (0, 0)
+    statistics = channel_stats(node, "t", "ch")
+    assert (statistics["depth"], statistics["in_flight_count"]) == (0, 0)
 
 
 def test_expired_message_becomes_dead_letter_by_policy(node, connect):
@@ -74,8 +74,8 @@ def test_expired_message_becomes_dead_letter_by_policy(node, connect):
 
     assert [body for _, body in found] == [b"%d" % n for n in range(200)]
     assert {(headers["dead-reason"], headers["dead-attempts"]) for headers, _ in found} == {("expired", "0")}
-    figures = channel_stats(node, "t", "ch")
-    assert (figures["depth"], figures["expired_count"]) == (0, 200)
+    statistics = channel_stats(node, "t", "ch")
+    assert (statistics["depth"], statistics["expired_count"]) == (0, 200)
 
 
 def test_full_dead_letter_topic_retains_originals(node, connect):
@@ -193,7 +193,7 @@ def test_reader_of_log_with_another_channel_is_not_given_what_went_back(node, co
     def bounds(channel=""):
         return node.get(f"/log/bounds?topic=t&channel={channel}")
 
-    # The numbers go on higher after a restart, and what goes back is the first that gets one.
+    # The numbers continue higher after a restart, and what goes back is the first that gets one.
     at = bounds()["end"]
     assert node.request("POST", f"/channel/commit?topic=t&channel=other&sequence={at}")[0] == 200
     node.restart()

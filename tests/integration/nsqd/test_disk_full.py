@@ -48,13 +48,13 @@ def received(connect, nsqd, topic="t", channel="ch"):
     wire = connect(nsqd)
     wire.subscribe(topic, channel)
 
-    def figures():
+    def statistics():
         (found,) = nsqd.get(f"/stats?format=json&topic={topic}")["topics"]
         return found
 
     # The original takes a moment to move messages from a topic to its channel.
-    wait_until(lambda: figures()["depth"] == 0, "all have gone on to the channel")
-    found = figures()
+    wait_until(lambda: statistics()["depth"] == 0, "all have gone on to the channel")
+    found = statistics()
     depth = next(c["depth"] for c in found["channels"] if c["channel_name"] == channel)
     wire.send(b"RDY 2500\n")
     messages = wire.messages(depth)

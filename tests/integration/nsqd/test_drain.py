@@ -140,7 +140,7 @@ def test_outcome_does_not_depend_on_whether_somebody_reads_progress(node, connec
     assert (done.returncode, done.stderr) == ((1, left) if flags else (0, ""))
 
 
-def owed_by_metrics(node):
+def pending_by_metrics(node):
     """The message count in a scrape of /metrics."""
     names = ("nsqd_topic_depth{", "nsqd_channel_depth{", "nsqd_channel_in_flight{", "nsqd_channel_deferred{")
     return sum(value for name, value in metrics(node).items() if name.startswith(names))
@@ -151,7 +151,7 @@ def test_command_waits_until_scrape_that_saw_messages_sees_that_they_are_gone(no
     connect(node).publish("t", b"1")
     if has_channel:
         node.post("/channel/create?topic=t&channel=c")
-    assert owed_by_metrics(node) == 1
+    assert pending_by_metrics(node) == 1
     hook = drain(node.http_address)
     wait_until(lambda: node.get("/drain")["draining"], "the drain began")
     assert "scraped_with_backlog" not in node.get("/drain")
@@ -162,7 +162,7 @@ def test_command_waits_until_scrape_that_saw_messages_sees_that_they_are_gone(no
     wait_until(lambda: node.get("/drain").get("scraped_with_backlog"), "it is drained, unseen by a scrape")
     with pytest.raises(subprocess.TimeoutExpired):
         hook.wait(timeout=1)
-    assert owed_by_metrics(node) == 0
+    assert pending_by_metrics(node) == 0
     assert ended(hook)[0] == 0
 
 
@@ -172,7 +172,7 @@ def test_command_does_not_wait_for_scrape_that_saw_ephemeral_messages_only(node,
     node.post("/channel/create?topic=t&channel=c%23ephemeral")
     for topic in ("e#ephemeral", "t"):
         connect(node).publish(topic, b"1")
-    assert owed_by_metrics(node) == 2
+    assert pending_by_metrics(node) == 2
 
     assert "scraped_with_backlog" not in begin(node)
 
@@ -180,7 +180,7 @@ def test_command_does_not_wait_for_scrape_that_saw_ephemeral_messages_only(node,
 def test_command_does_not_wait_for_scrape_longer_than_it_may(node, connect):
     connect(node).publish("t", b"1")
     node.post("/channel/create?topic=t&channel=c")
-    assert owed_by_metrics(node) == 1
+    assert pending_by_metrics(node) == 1
     node.post("/channel/empty?topic=t&channel=c")
 
     assert ended(drain(node.http_address, "--timeout=1s"))[0] == 0
@@ -189,7 +189,7 @@ def test_command_does_not_wait_for_scrape_longer_than_it_may(node, connect):
 def test_node_that_ends_during_wait_for_scrape_is_drained(node, connect):
     connect(node).publish("t", b"1")
     node.post("/channel/create?topic=t&channel=c")
-    assert owed_by_metrics(node) == 1
+    assert pending_by_metrics(node) == 1
     hook = drain(node.http_address)
     wait_until(lambda: node.get("/drain")["draining"], "the drain began")
     node.post("/channel/empty?topic=t&channel=c")
@@ -352,6 +352,6 @@ def test_producers_that_ask_nsqlookupd_are_sent_elsewhere(cluster):
     wait_until(lambda: places() == {staying.tcp_port}, "only one does")
     assert len(lookupd.get("/lookup?topic=t")["producers"]) == 1  # consumers still find the leaving node
     lookupd.restart()
-    wait_until(lambda: places() == {staying.tcp_port}, "an nsqlookupd that was restarted is told")
+    wait_until(lambda: places() == {staying.tcp_port}, "an nsqlookupd that was restarted gets it")
     begin(leaving, "?cancel=true")
     wait_until(lambda: places() == {leaving.tcp_port, staying.tcp_port}, "both do again")

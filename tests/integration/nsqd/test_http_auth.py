@@ -25,7 +25,7 @@ GRANTS = {
     "reader": granted(topic="^t$", channels=("^c$",), permissions=("subscribe",)),
     "owner": granted(topic="^t$"),
     "short": granted(ttl=1),
-    "nobody": "no JSON at all",
+    "broken": "no JSON at all",
 }
 
 
@@ -98,10 +98,10 @@ def test_only_bearer_token_counts(guarded, header):
 
 
 def test_secret_that_auth_server_does_not_know_is_refused_and_log_says_why(guarded):
-    assert request(guarded, "POST", ANYTHING, "nobody") == (403, b'{"message":"AUTH_FAILED"}')
+    assert request(guarded, "POST", ANYTHING, "broken") == (403, b'{"message":"AUTH_FAILED"}')
 
     assert "AUTH failed" in guarded.logs()
-    assert "nobody" not in guarded.logs()
+    assert "broken" not in guarded.logs()
 
 
 # secret -> the requests that it allows

@@ -17,9 +17,9 @@ from tests.support.wire import dpub, fin, mpub, req
 E2E_OFF = {"count": 0, "percentiles": None}
 
 
-def ours(*figures):
+def ours(*statistics):
     """The statistics that only ours has; none when the original is tested."""
-    return figures if beside.OURS else ()
+    return statistics if beside.OURS else ()
 
 
 def refused(status, code):

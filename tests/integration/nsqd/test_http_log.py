@@ -154,7 +154,7 @@ def test_bounds_name_data_path_in_every_life(own_nsqd):
 # --- a channel from the earliest that is kept
 
 
-def test_channel_from_earliest_is_owed_what_another_one_keeps(nsqd, topic, three):
+def test_channel_from_earliest_gets_backlog_of_other_channel(nsqd, topic, three):
     nsqd.post(f"/channel/create?topic={topic}&channel=late")
     nsqd.post(f"/channel/create?topic={topic}&channel=all&start=earliest")
 

@@ -230,7 +230,7 @@ async def test_after_restart_everything_is_registered_again_within_seconds(nsqd,
     await knows(first, {"t": ["c"]})
     await first.stop()
     await eventually(lambda: not peers.peers()[0].connected, "the loss is noticed without waiting for a ping")
-    peers.register("lost")  # while nobody listens
+    peers.register("lost")  # without a listener
     nsqd.topics = {"t": [], "new": ["c"], "lost": []}
 
     second = await lookupd(first.tcp.address, first.http.address)
@@ -364,7 +364,7 @@ async def test_nsqlookupd_of_the_original_is_not_told_what_it_does_not_understan
         await connected(peers)
         peers.set_obstacle("draining")
         peers.register("t")
-        await eventually(lambda: Register("t") in received, "what came after it is told")
+        await eventually(lambda: Register("t") in received, "the later event is sent")
         await peers.stop()
 
     assert [type(command) for command in received] == [Identify, Register]

@@ -195,7 +195,7 @@ def test_finished_emptied_and_deleted_messages_do_not_come_back(three):
     log = identity(owner)
     owner.kill()
     for topic in ("finished", "emptied", "deleted", "channel_deleted"):
-        wait_until(lambda topic=topic: owed(replica, topic) == 20, f"{topic} is taken over", 10)
+        wait_until(lambda topic=topic: unfinished(replica, topic) == 20, f"{topic} is taken over", 10)
 
     assert len(consume(replica, "finished", count=20)) == 20
     replica.post("/channel/empty?topic=emptied&channel=ch")
@@ -211,7 +211,7 @@ def test_finished_emptied_and_deleted_messages_do_not_come_back(three):
         assert consume(replica, topic, quiet=0.5) == [], topic
 
 
-def owed(one, topic, channel="ch"):
+def unfinished(one, topic, channel="ch"):
     """The depth of a channel, 0 where there is none."""
     found = one.get(f"/stats?format=json&topic={topic}")["topics"]
     channels = found[0]["channels"] if found else []
@@ -607,7 +607,7 @@ def test_drain_never_gives_messages_away(cluster):
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
 
     assert ended.returncode == 1
-    assert owed(owner, "t") == 100
+    assert unfinished(owner, "t") == 100
     assert [one["state"] for one in copies(other, identity(owner))] == ["replica"]
 
 

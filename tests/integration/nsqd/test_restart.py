@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.integration.nsqd.restarts import bodies, channel_of, consume, crash, figures, stop, topics
+from tests.integration.nsqd.restarts import bodies, channel_of, consume, crash, statistics, stop, topics
 from tests.support import beside
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire, dpub, fin, mpub, rdy, req, sub
@@ -101,7 +101,7 @@ def test_messages_of_before_can_be_finished_by_nsqd_with_another_node_id(nsqd, c
     assert again.id == messages[1].id
     wire.send(fin(again), fin(messages[0]))
     wire.quiet()
-    assert figures(channel_of(nsqd)) == {"depth": 0, "in_flight_count": 0, "deferred_count": 0}
+    assert statistics(channel_of(nsqd)) == {"depth": 0, "in_flight_count": 0, "deferred_count": 0}
 
 
 # --- deferred
@@ -115,7 +115,7 @@ def test_deferred_message_keeps_its_time(nsqd, connect, restart):
     assert wire.ask(dpub("t", 3000, b"later")) == b"OK"
     assert nsqd.post("/pub?topic=t&defer=3600000", b"much later") == b"OK"
     restart(nsqd)
-    assert figures(channel_of(nsqd)) == {"depth": 0, "in_flight_count": 0, "deferred_count": 2}
+    assert statistics(channel_of(nsqd)) == {"depth": 0, "in_flight_count": 0, "deferred_count": 2}
     again = connect(nsqd)
     again.subscribe("t", ready=10)
     again.quiet()
@@ -129,7 +129,7 @@ def test_message_deferred_at_topic_without_channels_keeps_its_time(nsqd, connect
     restart(nsqd)
     _, messages = consume(connect, nsqd, 0)
     assert messages == []
-    assert figures(channel_of(nsqd)) == {"depth": 0, "in_flight_count": 0, "deferred_count": 1}
+    assert statistics(channel_of(nsqd)) == {"depth": 0, "in_flight_count": 0, "deferred_count": 1}
 
 
 # --- names and numbers

@@ -70,7 +70,7 @@ def test_message_deferred_for_hour_holds_no_more_than_itself(connect, nsqd):
 
     for _ in range(2):
         flow.flows(10)
-        # The clients stay connected and messages go on flowing, which makes no difference.
+        # The clients stay connected and messages continue to flow, which makes no difference.
         comes_down_to(nsqd, ALLOWED)
 
 

@@ -19,7 +19,7 @@ def delivered(wire, connect, topic):
     return wire.message()
 
 
-def figures(channel):
+def statistics(channel):
     return tuple(channel[key] for key in ("depth", "in_flight_count", "deferred_count", "requeue_count"))
 
 
@@ -84,7 +84,7 @@ def test_stranger_can_do_nothing_to_it(wire, connect, topic, stats, delivered, w
         delivered.id,
     )
     stranger.quiet()
-    assert figures(stats(topic, "ch")) == (0, 1, 0, 0)
+    assert statistics(stats(topic, "ch")) == (0, 1, 0, 0)
     wire.send(fin(delivered))
     wire.quiet()
 
@@ -108,7 +108,7 @@ def test_message_requeued_without_delay_goes_behind_what_waits(wire, connect, to
 def test_delay_beyond_limit_is_cut_down_to_it(wire, topic, stats, delivered, delay):
     wire.send(answer("REQ", delivered.id, delay))
     wire.quiet()
-    assert figures(stats(topic, "ch")) == (0, 0, 1, 1)
+    assert statistics(stats(topic, "ch")) == (0, 0, 1, 1)
 
 
 def test_empty_delay_is_none(wire, delivered):

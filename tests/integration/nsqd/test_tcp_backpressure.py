@@ -58,7 +58,7 @@ def test_producer_that_reads_no_replies_is_read_no_further(deaf, connect, topic)
 def test_consumer_that_reads_no_replies_is_cut_off(deaf, connect, topic):
     deaf.send(sub(topic, "ch"))
     assert deaf.shout(b"FIN %b\n" % NO_ID * 10_000, ENOUGH) < ENOUGH
-    connect().publish(topic, b"others go on")
+    connect().publish(topic, b"others continue")
 
 
 def test_consumer_that_does_not_read_gets_no_more_than_fits(nsqd, deaf, connect, topic, stats):

@@ -102,7 +102,7 @@ def test_few_bytes_that_stand_for_very_many_do_not_keep_others_waiting(nsqd, con
     packed = bomb.socket._codec.compress(2 * pub(topic, b"\0" * 1_000_000) + b"\n" * (64 << 20))
 
     bomb.socket._below.sendall(packed[: 1 << 20])
-    other.publish(topic, b"beside it")
+    other.publish(topic, b"next to it")
 
     bomb.ok(2)
     assert bomb.error() == b"E_INVALID invalid command "

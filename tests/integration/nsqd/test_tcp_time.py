@@ -152,7 +152,7 @@ def test_any_command_counts_as_a_sign_of_life_and_half_of_one_does_too(connect, 
 
 @pytest.fixture
 def stopped(hasty):
-    """Stop nsqd's process with a signal until the test lets it go on."""
+    """Stop nsqd's process with a signal until the test lets it continue."""
 
     def go_on():
         os.kill(hasty.pid, signal.SIGCONT)

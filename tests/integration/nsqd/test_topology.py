@@ -51,8 +51,8 @@ def test_all_go_to_consumer_in_the_same_zone(spread):
 
     assert got == {"zone": 40, "region": 0, "nowhere": 0, "other": 0}
     assert counts == {"zone_local_msg_count": 40}
-    figures = nsqd.request("GET", "/metrics")[1]
-    assert b'nsqd_channel_delivered_total{channel="c",to="zone",topic="t"} 40.0' in figures
+    statistics = nsqd.request("GET", "/metrics")[1]
+    assert b'nsqd_channel_delivered_total{channel="c",to="zone",topic="t"} 40.0' in statistics
 
 
 def test_without_experiment_each_gets_its_share(spread):

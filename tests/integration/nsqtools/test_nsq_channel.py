@@ -11,7 +11,7 @@ import pytest
 from bench.ports import free_port
 from nsqtools.nsq_channel.options import ACTIONS
 from tests.support.nsqd_http import channel_stats, set_policy
-from tests.support.tools import command, owed, publish, read_all, run_tool
+from tests.support.tools import command, publish, read_all, run_tool, unfinished
 from tests.support.waiting import wait_until
 
 
@@ -42,9 +42,9 @@ def test_channel_is_made_paused_emptied_and_deleted(nsqd):
     assert channel_stats(nsqd, "t", "c")["paused"] is True
     assert done("unpause", nsqd) == "unpaused"
     assert channel_stats(nsqd, "t", "c")["paused"] is False
-    assert owed(nsqd, "t", "c") == 1
+    assert unfinished(nsqd, "t", "c") == 1
     assert done("empty", nsqd) == "emptied"
-    assert owed(nsqd, "t", "c") == 0
+    assert unfinished(nsqd, "t", "c") == 0
     assert done("delete", nsqd) == "deleted"
     assert nsqd.get("/stats?format=json&topic=t")["topics"][0]["channels"] == []
 
@@ -119,7 +119,7 @@ def test_messages_are_finished_by_id_by_filter_and_all(nsqd):
     publish(nsqd, "t", [b"one", b'{"a":1}', b'{"a":2}', b"four", b"five"], channel="c")
 
     assert done("finish", nsqd, "-contains=o", "-dry-run") == "2 messages would be finished"
-    assert owed(nsqd, "t", "c") == 5
+    assert unfinished(nsqd, "t", "c") == 5
     assert done("finish", nsqd, f"-id={message_id(nsqd, 'four')}") == "1 message finished"
     assert done("finish", nsqd, "-json-field=a=2") == "1 message finished"
     assert done("finish", nsqd, "-all", f"-from=id:{message_id(nsqd, 'five')}") == "1 message finished"
@@ -131,7 +131,7 @@ def test_more_messages_than_one_request_handles_are_all_handled(nsqd):
 
     assert done("finish", nsqd, "-all", "-dry-run") == "12000 messages would be finished"
     assert done("finish", nsqd, "-all") == "12000 messages finished"
-    assert owed(nsqd, "t", "c") == 0
+    assert unfinished(nsqd, "t", "c") == 0
 
 
 def test_messages_are_put_off_sent_and_cancelled(nsqd):
@@ -156,7 +156,7 @@ def test_dead_letters_return_to_their_channel(nsqd):
 
     counted = done("send-back", nsqd, "-all", "-dry-run")
     assert counted.startswith("2 messages would be sent back; 1 message left: ")
-    assert owed(nsqd, "from", "c") == 0
+    assert unfinished(nsqd, "from", "c") == 0
     assert done("send-back", nsqd, f"-id={one}") == "1 message sent back"
     assert done("send-back", nsqd, "-contains=1") == "1 message sent back"
     assert read_all(nsqd, "from", "c") == [b"0", b"1"]

@@ -169,7 +169,7 @@ def test_it_follows_what_is_published_over_restart(nsqd, tmp_path):
         tool.until_said(f"WARNING: {nsqd.http_address}: ")
         nsqd.start()
         nsqd.post("/pub?topic=t", b"three")
-        wait_until(lambda: tool.printed() == b"one\ntwo\nthree\n", "it goes on where it was")
+        wait_until(lambda: tool.printed() == b"one\ntwo\nthree\n", "it continues where it was")
         tool.until_said(f"{nsqd.http_address} answers again")
 
         assert tool.stop(signal.SIGINT) == 0

@@ -26,8 +26,8 @@ def test_it_prints_as_many_lines_as_asked_for(nsqd):
     ended = run_tool("nsq_stat", *flags(nsqd, "-count=2"))
 
     assert (ended.returncode, ended.stderr) == (0, b"")
-    figures = LINE.findall(ended.stdout)
-    assert figures == [(b"3", b"3", b"0", b"0", b"0", b"0", b"0", b"3", b"0")] * 2
+    statistics = LINE.findall(ended.stdout)
+    assert statistics == [(b"3", b"3", b"0", b"0", b"0", b"0", b"0", b"3", b"0")] * 2
     assert ended.stdout.count(b"ingress") == 1
 
 
@@ -102,7 +102,7 @@ def test_restart_of_nsqd_is_survived(nsqd, tmp_path):
         tool.until_said("ERROR: failed to get nsqd stats")
         shown = len(LINE.findall(tool.printed()))
         nsqd.start()
-        wait_until(lambda: len(LINE.findall(tool.printed())) > shown, "lines go on")
+        wait_until(lambda: len(LINE.findall(tool.printed())) > shown, "lines continue")
 
         assert tool.stop() == 0
 

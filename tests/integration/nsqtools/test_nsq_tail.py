@@ -15,10 +15,10 @@ from tests.support.tools import (
     Tool,
     command,
     environment,
-    owed,
     publish,
     read_all,
     run_tool,
+    unfinished,
 )
 from tests.support.waiting import wait_until
 
@@ -76,7 +76,7 @@ def test_n_counts_messages_of_all_topics(nsqd):
     ended = run_tool("nsq_tail", "-topic=a", "-topic=b", "-channel=c", "-n=3", address(nsqd))
 
     assert ended.stdout == b"x\n" * 3
-    assert owed(nsqd, "a", "c") + owed(nsqd, "b", "c") == 1
+    assert unfinished(nsqd, "a", "c") + unfinished(nsqd, "b", "c") == 1
 
 
 def test_without_channel_only_what_is_published_later_is_shown_and_nothing_stays(nsqd, tmp_path):
@@ -212,7 +212,7 @@ def test_reader_that_goes_on_after_stall_gets_all_and_what_comes_later(nsqd):
             publish(nsqd, "t", [b"later"])
             while lines[-1] != b"later":
                 lines.append(printed.readline().rstrip(b"\n"))
-            wait_until(lambda: owed(nsqd, "t", "c") == 0, "all are finished")
+            wait_until(lambda: unfinished(nsqd, "t", "c") == 0, "all are finished")
             process.send_signal(signal.SIGTERM)
             assert process.wait(40) == 0
 

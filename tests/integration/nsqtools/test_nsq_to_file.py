@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.nsqd_http import channel_stats
 from tests.support.processes import ignores_or_handles
-from tests.support.tools import SOON_BACK, Tool, owed, publish, read_all, run_tool
+from tests.support.tools import SOON_BACK, Tool, publish, read_all, run_tool, unfinished
 from tests.support.waiting import wait_until
 
 CHANNEL = "nsq_to_file"
@@ -83,7 +83,7 @@ def numbered(count: int) -> list[bytes]:
 def test_messages_are_lines_of_file_named_by_topic_host_and_hour(nsqd, folders, tmp_path):
     publish(nsqd, "t", [b"a", b"b"], CHANNEL)
     with Tool(tmp_path, "nsq_to_file", *folders.flags(nsqd, "-datetime-format=%Y")) as tool:
-        wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "all is finished")
+        wait_until(lambda: unfinished(nsqd, "t", CHANNEL) == 0, "all is finished")
         assert tool.stop() == 0
 
     [path] = folders.files()
@@ -100,7 +100,7 @@ def test_nothing_is_finished_before_sync_but_everything_is_in_file(nsqd, folders
         publish(nsqd, "t", [b"second"])
         wait_until(lambda: folders.lines() == [b"first", b"second"], "it is written")
         assert channel_stats(nsqd, "t", CHANNEL)["in_flight_count"] == 1
-        wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "the interval has passed")
+        wait_until(lambda: unfinished(nsqd, "t", CHANNEL) == 0, "the interval has passed")
 
         assert tool.said().count(SYNCED) == 2
 
@@ -110,7 +110,7 @@ def test_gzip_files_are_members_that_end_with_each_sync(nsqd, folders, tmp_path)
     with Tool(tmp_path, "nsq_to_file", *folders.flags(nsqd, "-gzip", "-sync-interval=200ms")) as tool:
         tool.until_said(SYNCED)
         publish(nsqd, "t", [b"second"])
-        wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "all is finished")
+        wait_until(lambda: unfinished(nsqd, "t", CHANNEL) == 0, "all is finished")
         tool.kill()
 
     [path] = folders.files()
@@ -125,7 +125,7 @@ def test_message_held_for_long_is_synced_before_it_times_out(cluster, folders, t
     with Tool(tmp_path, "nsq_to_file", *folders.flags(nsqd, "-sync-interval=60s")) as tool:
         tool.until_said(SYNCED)
         publish(nsqd, "t", [b"second"])
-        wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "it is finished")
+        wait_until(lambda: unfinished(nsqd, "t", CHANNEL) == 0, "it is finished")
 
     assert channel_stats(nsqd, "t", CHANNEL)["timeout_count"] == 0
     assert folders.lines() == [b"first", b"second"]
@@ -134,7 +134,7 @@ def test_message_held_for_long_is_synced_before_it_times_out(cluster, folders, t
 def test_small_max_in_flight_does_not_wait_for_interval(nsqd, folders, tmp_path):
     publish(nsqd, "t", numbered(50), CHANNEL)
     with Tool(tmp_path, "nsq_to_file", *folders.flags(nsqd, "-max-in-flight=5")):
-        wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "all is finished")
+        wait_until(lambda: unfinished(nsqd, "t", CHANNEL) == 0, "all is finished")
 
     assert folders.lines() == numbered(50)
 
@@ -161,7 +161,7 @@ def test_kills_lose_nothing_that_was_finished(nsqd, folders, tmp_path, flags):
     for kill in range(1, 4):
         with Tool(tmp_path, "nsq_to_file", *folders.flags(nsqd, *more)) as tool:
             goal = len(bodies) - kill * 3000
-            wait_until(lambda goal=goal: owed(nsqd, "t", CHANNEL) <= goal, "some are finished", 30)
+            wait_until(lambda goal=goal: unfinished(nsqd, "t", CHANNEL) <= goal, "some are finished", 30)
             tool.kill()
         gone(nsqd)
 
@@ -176,7 +176,7 @@ def test_leftovers_of_killed_run_are_finished_by_the_next(nsqd, folders, tmp_pat
     publish(nsqd, "t", [b"a"], CHANNEL)
     flags = folders.flags(nsqd, "-gzip", f"-work-dir={folders.work}")
     with Tool(tmp_path, "nsq_to_file", *flags) as tool:
-        wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "it is finished")
+        wait_until(lambda: unfinished(nsqd, "t", CHANNEL) == 0, "it is finished")
         tool.kill()
     assert (folders.files(), len(folders.files(folders.work))) == ([], 1)
 
@@ -201,7 +201,7 @@ def test_hang_up_finishes_file_and_the_next_message_opens_another(nsqd, folders,
         tool.process.send_signal(signal.SIGHUP)
         tool.until_said("moving finished file" if work else "closed ")
         publish(nsqd, "t", [b"b"])
-        wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "the next message is finished")
+        wait_until(lambda: unfinished(nsqd, "t", CHANNEL) == 0, "the next message is finished")
         tool.process.send_signal(signal.SIGHUP)
         tool.process.send_signal(signal.SIGHUP)
 
@@ -215,7 +215,7 @@ def test_removed_file_is_opened_again_before_its_messages_are_finished(nsqd, fol
     publish(nsqd, "t", [b"a"], CHANNEL)
     flags = ["-sync-interval=200ms", *([f"-work-dir={folders.work}"] if work else [])]
     with Tool(tmp_path, "nsq_to_file", *folders.flags(nsqd, *flags)) as tool:
-        wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "the first message is finished")
+        wait_until(lambda: unfinished(nsqd, "t", CHANNEL) == 0, "the first message is finished")
         folder = folders.work if work else folders.out
         for path in [one for one in folder.rglob("*") if one.is_file()]:
             path.unlink()
@@ -223,7 +223,7 @@ def test_removed_file_is_opened_again_before_its_messages_are_finished(nsqd, fol
             shutil.rmtree(folder)
         publish(nsqd, "t", [b"b", b"c"])
         tool.until_said("was removed while it was written")
-        wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "all messages are finished")
+        wait_until(lambda: unfinished(nsqd, "t", CHANNEL) == 0, "all messages are finished")
 
         assert tool.stop() == 0
     assert sorted(folders.lines()) == [b"b", b"c"]
@@ -236,7 +236,7 @@ def test_hang_up_before_there_is_file_does_not_end_it(nsqd, folders, tmp_path):
         wait_until(lambda: ignores_or_handles(tool.process.pid, signal.SIGHUP), "SIGHUP does not end it")
         for _ in range(20):
             tool.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "the message is finished")
+        wait_until(lambda: unfinished(nsqd, "t", CHANNEL) == 0, "the message is finished")
         assert tool.stop() == 0
 
     assert folders.lines() == [b"a"]
@@ -249,11 +249,11 @@ def test_hang_ups_while_messages_flow_lose_and_double_nothing(nsqd, folders, tmp
         for part in range(0, 10_000, 2500):
             # Publish new messages each time, because the tool may finish them before this test looks.
             publish(nsqd, "t", bodies[part : part + 2500], CHANNEL)
-            wait_until(lambda: owed(nsqd, "t", CHANNEL) <= 1500, "some are finished", 30)
+            wait_until(lambda: unfinished(nsqd, "t", CHANNEL) <= 1500, "some are finished", 30)
             files = len(folders.files())
             tool.process.send_signal(signal.SIGHUP)
             wait_until(lambda files=files: len(folders.files()) > files, "the file is moved")
-        wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "all are finished", 30)
+        wait_until(lambda: unfinished(nsqd, "t", CHANNEL) == 0, "all are finished", 30)
         assert tool.stop() == 0
 
     assert sorted(folders.lines()) == bodies
@@ -283,7 +283,7 @@ def test_signal_ends_it_with_0_and_nothing_is_written_twice(nsqd, folders, tmp_p
     publish(nsqd, "t", bodies, CHANNEL)
     flags = folders.flags(nsqd, "-max-in-flight=50", f"-work-dir={folders.work}")
     with Tool(tmp_path, "nsq_to_file", *flags) as tool:
-        wait_until(lambda: owed(nsqd, "t", CHANNEL) < 19_000, "it writes")
+        wait_until(lambda: unfinished(nsqd, "t", CHANNEL) < 19_000, "it writes")
         assert tool.stop(number) == 0
 
     assert folders.files(folders.work) == []
@@ -306,10 +306,10 @@ def test_topics_of_cluster_are_archived_at_once_and_new_ones_follow(cluster, fol
         f"-output-dir={folders.out}",
         "-consumer-opt=lookupd_poll_interval,100ms",
     ) as tool:
-        wait_until(lambda: owed(nsqd, "logs.a", CHANNEL) == 0, "the first topic is archived")
+        wait_until(lambda: unfinished(nsqd, "logs.a", CHANNEL) == 0, "the first topic is archived")
         publish(nsqd, "logs.b", [b"b"], CHANNEL)
-        wait_until(lambda: owed(nsqd, "logs.b", CHANNEL) == 0, "the new topic is archived")
-        assert owed(nsqd, "other", CHANNEL) == 1
+        wait_until(lambda: unfinished(nsqd, "logs.b", CHANNEL) == 0, "the new topic is archived")
+        assert unfinished(nsqd, "other", CHANNEL) == 1
 
         assert tool.stop() == 0
     assert folders.lines() == [b"a", b"b"]
@@ -382,11 +382,11 @@ def test_nsqd_that_restarts_is_read_on(nsqd, folders, tmp_path):
     publish(nsqd, "t", [b"a"], CHANNEL)
     flags = folders.flags(nsqd, "-sync-interval=200ms", "-consumer-opt=lookupd_poll_interval,200ms")
     with Tool(tmp_path, "nsq_to_file", *flags) as tool:
-        wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "it is finished")
+        wait_until(lambda: unfinished(nsqd, "t", CHANNEL) == 0, "it is finished")
         nsqd.kill()
         nsqd.start()
         publish(nsqd, "t", [b"b"])
-        wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "the new one is finished", 20)
+        wait_until(lambda: unfinished(nsqd, "t", CHANNEL) == 0, "the new one is finished", 20)
 
         assert tool.stop() == 0
     assert set(folders.lines()) == {b"a", b"b"}

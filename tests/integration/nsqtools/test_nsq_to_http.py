@@ -19,9 +19,9 @@ from tests.support.tools import (
     Tool,
     command,
     environment,
-    owed,
     publish,
     read_all,
+    unfinished,
 )
 from tests.support.waiting import wait_until
 
@@ -47,7 +47,7 @@ def flags(nsqd, *more: str) -> list[str]:
 
 
 def done(nsqd) -> bool:
-    return owed(nsqd, "t", CHANNEL) == 0
+    return unfinished(nsqd, "t", CHANNEL) == 0
 
 
 def test_post_has_message_as_its_body(nsqd, sink, tmp_path):
@@ -242,7 +242,9 @@ def test_kills_lose_nothing_that_was_finished(nsqd, sink, tmp_path):
     publish(nsqd, "t", bodies, CHANNEL)
     for kill in range(1, 3):
         with Tool(tmp_path, "nsq_to_http", *flags(nsqd, f"-post={sink.url}", *SOON_BACK)) as tool:
-            wait_until(lambda kill=kill: owed(nsqd, "t", CHANNEL) < len(bodies) - kill * 500, "it sends", 30)
+            wait_until(
+                lambda kill=kill: unfinished(nsqd, "t", CHANNEL) < len(bodies) - kill * 500, "it sends", 30
+            )
             tool.kill()
         wait_until(lambda: channel_stats(nsqd, "t", CHANNEL)["client_count"] == 0, "nsqd has noticed")
 

@@ -12,9 +12,9 @@ from tests.support.tools import (
     Tool,
     command,
     environment,
-    owed,
     publish,
     read_all,
+    unfinished,
 )
 from tests.support.waiting import wait_until
 
@@ -55,7 +55,7 @@ def flags(source, *destinations, more: tuple[str, ...] = ()) -> list[str]:
 
 
 def done(source, topic: str = "t") -> bool:
-    return owed(source, topic, CHANNEL) == 0
+    return unfinished(source, topic, CHANNEL) == 0
 
 
 def numbered(count: int) -> list[bytes]:
@@ -141,7 +141,9 @@ def test_kills_lose_nothing_that_was_finished(source, destination, tmp_path):
     publish(source, "t", bodies, CHANNEL)
     for kill in range(1, 3):
         with Tool(tmp_path, "nsq_to_nsq", *flags(source, destination), *SOON_BACK) as tool:
-            wait_until(lambda kill=kill: owed(source, "t", CHANNEL) < 20_000 - kill * 2000, "it copies", 30)
+            wait_until(
+                lambda kill=kill: unfinished(source, "t", CHANNEL) < 20_000 - kill * 2000, "it copies", 30
+            )
             tool.kill()
         wait_until(lambda: channel_stats(source, "t", CHANNEL)["client_count"] == 0, "nsqd has noticed")
 
@@ -154,7 +156,7 @@ def test_destination_that_is_killed_and_comes_back_gets_everything(source, desti
     bodies = numbered(20_000)
     publish(source, "t", bodies, CHANNEL)
     with Tool(tmp_path, "nsq_to_nsq", *flags(source, destination, more=tuple(IMPATIENT))) as tool:
-        wait_until(lambda: owed(source, "t", CHANNEL) < 18_000, "it copies")
+        wait_until(lambda: unfinished(source, "t", CHANNEL) < 18_000, "it copies")
         destination.kill()
         tool.until_said("not published to")
         destination.start()
@@ -190,7 +192,7 @@ def test_signal_ends_it_with_0_and_nothing_is_copied_twice(source, destination, 
     bodies = numbered(20_000)
     publish(source, "t", bodies, CHANNEL)
     with Tool(tmp_path, "nsq_to_nsq", *flags(source, destination)) as tool:
-        wait_until(lambda: owed(source, "t", CHANNEL) < 19_000, "it copies")
+        wait_until(lambda: unfinished(source, "t", CHANNEL) < 19_000, "it copies")
         assert tool.stop(number) == 0
 
     assert sorted(read_all(destination, "t", "c") + read_all(source, "t", CHANNEL)) == bodies

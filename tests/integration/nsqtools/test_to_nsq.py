@@ -12,7 +12,7 @@ from nsqclient import Producer
 from nsqtools.to_nsq.publisher import WINDOW, Publisher
 from tests.support import beside
 from tests.support.peers import answer_identify, scripted_peer
-from tests.support.tools import Tool, command, environment, owed, read_all, run_tool
+from tests.support.tools import Tool, command, environment, read_all, run_tool, unfinished
 from tests.support.waiting import eventually, wait_until
 
 
@@ -90,7 +90,7 @@ def test_records_are_sent_as_they_come(nsqd, tmp_path):
     with Tool(tmp_path, "to_nsq", *flags(nsqd)) as tool:
         tool.stdin.write(b"first\nsec")
         tool.stdin.flush()
-        wait_until(lambda: owed(nsqd, "t", "c") == 1, "the first record is there")
+        wait_until(lambda: unfinished(nsqd, "t", "c") == 1, "the first record is there")
 
         assert tool.process.poll() is None
 
@@ -100,7 +100,7 @@ def test_signal_ends_it_with_0_and_what_was_read_is_published(nsqd, tmp_path, nu
     with Tool(tmp_path, "to_nsq", *flags(nsqd)) as tool:
         tool.stdin.write(b"a\nb\nunfinished")
         tool.stdin.flush()
-        wait_until(lambda: owed(nsqd, "t", "c") == 2, "it publishes")
+        wait_until(lambda: unfinished(nsqd, "t", "c") == 2, "it publishes")
 
         assert tool.stop(number) == 0
     assert "2 records are published; 10 bytes of an unfinished record are left out" in tool.said()
@@ -118,7 +118,7 @@ def test_what_a_failing_nsqd_had_confirmed_is_there_when_it_is_back(nsqd, tmp_pa
     with Tool(tmp_path, "to_nsq", *flags(nsqd)) as tool:
         tool.stdin.write(b"".join(b"%07d\n" % n for n in range(2000)))
         tool.stdin.flush()
-        wait_until(lambda: owed(nsqd, "t", "c") == 2000, "they are there")
+        wait_until(lambda: unfinished(nsqd, "t", "c") == 2000, "they are there")
         nsqd.kill()
         tool.stdin.write(b"more\n" * 10)
         tool.stdin.close()

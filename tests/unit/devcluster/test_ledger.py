@@ -20,7 +20,7 @@ def test_message_is_unread_until_every_channel_has_read_it(ledger):
     assert (ledger.unread(), ledger.oldest_seconds(now=9), ledger.redelivered) == (0, 0, 0)
 
 
-def test_what_was_not_published_is_owed_to_nobody(ledger):
+def test_unpublished_message_is_in_no_backlog(ledger):
     ledger.sending("a", due=1)
     ledger.not_published("a")
 

@@ -1,4 +1,4 @@
-"""The messages that the shop publishes, and its lines of figures."""
+"""The messages that the shop publishes, and its lines of statistics."""
 
 import json
 

@@ -28,7 +28,7 @@ def test_pause_of_process_is_not_counted(run, clock):
         called, began = asyncio.Event(), loop.time()
         RunningTimer(8, called.set)
         await asyncio.sleep(3.5)
-        clock.advance(1000)  # the process is stopped meanwhile
+        clock.advance(1000)  # the process is stopped during that
         await called.wait()
         return loop.time() - began - 1000
 

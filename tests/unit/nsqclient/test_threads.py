@@ -1,4 +1,4 @@
-"""The outcome of a publish for another thread: a future that is cheap until somebody waits for it."""
+"""The outcome of a publish for another thread: a future that is cheap until a caller waits for it."""
 
 import asyncio
 import concurrent.futures

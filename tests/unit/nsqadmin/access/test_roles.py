@@ -55,7 +55,7 @@ def test_sign_in_allows_viewing_to_known_users_only():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "boss:user=a", "admin", "admin:", "admin:alice", "admin:user=", "nobody:*"]
+    "text", ["", "boss:user=a", "admin", "admin:", "admin:alice", "admin:user=", "guest:*"]
 )
 def test_invalid_role_is_refused_with_sentence(text):
     with pytest.raises(ValueError, match=r"is no role|does not say whose"):

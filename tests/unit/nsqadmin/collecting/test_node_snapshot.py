@@ -6,8 +6,8 @@ from tests.support.records import channel_json, topic_stats
 SECOND = 10**9
 
 
-def oldest_of(pace, at_s, **figures):
-    topics = (topic_stats("orders", channel_json("audit", **figures)),)
+def oldest_of(pace, at_s, **statistics):
+    topics = (topic_stats("orders", channel_json("audit", **statistics)),)
     look = NodeSnapshot.of(NodeStats(listed_topics=topics), pace, at_s * SECOND, float(at_s))
     return look.load.oldest_ns
 

@@ -8,7 +8,7 @@ from nsqadmin.pages import graphs
 OPTIONS = NsqadminOptions(graphite_url="http://graphite:8080/")
 
 
-def test_figures_are_summed_over_all_nodes_where_statsd_puts_them():
+def test_statistics_are_summed_over_all_nodes_where_statsd_puts_them():
     assert graphs.target(OPTIONS, "message_count", "orders") == (
         'summarize(sumSeries(stats.counters.nsq.*.topic.orders.message_count.count),"60sec","avg")'
     )

@@ -83,7 +83,7 @@ def test_problem_stays_one_when_clock_is_set(step):
     shown(book, 100, bare)
 
     assert shown(book, 165, bare) == [("no consumers", Level.PROBLEM, 100)]
-    # The time of its beginning is told as the clock tells it now.
+    # The time of its beginning follows the present clock.
     assert shown(book, 166, bare, clock_s=166 + step) == [("no consumers", Level.PROBLEM, 100 + step)]
 
 

@@ -78,7 +78,7 @@ CHANNELS = {
 
 
 @pytest.mark.parametrize("name", CHANNELS)
-def test_channel_is_judged_by_its_figures_and_its_trend(name):
+def test_channel_is_judged_by_its_statistics_and_its_trend(name):
     fields, rates, said = CHANNELS[name]
 
     found = problems_of_channel(channel(**fields), None if rates is None else trend(**rates))

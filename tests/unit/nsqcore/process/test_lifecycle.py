@@ -62,7 +62,7 @@ def test_where_hang_up_means_something_else_it_does_not_end_what_is_still_loadin
     with daemon("reloads") as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGHUP)
-        process.stdin.write("go on\n")
+        process.stdin.write("continue\n")
         process.stdin.flush()
         assert process.stdout.readline() == "loaded\n"
         process.send_signal(signal.SIGHUP)
@@ -90,7 +90,7 @@ def test_signal_that_parent_ignores_stays_ignored():
         with daemon(mode, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as process:
             assert process.stdout.readline() == "ready\n"
             process.send_signal(signal.SIGHUP)
-            process.stdin.write("go on\n")
+            process.stdin.write("continue\n")
             process.stdin.flush()
             process.send_signal(signal.SIGHUP)
             if mode == "reloads":
@@ -142,7 +142,7 @@ def test_further_signals_during_stop_are_ignored():
         assert process.stdout.readline() == "stopping\n"
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate("go on\n", timeout=20)
+        out, _ = process.communicate("continue\n", timeout=20)
 
     assert (process.returncode, out) == (0, "stopped\n")
 

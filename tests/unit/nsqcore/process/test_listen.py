@@ -96,7 +96,7 @@ def test_default_address_in_use_is_named_as_it_was_given():
 
 def test_socket_file_of_killed_daemon_is_no_obstacle(tmp_path):
     path = str(tmp_path / "nsqd.sock")
-    bind(path, allow_unix=True).close()  # the file remains and nobody listens
+    bind(path, allow_unix=True).close()  # the file stays without a listener
 
     with bind(path, allow_unix=True) as sock:
         assert shown_address(sock) == path

@@ -1,4 +1,4 @@
-"""Figures of a channel together with the promoted copies beside it."""
+"""Statistics of a channel together with the promoted copies next to it."""
 
 import pytest
 

@@ -234,7 +234,7 @@ def test_ephemeral_channel_drops_what_exceeds_its_memory():
 def test_ephemeral_channel_without_memory_delivers_to_ready_consumers():
     node = Node(mem_queue_size=0)
     channel = node.channel("c#ephemeral", topic="t#ephemeral")
-    node.publish(b"nobody is there", topic="t#ephemeral")
+    node.publish(b"no consumer", topic="t#ephemeral")
     _, outlet = node.subscribe(channel, rdy=1)
 
     node.publish(b"1", topic="t#ephemeral")

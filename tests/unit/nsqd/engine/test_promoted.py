@@ -1,4 +1,4 @@
-"""Delivery of promoted copies beside the own topics, and channel state of other copies."""
+"""Delivery of promoted copies next to the own topics, and channel state of other copies."""
 
 import pytest
 

@@ -161,7 +161,7 @@ def test_note_does_the_same_once_and_twice(node, channel):
 )
 @settings(deadline=None)
 def test_chain_of_checkpoints_tells_seek_whole(tmp_path_factory, steps):
-    """At any moment either file says what is owed, when it is due and how often it was delivered."""
+    """At any moment either file has the backlog, with due times and attempts."""
     folder = tmp_path_factory.mktemp("slots")
     node = Node()
     channel = node.channel()
@@ -218,7 +218,7 @@ def test_chain_of_checkpoints_tells_seek_whole(tmp_path_factory, steps):
         st.one_of(
             st.tuples(st.just("publish"), st.integers(1, 5)),
             st.tuples(st.just("defer"), st.integers(1, 5)),
-            st.tuples(st.sampled_from(["pause", "go on", "empty the topic"]), st.just(0)),
+            st.tuples(st.sampled_from(["pause", "continue", "empty the topic"]), st.just(0)),
             st.tuples(st.sampled_from(["seek", "commit"]), st.integers(0, 20)),
             st.tuples(st.just("finish"), st.integers(0, 20)),
             st.tuples(st.just("deliver"), st.integers(1, 4)),
@@ -244,7 +244,7 @@ def test_seek_leaves_messages_in_one_state(steps):
         elif what == "defer":
             topic.stage(b"x", node.now_ns, due_ns=node.now_ns + n * SECOND)
             node.publish()
-        elif what in ("pause", "go on"):
+        elif what in ("pause", "continue"):
             node.broker.pause_topic(topic, paused=what == "pause")
         elif what == "empty the topic":
             node.broker.empty_topic(topic)

@@ -180,7 +180,7 @@ def test_empty_existing_folder_is_used(shop):
 
 def test_folder_with_something_unknown_in_it_is_not_written_to(shop):
     shop.folder.mkdir()
-    (shop.folder / "00000001.log").write_bytes(b"somebody's")
+    (shop.folder / "00000001.log").write_bytes(b"another's")
 
     with pytest.raises(FileExistsError):
         shop.publish(b"a")

@@ -294,7 +294,7 @@ def test_file_in_which_nothing_was_ever_stored_is_none(tmp_path, content):
 
 
 def test_file_that_holds_something_else_is_refused(tmp_path):
-    (tmp_path / "00000001.log").write_bytes(b"somebody else's" * 100)
+    (tmp_path / "00000001.log").write_bytes(b"another's" * 100)
 
     with pytest.raises(NotALog):
         open_segment(Disk(), tmp_path / "00000001.log", 1, 0)

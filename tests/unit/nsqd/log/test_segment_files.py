@@ -355,7 +355,7 @@ def test_missing_oldest_file_without_checkpoint_is_a_loss(shop):
 
 def test_file_that_is_no_log_is_put_aside_and_what_was_in_it_is_missed(shop):
     mark = all_of_it(shop)
-    shop.log(2).write_bytes(b"somebody else's" * 100)
+    shop.log(2).write_bytes(b"another's" * 100)
 
     shop.reopen(mark)
 
@@ -471,7 +471,7 @@ def test_file_that_compacted_one_replaces_is_removed(shop, again, kept):
     assert {gap.why for gap in shop.gaps()} == {Why.COMPACTED}
 
 
-@pytest.mark.parametrize("content", [b"", b"somebody else's" * 100], ids=["empty", "not a log"])
+@pytest.mark.parametrize("content", [b"", b"another's" * 100], ids=["empty", "not a log"])
 def test_newer_generation_without_messages_gives_way_to_older(shop, content):
     (shop.folder / "00000001.1.log").write_bytes(content)
 

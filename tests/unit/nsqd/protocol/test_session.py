@@ -119,11 +119,11 @@ def test_commands_are_refused_in_wrong_state(node, word, state):
 @pytest.mark.parametrize("word", ["FIN", "REQ", "TOUCH"])
 def test_answering_what_is_not_in_flight_is_no_reason_to_close(client, word):
     client.says(b"SUB t c\n")
-    nobody = "0" * 16
+    unknown = "0" * 16
     delay = " 0" if word == "REQ" else ""
 
-    assert client.says(f"{word} {nobody}{delay}\n".encode()) == error(
-        f"E_{word}_FAILED {word} {nobody} failed ID not in flight"
+    assert client.says(f"{word} {unknown}{delay}\n".encode()) == error(
+        f"E_{word}_FAILED {word} {unknown} failed ID not in flight"
     )
     assert not client.session.closing
     assert client.says(f"{word} short{delay}\n".encode()) == error("E_INVALID invalid message ID")

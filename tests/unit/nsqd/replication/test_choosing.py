@@ -251,7 +251,7 @@ def test_replicas_above_wanted_count_are_let_go():
     assert node.update(nodes(5)) == [second, third]
     node.count = 1
     assert node.update(nodes(5)) == [second]
-    # A healthy one may be chosen again at once.
+    # A healthy one may be chosen again immediately.
     node.count = 2
     assert node.update([one for one in nodes(5) if one.identity == identity(third)]) == [second, third]
     assert first not in numbers(node.replicas)

@@ -162,7 +162,7 @@ def test_frames_of_new_topic_wait_for_its_folder_in_order(shelf, shop, sent):
 
     shelf.end.receive(b"".join(map(encode, (Topic(1, 2, "t"), *frames, Seal(2, FIRST, len(whole))))))
     (job,) = shelf.end.jobs()
-    # The other topics are written to meanwhile, and nothing behind the first waiting frame is acknowledged.
+    # The other topics are written, and nothing behind the first waiting frame is acknowledged.
     shelf.end.receive(encode(part("checkpoint.0.tmp", 0, b"x")))
     assert shelf.names("other") == ["checkpoint.0.tmp"]
     assert shelf.end.written == before + size(Topic(1, 2, "t"))

@@ -78,7 +78,7 @@ def test_stream_resumes_after_cut(pair):
     for number in range(30):
         pair.origin.publish(b"%d" % number)
     pair.cut(keep=777)
-    pair.origin.publish(b"meanwhile")
+    pair.origin.publish(b"during that")
     pair.connect()
     pair.settle()
 

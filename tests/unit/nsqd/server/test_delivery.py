@@ -270,7 +270,7 @@ def scattered(tmp_path):
     topic = broker.topic("t", SECOND)
     channel = broker.channel(topic, "c")
     for _ in range(200):
-        # A page of its own for each would be read at once; so the short ones between them are finished.
+        # A page of its own for each would be read immediately; so the short ones between them are finished.
         for body in (b"wanted", b"x" * 5000):
             topic.stage(body, SECOND)
             topic.store.appender.append(topic.staged(), topic.staged_notes(), topic.log.next_seq)

@@ -73,7 +73,7 @@ async def settled(bench, *clients, replies=1):
     """Wait until each client has *replies* replies."""
     bench.write_batch.run()
     async with asyncio.timeout(20):
-        while any(len(client.replies) < replies for client in clients):  # noqa: ASYNC110 - threads tell nobody
+        while any(len(client.replies) < replies for client in clients):  # noqa: ASYNC110 - threads send no event
             await asyncio.sleep(0.001)
 
 
@@ -187,7 +187,7 @@ async def test_new_topics_that_wait_for_data_path_share_its_next_sync(strict, di
     strict.write_batch.run()
     async with asyncio.timeout(20):
         # A topic waits for the data path only after its own fsync.
-        while strict.fsync.count < len(topics):  # noqa: ASYNC110 - threads tell nobody
+        while strict.fsync.count < len(topics):  # noqa: ASYNC110 - threads send no event
             await asyncio.sleep(0.001)
     assert not any(client.replies for client in clients)
     gate.set()

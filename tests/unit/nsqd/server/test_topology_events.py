@@ -114,7 +114,7 @@ async def test_metadata_not_written_at_start_is_written_without_change(tmp_path)
     await changes.start()
     assert not health.ok
     async with asyncio.timeout(20):
-        while not health.ok:  # noqa: ASYNC110 - nobody is told
+        while not health.ok:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.001)
 
     assert (tmp_path / "nsqd.dat").exists()

@@ -61,7 +61,7 @@ async def test_in_strict_mode_those_who_publish_nothing_wait_for_nobody(tmp_path
 async def until_durable(bench):
     store = store_of(bench.broker.topics["t"])
     async with asyncio.timeout(60):  # an fsync waits for other data on its way to the disk
-        while store.segments.synced < store.segments.end:  # noqa: ASYNC110 - the store tells nobody
+        while store.segments.synced < store.segments.end:  # noqa: ASYNC110 - the store send no event
             await asyncio.sleep(0.001)
 
 
@@ -200,7 +200,7 @@ async def test_what_cannot_be_read_now_is_waited_for_told_and_delivered_afterwar
 
     disk.fails = False
     async with asyncio.timeout(20):
-        while channel.backlog.pending.count:  # noqa: ASYNC110 - nobody is told when the channel tries again
+        while channel.backlog.pending.count:  # noqa: ASYNC110 - there is no event when the channel tries again
             await asyncio.sleep(0.01)
 
     await bench.rest()

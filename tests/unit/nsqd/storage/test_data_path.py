@@ -175,7 +175,7 @@ def test_delay_of_requeue_survives_crash(machine, checkpointed):
     machine.now_ns += 15 * SECOND
 
     assert [body for _, body in found] == [b"2"]
-    # The requeued message comes a second time; the other one was taken once more meanwhile.
+    # The requeued message comes a second time; the other one was taken once more before that.
     assert (2, b"1") in machine.consume(10)[1]
 
 

@@ -109,7 +109,7 @@ def test_missing_messages_without_checkpoint_were_never_stored(start):
     node = start()
     node.publish(b"c")
     end = node.topic().log.next_seq
-    # No channel that is known here is owed the lost messages; the log names no others.
+    # No channel that is known here has the lost messages in its backlog; the log names no others.
     node.broker.empty_channel(node.topic(), node.channel())
     node.turn()
     for checkpoint in store_of(node.topic()).segments.folder.glob("checkpoint.*"):
@@ -168,7 +168,7 @@ def test_channel_made_and_set_back_after_the_last_checkpoint_is_restored(start, 
     consumer, outlet = node.subscribe(finished, rdy=3)
     for message in outlet.taken():
         node.finish(consumer, message[0])
-    # As if a policy kept them, the files stay with messages that nobody owes.
+    # As if a policy kept them, the files stay with messages that no backlog has.
     first, end = node.topic().log.next_seq - 2, node.topic().log.next_seq
     node.checkpoint(node.topic())
     late = node.channel("late")

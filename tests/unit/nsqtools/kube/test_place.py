@@ -1,4 +1,4 @@
-"""What a broker is told about the place where it runs."""
+"""What a broker learns of its node."""
 
 import tomllib
 

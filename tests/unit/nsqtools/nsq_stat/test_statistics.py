@@ -1,4 +1,4 @@
-"""The figures of nsq_stat without a cluster."""
+"""The statistics of nsq_stat without a cluster."""
 
 from dataclasses import replace
 
@@ -12,11 +12,11 @@ counts = st.integers(min_value=0, max_value=10**12)
 
 
 def test_columns_stand_as_the_original_puts_them():
-    figures = Statistics(
+    statistics = Statistics(
         depth=0, in_flight=0, deferred=16, requeued=270, timed_out=0, messages=13500, clients=3
     )
 
-    assert HEAD + line(figures, 30, 30) == (
+    assert HEAD + line(statistics, 30, 30) == (
         "------rate------+----------------depth----------------+--------------metadata---------------\n"
         "ingress  egress |   total     mem    disk inflt   def |     req     t-o         msgs clients\n"
         "     30      30 |       0       0       0     0    16 |     270       0        13500       3\n"
@@ -55,7 +55,7 @@ def test_nsqd_that_is_back_is_no_burst():
     [
         (Statistics(messages=5_000_000, depth=1_000_000), Statistics(messages=500, depth=1_000_400)),
         (Statistics(messages=900, depth=4), Statistics(messages=7, depth=7)),
-        # A kill: the counter goes on from the last checkpoint.
+        # A kill: the counter continues from the last checkpoint.
         (Statistics(messages=13_500_000), Statistics(messages=13_499_900)),
     ],
 )

@@ -103,7 +103,7 @@ async def test_no_more_is_taken_while_sync_stalls_until_everything_in_hand_is_fi
     await eventually(lambda: reading.told == [0], "no more is taken")
     writer.handle(Delivered(story, b"b"))
     disk.unless_stalled.set()
-    await eventually(lambda: reading.told == [0, 100], "it goes on")
+    await eventually(lambda: reading.told == [0, 100], "it continues")
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 

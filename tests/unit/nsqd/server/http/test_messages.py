@@ -13,15 +13,15 @@ from tests.support.http_request import Asked
 
 
 class Interrupted(Finder):
-    """Calls *meanwhile* during the search for messages."""
+    """Calls *during_search* during the search for messages."""
 
-    def __init__(self, meanwhile):
+    def __init__(self, during_search):
         super().__init__(Disk(), ThreadPoolExecutor(1))
-        self.meanwhile = meanwhile
+        self.during_search = during_search
 
     async def pick(self, topic, channel, query):
         picked = await super().pick(topic, channel, query)
-        self.meanwhile()
+        self.during_search()
         return picked
 
 
@@ -33,8 +33,8 @@ def node():
     return node
 
 
-async def look(node, meanwhile):
-    finder = Interrupted(meanwhile)
+async def look(node, during_search):
+    finder = Interrupted(during_search)
     try:
         return await MessagesApi(node.broker, finder).browse(Asked(topic="t", channel="c"))
     finally:

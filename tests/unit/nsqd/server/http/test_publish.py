@@ -26,7 +26,7 @@ async def publishing(bench):
     api = PublishApi(bench.broker, bench.write_batch, Log("[test] ", LogLevel.FATAL))
     task = asyncio.create_task(api.mpub(Asked(TEXT, topic="t")))
     topic = bench.broker.topic("t", 0)
-    while not topic.message_count:  # noqa: ASYNC110 - turns tell nobody
+    while not topic.message_count:  # noqa: ASYNC110 - turns send no event
         await asyncio.sleep(0)
     return task
 

@@ -12,19 +12,19 @@ NOW_NS = 1_700_000_000_000_000_000
 NO_LATENCY = {"count": 0, "percentiles": None}
 
 
-def channel(name, messages=0, **figures):
+def channel(name, messages=0, **statistics):
     zero = dict.fromkeys(("depth", "backend_depth", "in_flight_count", "deferred_count", "requeue_count"), 0)
     zero |= {"timeout_count": 0, "client_count": 0, "oldest_message_time": 0, "message_count": messages}
-    return zero | {"channel_name": name, "e2e_processing_latency": NO_LATENCY} | figures
+    return zero | {"channel_name": name, "e2e_processing_latency": NO_LATENCY} | statistics
 
 
-def topic(name, messages=0, channels=(), **figures):
+def topic(name, messages=0, channels=(), **statistics):
     zero = dict.fromkeys(("message_bytes", "depth", "backend_depth"), 0)
     return (
         zero
         | {"topic_name": name, "message_count": messages, "e2e_processing_latency": NO_LATENCY}
         | {"channels": list(channels)}
-        | figures
+        | statistics
     )
 
 

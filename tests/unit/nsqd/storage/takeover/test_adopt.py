@@ -86,7 +86,7 @@ class Start:
             store_of(topic).appender.close()
 
     def pending(self, channel):
-        """(attempts, body, timestamp) of everything a channel owes."""
+        """(attempts, body, timestamp) of a channel's backlog."""
         found = []
         for start, end in channel.backlog.pending.ranges():
             for seq in range(start, end):
