@@ -136,12 +136,13 @@ def compiled(session: nox.Session) -> None:
     ]
     further = {
         "tests/unit/nsqd/storage": "checkpoint",
-        "tests/property": "auth_splits channel_model reading recovery session_splits",
+        "tests/property": "backlog_model reading recovery",
         "tests/integration/nsqd": "channels damage dead_letters dedup headers http_messages http_publish"
         " long_batches policies restart_channels tcp_answers tcp_lines tcp_publish tcp_states tcp_subscribe",
     }
     named = (f"{folder}/test_{name}.py" for folder, names in further.items() for name in names.split())
     suite(session, FAST, "-n2", "--dist=worksteal", *sorted({*unit, *named}))
+    session.run(BIN / "python", "-m", "tests.fuzz", "wire_session", "--seconds", "5")
 
 
 @nox.session

@@ -40,15 +40,6 @@ def test_messages_behind_one_with_headers_join_its_block(node):
     ]
 
 
-def test_block_without_headers_follows_what_was_stored_with_some(node):
-    topic = node.topic()
-    topic.stage(b"1", node.now_ns, extension=extension(SOME))
-    store(node, topic)
-    topic.stage(b"2", node.now_ns)
-
-    assert [(len(block), block.has_headers) for block in topic.staged()] == [(1, False)]
-
-
 def test_deferred_messages_keep_their_headers(node):
     channel, topic = node.channel(), node.topic()
     due_ns = node.now_ns + SECOND
@@ -101,15 +92,6 @@ def test_message_that_comes_back_has_its_headers_and_its_attempts(node, extended
     assert [(attempts, body) for _, attempts, body in outlet.taken()] == [
         (2, join(SOME, b"2") if extended else b"2")
     ]
-
-
-def test_batch_with_headers_is_one_block(node):
-    topic = node.topic()
-    topic.stage(b"before", node.now_ns)
-    bodies = [join(SOME, b"1"), join({}, b"2")]
-    topic.stage_batch(Batch(bodies, has_headers=True, extension_bytes=len(extension(SOME)) + 1), node.now_ns)
-
-    assert [(len(block), block.has_headers) for block in topic.staged()] == [(1, False), (2, True)]
 
 
 def test_headers_are_no_bytes_of_bodies(node):

@@ -15,7 +15,7 @@ from nsqd.storage import checkpoint
 from tests.support.disks import FaultyDisk
 from tests.support.engine import Node
 from tests.support.simulated_disk import SimulatedDisk
-from tests.support.stores import FIRST, Shop, finish, noted, stored, zero
+from tests.support.stores import FIRST, Shop, noted, stored, zero
 from tests.unit.nsqd.replication.replica_end import DATA
 
 BODY = b"x" * 3000
@@ -201,27 +201,6 @@ def test_note_known_to_checkpoint_is_synced_unless_it_is_marked_as_synced(shop):
         assert disk.calls.count("sync") == syncs
         assert noted(shop.found) == []
         mark = shop.mark()
-
-
-def test_file_behind_failed_files_is_kept(shop):
-    disk = FaultyDisk()
-    shop.reopen(all_of_it(shop), disk, segment=3000)
-    mark = shop.mark()
-    shop.publish(BODY)
-    shop.publish(BODY)
-    disk.faults["sync"] = errno.EIO
-    job = shop.store.appender.begin_sync()
-    shop.publish(BODY)
-    kept = shop.publish(b"kept")
-    assert finish(shop.store, job) is not None
-    disk.faults.clear()
-    assert shop.sync() is None
-    for number in (5, 6):
-        zero(shop.log(number), 1000, 3100)
-
-    shop.reopen(mark)
-
-    assert {kept.first - 1, kept.first} <= shop.bodies().keys()
 
 
 def test_messages_after_failed_append_are_retained(shop):
