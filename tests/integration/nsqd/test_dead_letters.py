@@ -161,7 +161,7 @@ def depths(node, topic="t"):
     return {one["channel_name"]: one["depth"] for one in topic_stats(node, topic)["channels"]}
 
 
-def test_all_go_back_to_channel_they_came_from_and_to_no_other(node, connect, buried, restart):
+def test_dead_letters_go_back_to_their_channel_only(node, connect, buried, restart):
     # After a clean restart the finished messages are certainly recorded.
     node.restart()
 
@@ -224,7 +224,7 @@ def test_reader_of_log_with_another_channel_is_not_given_what_went_back(node, co
 
 
 @pytest.mark.parametrize(("query", "count"), [("&contains=three", 1), ("&json=n=2", 1), ("&limit=2", 2)])
-def test_some_go_back(node, buried, query, count):
+def test_dead_letters_are_sent_back_by_filter(node, buried, query, count):
     answer = send_back(node, query)
 
     assert answer["sent"] == count

@@ -60,7 +60,7 @@ def id_of(node, body):
     return found
 
 
-def test_poison_message_is_thrown_away_while_consumer_has_it(node, connect):
+def test_message_in_flight_can_be_finished_by_operator(node, connect):
     publish(node, b"poison", b"good")
     wire = connect(node)
     wire.subscribe("t", "ch", ready=2)

@@ -73,7 +73,7 @@ def test_policy_is_replaced_and_taken_away(node):
     assert refused(node.request("DELETE", "/policies?name=a"), 404) == "POLICY_NOT_FOUND"
 
 
-def test_all_are_set_as_another_node_has_them(cluster, node):
+def test_policies_of_another_node_are_set(cluster, node):
     put(node, "a", max_depth=5)
     put(node, "b", "^t", ttl="1h")
     other = cluster.nsqd()
@@ -114,7 +114,7 @@ def test_question_about_no_name_is_refused(node, query, code):
     assert refused(node.request("GET", f"/policies{query}")) == code
 
 
-def test_what_would_delete_messages_is_done_only_when_that_is_meant(node):
+def test_policy_that_deletes_messages_needs_apply(node):
     node.create("t", "c")
     node.post("/mpub?topic=t", b"1\n2\n3")
 

@@ -35,7 +35,7 @@ def join(node, channel, place, rdy=1):
     return consumer, outlet
 
 
-def test_every_message_goes_to_consumer_in_zone_while_it_is_idle(node):
+def test_messages_go_to_idle_consumer_in_zone(node):
     channel = node.channel()
     outlets = {}
     for place in ("far", "region", "zone"):
@@ -121,7 +121,7 @@ def test_paused_channel_delivers_to_no_consumer(node):
     assert bodies(zone) == []
 
 
-def test_without_experiment_all_are_served_in_turn():
+def test_consumers_are_served_in_turn_without_experiment():
     node = Node()
     channel = node.channel()
     outlets = [join(node, channel, place, rdy=100)[1] for place in ("far", "region", "zone")]
@@ -134,7 +134,7 @@ def test_without_experiment_all_are_served_in_turn():
 
 
 @pytest.mark.parametrize("consumers", [1, 3])
-def test_long_queue_is_delivered_in_several_turns_so_that_publishers_have_theirs(consumers):
+def test_long_queue_is_delivered_in_several_turns(consumers):
     node = Node()
     channel = node.channel()
     node.publish(*[b"x" * 1000] * 1500)
@@ -224,7 +224,7 @@ def test_message_larger_than_a_turn_is_delivered_alone():
     assert channel.backlog.pending.count == 0
 
 
-def test_broker_is_asked_to_look_when_the_first_of_what_was_delivered_times_out():
+def test_next_due_time_is_first_message_time_out():
     node = Node()
     channel = node.channel()
     node.subscribe(channel, rdy=1, msg_timeout=60)
@@ -242,7 +242,7 @@ def test_broker_is_asked_to_look_when_the_first_of_what_was_delivered_times_out(
     assert node.broker.next_due_ns() == begun_ns + 10 * SECOND
 
 
-def test_what_was_answered_is_not_looked_for_before_what_is_left():
+def test_answered_messages_leave_next_due_time():
     node = Node()
     channel = node.channel()
     consumer, outlet = node.subscribe(channel, rdy=1)
