@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from unittest.mock import MagicMock
+from unittest.mock import create_autospec
 
 import pytest
 
@@ -17,7 +17,8 @@ DOCS = HTTP.parents[2] / "docs"
 @pytest.fixture(scope="module")
 def table():
     """The routes; their handlers are not called."""
-    return routes(MagicMock())
+    hints = {name: kind for name, kind in routes.__annotations__.items() if name != "return"}
+    return routes(**{name: create_autospec(kind) for name, kind in hints.items()})
 
 
 def operations():
