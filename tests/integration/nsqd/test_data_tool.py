@@ -13,6 +13,7 @@ import pytest
 
 from nsqd.data.cli import main
 from nsqd.log.layout import APPEND_HEADER_BYTES
+from tests.integration.nsqd.restarts import copied, restored
 from tests.support.processes import Cluster
 from tests.support.stores import appends_of, flip
 from tests.support.waiting import wait_until
@@ -33,22 +34,9 @@ def nsqds(tmp_path_factory):
     # Its files are durable, so damage is not the effect of a power cut.
     assert stopped.stop() == 0
     for nsqd in (killed, stopped):
-        shutil.copytree(nsqd.folder, f"{nsqd.folder}.copy")
+        copied(nsqd)
     yield killed, stopped
     cluster.close()
-
-
-def restored(nsqd, copy=None):
-    """The nsqd with the files of a copy. The reservation stays one file: another would mean a copied path."""
-    if nsqd.is_running():
-        nsqd.kill()
-    for path in nsqd.folder.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name != "reservation":
-            path.unlink()
-    shutil.copytree(copy or f"{nsqd.folder}.copy", nsqd.folder, dirs_exist_ok=True)
-    return nsqd
 
 
 @pytest.fixture
