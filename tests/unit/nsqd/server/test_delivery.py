@@ -35,22 +35,6 @@ def join(node, channel, place, rdy=1):
     return consumer, outlet
 
 
-def test_messages_go_to_idle_consumer_in_zone(node):
-    channel = node.channel()
-    outlets = {}
-    for place in ("far", "region", "zone"):
-        outlets[place] = join(node, channel, place)
-    zone, outlet = outlets["zone"]
-
-    for number in range(40):
-        node.publish(b"%d" % number)
-        ((message_id, _, _),) = outlet.taken()
-        node.finish(zone, message_id)
-
-    assert [bodies(other) for _, other in outlets.values()] == [[], [], []]
-    assert channel.zones == [40, 0, 0]
-
-
 def test_farther_consumer_gets_surplus_of_nearer_one(node):
     channel = node.channel()
     _, far = join(node, channel, "far", rdy=10)
@@ -61,14 +45,6 @@ def test_farther_consumer_gets_surplus_of_nearer_one(node):
 
     assert [len(bodies(outlet)) for outlet in (zone, region, far)] == [3, 2, 4]
     assert channel.zones == [3, 2, 4]
-
-
-def test_backlog_goes_to_the_first_consumer(node):
-    channel = node.channel()
-    node.publish(b"1", b"2")
-    _, far = join(node, channel, "far")
-
-    assert bodies(far) == [b"1"]
 
 
 def test_requeued_message_goes_to_nearest_consumer(node):
@@ -110,27 +86,6 @@ def test_busy_or_departed_neighbour_keeps_nothing_from_the_others(node):
     node.publish(b"1", b"2")
 
     assert bodies(far) == [b"1", b"2"]
-
-
-def test_paused_channel_delivers_to_no_consumer(node):
-    channel = node.channel()
-    _, zone = join(node, channel, "zone")
-    channel.paused = True
-    node.publish(b"1")
-
-    assert bodies(zone) == []
-
-
-def test_consumers_are_served_in_turn_without_experiment():
-    node = Node()
-    channel = node.channel()
-    outlets = [join(node, channel, place, rdy=100)[1] for place in ("far", "region", "zone")]
-
-    for number in range(30):
-        node.publish(b"%d" % number)
-
-    assert [len(bodies(outlet)) for outlet in outlets] == [10, 10, 10]
-    assert channel.zones == [0, 0, 0]
 
 
 @pytest.mark.parametrize("consumers", [1, 3])
