@@ -40,10 +40,18 @@ from nsqd.server.fsync import THREADS as SYNC_THREADS
 from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
 from nsqd.server.http.auth import HttpGuard
+from nsqd.server.http.dead_letters import DeadLettersApi
 from nsqd.server.http.drain import Drain
 from nsqd.server.http.front import FastPublish
+from nsqd.server.http.handling import HandlingApi
 from nsqd.server.http.info import InfoApi
+from nsqd.server.http.log import LogApi
+from nsqd.server.http.messages import MessagesApi
+from nsqd.server.http.policies import PoliciesApi
+from nsqd.server.http.publish import PublishApi
+from nsqd.server.http.replication import ReplicationApi
 from nsqd.server.http.routes import routes
+from nsqd.server.http.topics import TopicsApi
 from nsqd.server.lookup.peer import LookupPeers
 from nsqd.server.messages.finding import Finder
 from nsqd.server.opening import OpenedNsqd
@@ -195,7 +203,27 @@ class Nsqd:
         self, opened: OpenedNsqd, tls: ssl.SSLContext | None
     ) -> tuple[TcpServer, HttpServer | None, HttpServer | None]:
         options, log, http, https = self.options, self.log, opened.http, opened.https
-        table = routes(self)
+        publish = PublishApi(self.broker, self.write_batch, self.log)
+        topics = TopicsApi(
+            self.broker, self.data, self.write_batch, self.fsync, self.changes, self.checkpoints, self.log
+        )
+        by_position = LogApi(self.broker, self.data, self.write_batch)
+        policies = PoliciesApi(self.policies, self.log)
+        messages = MessagesApi(self.broker, self.finder)
+        letters = DeadLettersApi(self.broker, self.finder, self.write_batch, self.log)
+        handling = HandlingApi(self.broker, self.finder, self.write_batch, self.log)
+        table = routes(
+            self.info,
+            publish,
+            topics,
+            by_position,
+            messages,
+            handling,
+            self.drain,
+            policies,
+            letters,
+            ReplicationApi(self.replication),
+        )
         # The front recognises plain publishes without reading their headers, which would have the secret.
         front: Front | None = self.fast_publish.wrap
         if self.guard is not None:

@@ -74,10 +74,10 @@ _MEMORY = "what it has in memory is lost by a kill"
 DIFFERS: Final[dict[str, str]] = {
     # nsqd
     "test_ids_are_not_used_again": "its ids ascend with the clock, not by the topic; and " + _MEMORY,
-    "test_messages_of_before_can_be_finished_by_nsqd_with_another_node_id[kill -9]": _MEMORY,
+    "test_messages_can_be_finished_after_change_of_node_id[kill -9]": _MEMORY,
     "test_delay_beyond_limit_is_cut_down_to_it[18446744073709551615]": "it wraps round to none",
     "test_nsqd_answers_who_has_ended_its_side[HEAD /ping-\\r\\n\\r\\n]": _HEAD,
-    "test_any_command_counts_as_a_sign_of_life_and_half_of_one_does_too": "half of one is none there",
+    "test_command_or_half_of_one_is_sign_of_life": "half of one is none there",
     "test_producer_of_several_topics_is_listed_with_all_of_them": "it shows one of them",
     "test_mpub_body_of_exactly_limit_is_taken_and_one_byte_more_is_not": "it reads no further",
     "test_signal_ends_it_in_order_with_exit_code_0[1]": "SIGHUP kills it",

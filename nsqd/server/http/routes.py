@@ -1,10 +1,10 @@
 """The routes of nsqd's HTTP side, on one page."""
 
-from typing import TYPE_CHECKING
-
 from nsqcore.http.router import Route
 from nsqd.server.http.dead_letters import DeadLettersApi
+from nsqd.server.http.drain import Drain
 from nsqd.server.http.handling import HandlingApi
+from nsqd.server.http.info import InfoApi
 from nsqd.server.http.log import LogApi
 from nsqd.server.http.messages import MessagesApi
 from nsqd.server.http.openapi import openapi
@@ -13,22 +13,20 @@ from nsqd.server.http.publish import PublishApi
 from nsqd.server.http.replication import ReplicationApi
 from nsqd.server.http.topics import TopicsApi
 
-if TYPE_CHECKING:
-    from nsqd.server.daemon import Nsqd
 
-
-def routes(nsqd: "Nsqd") -> list[Route]:
+def routes(
+    info: InfoApi,
+    publish: PublishApi,
+    topics: TopicsApi,
+    log: LogApi,
+    messages: MessagesApi,
+    handling: HandlingApi,
+    drain: Drain,
+    policies: PoliciesApi,
+    dead_letters: DeadLettersApi,
+    replication: ReplicationApi,
+) -> list[Route]:
     """The original's endpoints first, then ours."""
-    broker, data, write_batch = nsqd.broker, nsqd.data, nsqd.write_batch
-    info, drain = nsqd.info, nsqd.drain
-    publish = PublishApi(broker, write_batch, nsqd.log)
-    topics = TopicsApi(broker, data, write_batch, nsqd.fsync, nsqd.changes, nsqd.checkpoints, nsqd.log)
-    log = LogApi(broker, data, write_batch)
-    messages = MessagesApi(broker, nsqd.finder)
-    handling = HandlingApi(broker, nsqd.finder, write_batch, nsqd.log)
-    policies = PoliciesApi(nsqd.policies, nsqd.log)
-    dead_letters = DeadLettersApi(broker, nsqd.finder, write_batch, nsqd.log)
-    replication = ReplicationApi(nsqd.replication)
     return [
         Route("GET", "/ping", info.ping, logged=False, head=True),
         Route("GET", "/info", info.info),

@@ -1,4 +1,7 @@
-"""Two ways to restart an nsqd, and its state afterwards."""
+"""Ways to restart an nsqd, also from a copy of its files, and its state afterwards."""
+
+import shutil
+from pathlib import Path
 
 from tests.support.processes import Daemon
 
@@ -11,6 +14,24 @@ def crash(nsqd: Daemon) -> None:
 def stop(nsqd: Daemon) -> None:
     assert nsqd.stop() == 0
     nsqd.start()
+
+
+def copied(nsqd: Daemon) -> None:
+    """Copy the folder of an nsqd that does not run, for `restored`."""
+    shutil.copytree(nsqd.folder, f"{nsqd.folder}.copy")
+
+
+def restored(nsqd: Daemon, copy: Path | None = None) -> Daemon:
+    """The nsqd with the files of its copy. The reservation stays one file: another means a copied path."""
+    if nsqd.is_running():
+        nsqd.kill()
+    for path in nsqd.folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != "reservation":
+            path.unlink()
+    shutil.copytree(copy or f"{nsqd.folder}.copy", nsqd.folder, dirs_exist_ok=True)
+    return nsqd
 
 
 def topics(nsqd):

@@ -164,7 +164,7 @@ def test_patterns_grant_what_they_grant_at_the_original(connect, guarded, server
         assert said.startswith(answer), (pattern, topic, said)
 
 
-def test_one_server_of_several_is_enough(cluster, servers, connect):
+def test_auth_needs_one_server_of_several(cluster, servers, connect):
     dead = f"127.0.0.1:{free_port()}"
     nsqd = cluster.nsqd(f"--auth-http-address={dead}", f"--auth-http-address={servers.address}")
     for _ in range(8):
@@ -253,14 +253,14 @@ def expired(wire, servers, answer, *, status=200):
     return wait_until(asked_again, "the ttl is over")
 
 
-def test_after_ttl_server_is_asked_again_and_client_notices_nothing(wire, servers):
+def test_auth_server_is_asked_again_after_ttl(wire, servers):
     assert expired(wire, servers, granted()).data == b"OK"
     assert servers.asked[0] == servers.asked[1]
     wire.publish("t", b"y")
     assert len(servers.asked) == 2
 
 
-def test_after_ttl_client_that_lost_its_permission_is_refused(wire, servers):
+def test_client_without_permission_is_refused_after_ttl(wire, servers):
     answer = granted(permissions=("subscribe",))
     assert expired(wire, servers, answer).data == b'E_UNAUTHORIZED AUTH failed for PUB on "t" ""'
     assert wire.is_closed()

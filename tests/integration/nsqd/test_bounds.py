@@ -14,40 +14,35 @@ def make(node, topic="t", channel="ch"):
     node.create(topic, channel)
 
 
-@pytest.mark.parametrize(
-    ("command", "expected"),
-    [
-        (pub("t", b"3"), b"E_PUB_FAILED PUB failed topic is full"),
-        (mpub("t", b"3", b"4"), b"E_MPUB_FAILED MPUB failed topic is full"),
-        (dpub("t", 1000, b"3"), b"E_DPUB_FAILED DPUB failed topic is full"),
-    ],
-)
-def test_publisher_gets_error_for_full_topic(node, connect, command, expected):
+FULL = [
+    (pub("t", b"3"), b"E_PUB_FAILED PUB failed topic is full"),
+    (mpub("t", b"3", b"4"), b"E_MPUB_FAILED MPUB failed topic is full"),
+    (dpub("t", 1000, b"3"), b"E_DPUB_FAILED DPUB failed topic is full"),
+]
+
+
+def test_publisher_gets_error_for_full_topic(node, connect):
     make(node)
     set_policy(node, ".*", apply=True, max_depth=2)
-    wire = connect(node)
-    wire.send(mpub("t", b"1", b"2"))
-    wire.ok()
+    connect(node).ask(mpub("t", b"1", b"2"))
 
-    wire.send(command)
-
-    assert wire.error() == expected
-    assert wire.is_closed()
+    for command, expected in FULL:
+        assert connect(node).refusal(command) == expected
     assert channel_stats(node, "t")["depth"] == 2
 
 
-@pytest.mark.parametrize("path", ["/pub?topic=t", "/mpub?topic=t"])
-def test_http_publisher_gets_retry_after(node, path):
+def test_http_publisher_gets_retry_after(node):
     make(node)
     set_policy(node, ".*", apply=True, max_depth=1)
     node.post("/pub?topic=t", b"1")
     connection = http.client.HTTPConnection("127.0.0.1", node.http_port, timeout=10)
 
-    connection.request("POST", path, b"2")
-    response = connection.getresponse()
+    for path in ("/pub?topic=t", "/mpub?topic=t"):
+        connection.request("POST", path, b"2")
+        response = connection.getresponse()
 
-    assert (response.status, response.headers["Retry-After"]) == (429, "1")
-    assert json.loads(response.read()) == {"message": "TOPIC_FULL"}
+        assert (response.status, response.headers["Retry-After"]) == (429, "1")
+        assert json.loads(response.read()) == {"message": "TOPIC_FULL"}
     connection.close()
 
 

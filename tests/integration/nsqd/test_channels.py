@@ -234,7 +234,7 @@ def test_memory_is_bounded_and_what_is_beyond_it_is_read_back_from_disk(cluster,
     consumer.quiet()
 
 
-def test_without_memory_queue_all_is_served_from_disk(cluster, connect):
+def test_messages_are_served_from_disk_without_memory_queue(cluster, connect):
     nsqd = cluster.nsqd("--mem-queue-size=0")
     producer, consumer = connect(nsqd), connect(nsqd)
     consumer.subscribe("t")

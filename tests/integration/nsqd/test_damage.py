@@ -3,7 +3,9 @@
 import pytest
 
 from nsqd.log.layout import APPEND_HEADER_BYTES
+from tests.integration.nsqd.restarts import copied, restored
 from tests.support.nsqd_http import metrics
+from tests.support.processes import Cluster
 from tests.support.stores import appends_of, flip
 from tests.support.waiting import wait_until
 from tests.support.wire import fin, mpub, sub
@@ -12,19 +14,25 @@ APPENDS = 9
 LOST = 'nsqd_channel_lost_total{channel="ch",topic="t"}'
 
 
-@pytest.fixture
-def nsqd(cluster):
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
     """A killed nsqd with a segment of APPENDS appends of two messages, and a channel with that backlog."""
+    cluster = Cluster(tmp_path_factory.mktemp("damage"))
     nsqd = cluster.nsqd()
-    with_channel(nsqd)
-    return nsqd
-
-
-def with_channel(nsqd):
     nsqd.create("t", "ch")
     for n in range(APPENDS):
         nsqd.post("/mpub?topic=t", b"%d-a\n%d-b" % (n, n))
     nsqd.kill()
+    copied(nsqd)
+    yield nsqd
+    cluster.close()
+
+
+@pytest.fixture
+def nsqd(killed):
+    """The killed nsqd with its first files."""
+    yield restored(killed)
+    assert "Traceback" not in killed.logs()
 
 
 def bodies_of(*appends):

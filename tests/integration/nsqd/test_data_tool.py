@@ -13,6 +13,7 @@ import pytest
 
 from nsqd.data.cli import main
 from nsqd.log.layout import APPEND_HEADER_BYTES
+from tests.integration.nsqd.restarts import copied, restored
 from tests.support.processes import Cluster
 from tests.support.stores import appends_of, flip
 from tests.support.waiting import wait_until
@@ -33,22 +34,9 @@ def nsqds(tmp_path_factory):
     # Its files are durable, so damage is not the effect of a power cut.
     assert stopped.stop() == 0
     for nsqd in (killed, stopped):
-        shutil.copytree(nsqd.folder, f"{nsqd.folder}.copy")
+        copied(nsqd)
     yield killed, stopped
     cluster.close()
-
-
-def restored(nsqd, copy=None):
-    """The nsqd with the files of a copy. The reservation stays one file: another would mean a copied path."""
-    if nsqd.is_running():
-        nsqd.kill()
-    for path in nsqd.folder.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name != "reservation":
-            path.unlink()
-    shutil.copytree(copy or f"{nsqd.folder}.copy", nsqd.folder, dirs_exist_ok=True)
-    return nsqd
 
 
 @pytest.fixture
@@ -133,7 +121,7 @@ def delivered(nsqd, connect, count):
 # --- looking ---
 
 
-def test_of_a_whole_data_path_there_is_nothing_to_say(clean):
+def test_undamaged_data_path_has_no_findings(clean):
     lines(clean, "repair", "--write")  # the last indexes may not be written yet
     before = content(clean)
     assert lines(clean, "verify") == []
@@ -153,7 +141,7 @@ def test_index_that_kill_kept_from_being_written_is_no_damage_and_is_made(nsqd):
     assert lines(nsqd, "repair") == []
 
 
-def test_it_is_command_of_its_own(nsqd):
+def test_data_tool_is_command_of_its_own(nsqd):
     command = [sys.executable, "-m", "nsqd.data", "verify", f"--data-path={nsqd.folder}"]
     done = subprocess.run(command, capture_output=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
@@ -245,7 +233,7 @@ def test_part_is_dumped_by_sequence_id_time_and_channel(nsqd):
     assert part("--from-time=2001-01-01T00:00:00Z") == whole
 
 
-def test_it_says_that_nsqd_runs_and_mends_nothing_under_it(nsqd):
+def test_data_tool_repairs_nothing_while_nsqd_runs(nsqd):
     nsqd.start()
     assert "an nsqd runs on " in data(nsqd, "summary").stderr
     refused = data(nsqd, "repair", "--write")
@@ -319,7 +307,7 @@ def a_lost_segment(nsqd):
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
-def test_damage_is_named_and_repair_mends_what_can_be(clean, connect, tmp_path, damage, found, mended, lost):
+def test_damage_is_named_and_repaired(clean, connect, tmp_path, damage, found, mended, lost):
     damage(clean)
     before = content(clean)
     told = lines(clean, "verify", code=1)
@@ -367,7 +355,7 @@ def test_torn_end_is_cut_as_the_next_start_would(nsqd, connect):
     assert delivered(nsqd, connect, 2 * BATCHES - 1) == sorted(BODIES[1:])
 
 
-def test_lost_checkpoints_of_log_without_its_beginning_cost_nothing_more(nsqd, connect):
+def test_lost_checkpoints_of_trimmed_log_cost_nothing(nsqd, connect):
     """If only the checkpoints were removed, the next start would take the rest for remains of a power cut."""
     nsqd.start()
     for path in ("/channel/empty?topic=t&channel=ch", "/channel/empty?topic=t&channel=other"):

@@ -161,7 +161,7 @@ def depths(node, topic="t"):
     return {one["channel_name"]: one["depth"] for one in topic_stats(node, topic)["channels"]}
 
 
-def test_all_go_back_to_channel_they_came_from_and_to_no_other(node, connect, buried, restart):
+def test_dead_letters_go_back_to_their_channel_only(node, connect, buried, restart):
     # After a clean restart the finished messages are certainly recorded.
     node.restart()
 
@@ -224,7 +224,7 @@ def test_reader_of_log_with_another_channel_is_not_given_what_went_back(node, co
 
 
 @pytest.mark.parametrize(("query", "count"), [("&contains=three", 1), ("&json=n=2", 1), ("&limit=2", 2)])
-def test_some_go_back(node, buried, query, count):
+def test_dead_letters_are_sent_back_by_filter(node, buried, query, count):
     answer = send_back(node, query)
 
     assert answer["sent"] == count
@@ -300,27 +300,27 @@ def test_ephemeral_channel_alone_takes_its_messages_along_at_kill(node, connect)
     assert depths(node) == {"ch": 0}
 
 
-@pytest.mark.parametrize(
-    ("query", "status", "message"),
-    [
-        ("", 400, "MISSING_ARG_TOPIC"),
-        ("?topic=b@d", 400, "INVALID_ARG_TOPIC"),
-        ("?topic=nobody", 404, "TOPIC_NOT_FOUND"),
-        ("?topic=t.ch.dead&dry_run=perhaps", 400, "INVALID_ARG_DRY_RUN"),
-        ("?topic=t.ch.dead&limit=1000000000", 400, "INVALID_ARG_LIMIT"),
-        ("?topic=t.ch.dead&id=xyz", 400, "INVALID_ARG_ID"),
-        (
-            "?topic=t.ch.dead&contain=x",
-            400,
-            "INVALID_ARG: there is no argument 'contain'; did you mean contains?",
-        ),
-        ("?topic=t.ch.dead&contains=", 400, "INVALID_ARG_CONTAINS"),
-        ("?topic=t.ch.dead&json==", 400, "INVALID_ARG_JSON"),
-    ],
-)
-def test_invalid_request_changes_nothing(node, buried, query, status, message):
-    found = node.request("POST", f"/dead_letters/send_back{query}")
+INVALID = [
+    ("", 400, "MISSING_ARG_TOPIC"),
+    ("?topic=b@d", 400, "INVALID_ARG_TOPIC"),
+    ("?topic=nobody", 404, "TOPIC_NOT_FOUND"),
+    ("?topic=t.ch.dead&dry_run=perhaps", 400, "INVALID_ARG_DRY_RUN"),
+    ("?topic=t.ch.dead&limit=1000000000", 400, "INVALID_ARG_LIMIT"),
+    ("?topic=t.ch.dead&id=xyz", 400, "INVALID_ARG_ID"),
+    (
+        "?topic=t.ch.dead&contain=x",
+        400,
+        "INVALID_ARG: there is no argument 'contain'; did you mean contains?",
+    ),
+    ("?topic=t.ch.dead&contains=", 400, "INVALID_ARG_CONTAINS"),
+    ("?topic=t.ch.dead&json==", 400, "INVALID_ARG_JSON"),
+]
 
-    assert found[0] == status
-    assert json.loads(found[1])["message"].startswith(message)
+
+def test_invalid_request_changes_nothing(node, buried):
+    for query, status, message in INVALID:
+        found = node.request("POST", f"/dead_letters/send_back{query}")
+
+        assert found[0] == status, query
+        assert json.loads(found[1])["message"].startswith(message)
     assert waiting_in(node, "t.ch.dead") == 3

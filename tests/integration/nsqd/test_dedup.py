@@ -51,7 +51,7 @@ def repeated(nsqd, topic):
     return metrics(nsqd)[f'nsqd_topic_repeated_total{{topic="{topic}"}}']
 
 
-def test_every_way_of_publishing_knows_ids(nsqd, connect, topic):
+def test_dedup_ids_hold_for_each_way_of_publishing(nsqd, connect, topic):
     with connect(nsqd) as wire:
         publish(wire, topic, "a", "b", "a")
         wire.send(mpub_ext(topic, (said("b"), b"b"), (said("c"), b"c"), (b"", b"-")), pub(topic, b"-"))

@@ -128,7 +128,7 @@ def test_deleted_topic_clears_its_problems(nsqd, disk, connect):
     assert healthy(nsqd)
 
 
-def test_it_does_not_call_itself_healthy_while_disk_is_full(nsqd, disk, connect):
+def test_node_is_unhealthy_while_disk_is_full(nsqd, disk, connect):
     disk.allows(3000)
     body = b"m" * 10_000
     connect(nsqd).refusal(pub("t", body))

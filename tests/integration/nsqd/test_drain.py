@@ -51,7 +51,7 @@ def test_draining_node_is_not_ready_and_says_so_everywhere(node):
 
 
 @pytest.mark.parametrize("path", ["/pub?topic=t", "/mpub?topic=t", "/mpub?topic=t&binary=true"])
-def test_publish_over_http_whose_body_comes_when_drain_has_begun_is_refused(node, path):
+def test_http_body_that_comes_during_drain_is_refused(node, path):
     body = b"\0\0\0\1\0\0\0\1x"
     with closing(http.client.HTTPConnection("127.0.0.1", node.http_port, timeout=10)) as connection:
         connection.putrequest("POST", path)
@@ -76,7 +76,7 @@ def test_drain_can_be_taken_back(node, connect):
     assert node.request("POST", "/drain?cancel=maybe") == (400, b'{"message":"INVALID_CANCEL"}')
 
 
-def test_consumers_empty_draining_node_and_it_says_what_remains(node, connect):
+def test_consumers_empty_draining_node(node, connect):
     connect(node).publish("t", b"1", b"2")
     consumer = connect(node)
     consumer.subscribe("t", "c", ready=1)
@@ -91,7 +91,7 @@ def test_consumers_empty_draining_node_and_it_says_what_remains(node, connect):
     wait_until(lambda: node.get("/drain")["drained"], "the node is drained")
 
 
-async def test_producers_fail_over_while_one_node_drains_and_nothing_is_stranded(cluster):
+async def test_producers_fail_over_during_drain(cluster):
     lookupd = cluster.nsqlookupd()
     leaving, staying = cluster.nsqd(), cluster.nsqd()
     bodies = []
@@ -121,7 +121,7 @@ async def test_producers_fail_over_while_one_node_drains_and_nothing_is_stranded
 
 
 @pytest.mark.parametrize("flags", [(), ("--timeout=300ms",)])
-def test_outcome_does_not_depend_on_whether_somebody_reads_progress(node, connect, flags):
+def test_drain_command_ignores_unwritable_stdout(node, connect, flags):
     if flags:
         connect(node).publish("t", b"1")
         node.post("/channel/create?topic=t&channel=c")
@@ -147,7 +147,7 @@ def pending_by_metrics(node):
 
 
 @pytest.mark.parametrize("has_channel", [True, False])
-def test_command_waits_until_scrape_that_saw_messages_sees_that_they_are_gone(node, connect, has_channel):
+def test_drain_command_waits_for_scrape_without_backlog(node, connect, has_channel):
     connect(node).publish("t", b"1")
     if has_channel:
         node.post("/channel/create?topic=t&channel=c")
@@ -166,7 +166,7 @@ def test_command_waits_until_scrape_that_saw_messages_sees_that_they_are_gone(no
     assert ended(hook)[0] == 0
 
 
-def test_command_does_not_wait_for_scrape_that_saw_ephemeral_messages_only(node, connect):
+def test_drain_command_ignores_scrape_of_ephemeral_messages(node, connect):
     for topic in ("e#ephemeral", "t"):
         node.post(f"/topic/create?topic={topic.replace('#', '%23')}")
     node.post("/channel/create?topic=t&channel=c%23ephemeral")
@@ -226,7 +226,7 @@ def test_announced_drain_is_not_ready_and_accepts_publishes(node, connect):
     assert node.request("POST", "/drain?grace=soon") == (400, b'{"message":"INVALID_GRACE"}')
 
 
-def test_drain_refuses_publishes_after_its_grace_and_closes_idle_connections(node, connect):
+def test_drain_refuses_publishes_after_grace(node, connect):
     publisher, consumer = connect(node), connect(node)
     publisher.publish("t", b"x")
     consumer.subscribe("t", "c")
@@ -255,7 +255,7 @@ def test_announced_drain_closes_connection_behind_answer_to_its_publish(node, co
 
 @pytest.mark.parametrize("path", ["/pub?topic=t", "/mpub?topic=t&binary=true"])
 @pytest.mark.parametrize(("grace", "status"), [(LONG_GRACE, 200), ("", 503)])
-def test_each_http_answer_of_drain_closes_connection(node, path, grace, status):
+def test_http_answers_during_drain_close_connection(node, path, grace, status):
     with closing(http.client.HTTPConnection("127.0.0.1", node.http_port, timeout=10)) as connection:
         body = b"\0\0\0\1\0\0\0\1x"
         connection.request("POST", path, body)
@@ -312,7 +312,7 @@ def test_command_does_not_wait_for_message_that_cannot_go(node, connect, forgott
     assert err.startswith(f"nsqd-drain: 1 message remains: 1 of t/c, {reason[forgotten]}")
 
 
-def test_what_was_not_emptied_is_said_in_log_of_node_and_in_metric(node, connect):
+def test_remaining_messages_of_drain_are_in_log_and_metric(node, connect):
     connect(node).publish("t", b"1", b"2")
     assert b"nsqd_drain_remaining 0.0" in node.request("GET", "/metrics")[1]
     begin(node)

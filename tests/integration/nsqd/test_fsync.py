@@ -23,7 +23,7 @@ def syncs(nsqd):
     return metrics(nsqd)["nsqd_fsyncs_total"]
 
 
-def test_every_way_of_publishing_is_answered_after_sync(strict, connect, topic):
+def test_publishes_are_answered_after_sync_in_strict_mode(strict, connect, topic):
     wire = connect(strict)
     for publish in (
         lambda: wire.publish(topic, b"m"),
@@ -36,7 +36,7 @@ def test_every_way_of_publishing_is_answered_after_sync(strict, connect, topic):
         assert syncs(strict) > before
 
 
-def test_many_publishers_share_their_syncs(strict, connect, topic):
+def test_publishers_share_their_syncs(strict, connect, topic):
     publishers, each = 16, 25
     wires = [connect(strict) for _ in range(publishers)]
     before = syncs(strict)
@@ -55,7 +55,7 @@ def test_many_publishers_share_their_syncs(strict, connect, topic):
     assert syncs(strict) - before < publishers * each
 
 
-def test_it_stops_in_order_while_publishers_wait(cluster, connect):
+def test_stop_answers_waiting_publishers(cluster, connect):
     nsqd = cluster.nsqd("--sync-every=1")
     wires = [connect(nsqd) for _ in range(10)]
     for wire in wires:

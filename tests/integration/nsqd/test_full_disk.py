@@ -88,9 +88,7 @@ def healthy(nsqd):
     return nsqd.request("GET", "/ping") == (200, b"OK")
 
 
-def test_consuming_everything_lets_it_publish_again_and_nothing_finished_comes_back(
-    nsqd, connect, small_disk
-):
+def test_consumed_full_disk_takes_publishes_again(nsqd, connect, small_disk):
     acknowledged = fill(nsqd, connect)
     assert len(acknowledged) > 8_000
     assert not healthy(nsqd)

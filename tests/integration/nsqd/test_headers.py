@@ -35,7 +35,7 @@ def extended(youzan, topic):
 # --- IDENTIFY
 
 
-def test_only_who_asks_for_headers_is_told_that_there_are_some(youzan, connect):
+def test_extend_support_is_granted_on_request_only(youzan, connect):
     assert youzan.granted["extend_support"] is True
     assert "extend_support" not in connect().identify()
     assert "extend_support" not in connect().identify(extend_support=False)
@@ -172,7 +172,7 @@ def test_bad_headers_are_refused_with_sentence_and_store_nothing(connect, plain,
     plain.quiet()
 
 
-def test_nothing_is_made_for_headers_that_are_refused(nsqd, connect, topic):
+def test_refused_headers_create_no_topic(nsqd, connect, topic):
     connect().refusal(pub_ext(topic, b"[]", b"m"))
 
     assert not nsqd.get(f"/stats?format=json&topic={topic}")["topics"]

@@ -74,7 +74,7 @@ def test_probe_and_monitor_routes_need_no_secret(guarded, path):
 
 
 @pytest.mark.parametrize("path", ["/pub?topic=t", "/mpub?topic=t", "/topic/create?topic=t", "/drain"])
-def test_without_secret_nothing_is_published_or_changed(guarded, path):
+def test_requests_without_secret_change_nothing(guarded, path):
     assert request(guarded, "POST", path) == (401, b'{"message":"AUTH_REQUIRED"}')
 
     assert guarded.get("/stats?format=json")["topics"] == []
@@ -93,11 +93,11 @@ def test_fast_publisher_is_asked_as_well(guarded):
 
 
 @pytest.mark.parametrize("header", ["Basic dXNlcjpwYXNz", "Bearer", "Bearer  ", "everything"])
-def test_only_bearer_token_counts(guarded, header):
+def test_authorization_other_than_bearer_is_refused(guarded, header):
     assert guarded.request("POST", ANYTHING, b"x", {"Authorization": header})[0] == 401
 
 
-def test_secret_that_auth_server_does_not_know_is_refused_and_log_says_why(guarded):
+def test_unknown_secret_is_refused_and_logged(guarded):
     assert request(guarded, "POST", ANYTHING, "broken") == (403, b'{"message":"AUTH_FAILED"}')
 
     assert "AUTH failed" in guarded.logs()
@@ -180,7 +180,7 @@ def test_unclassified_route_needs_every_right():
     assert [route.handler is handler for route in table] == [True, False]
 
 
-def test_every_route_of_nsqd_has_rule():
+def test_node_routes_need_every_grant():
     """The listed routes belong to the whole node, so a secret for one topic does not open them."""
     closed = {key for key, needs in NEEDS.items() if needs is Needs.NODE}
 
@@ -194,7 +194,7 @@ def test_every_route_of_nsqd_has_rule():
     }
 
 
-def test_it_needs_auth_server(cluster):
+def test_http_auth_needs_auth_server(cluster):
     nsqd = cluster.daemon("nsqd", ["--http-auth"])
 
     assert nsqd.spawn().wait() == 1

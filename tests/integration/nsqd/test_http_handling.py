@@ -60,7 +60,7 @@ def id_of(node, body):
     return found
 
 
-def test_poison_message_is_thrown_away_while_consumer_has_it(node, connect):
+def test_message_in_flight_can_be_finished_by_operator(node, connect):
     publish(node, b"poison", b"good")
     wire = connect(node)
     wire.subscribe("t", "ch", ready=2)
@@ -131,49 +131,48 @@ def test_filter_resumes_at_its_position(node):
     assert (first["count"], first["more"], second["count"], second["more"]) == (3, True, 2, False)
 
 
-@pytest.mark.parametrize(
-    ("request_", "status", "message"),
-    [
-        ("/message/finish", 400, "MISSING_ARG_CHANNEL"),
-        ("/message/finish channel=ch", 400, "MISSING_ARG_ID"),
-        ("/message/finish channel=none id=x", 404, "CHANNEL_NOT_FOUND"),
-        ("/message/finish channel=ch id=x", 400, "INVALID_ARG_ID"),
-        ("/message/finish channel=ch contains=a dry_run=perhaps", 400, "INVALID_ARG_DRY_RUN"),
-        ("/message/finish channel=ch state=finished", 400, "INVALID_ARG_STATE"),
-        ("/message/finish channel=ch state=x", 400, "INVALID_ARG_STATE"),
-        ("/message/finish channel=ch contains=a direction=back", 400, "INVALID_ARG_DIRECTION"),
-        ("/message/requeue channel=ch all=true defer=-1", 400, "INVALID_ARG_DEFER"),
-        ("/message/requeue channel=ch all=true defer=99999999999", 400, "INVALID_ARG_DEFER"),
-        ("/message/send channel=ch state=waiting", 400, "INVALID_ARG_STATE"),
-        # A misspelt or empty argument would otherwise select every message.
-        (
-            "/message/finish channel=ch all=true contain=x",
-            400,
-            "INVALID_ARG: there is no argument",
-        ),
-        (
-            "/message/finish channel=ch state=waiting contains=",
-            400,
-            "INVALID_ARG_CONTAINS",
-        ),
-        ("/message/cancel channel=ch all=true limit=1000000000", 400, "INVALID_ARG_LIMIT"),
-        ("/channel/seek channel=ch", 400, "MISSING_ARG_TO"),
-        ("/channel/seek channel=ch to=soon", 400, "INVALID_ARG_TO"),
-        ("/channel/seek channel=ch to=1", 410, "SEQUENCE_GONE"),
-        ("/channel/seek channel=ch to=18014398509481983", 416, "INVALID_ARG_TO"),
-        ("/channel/seek channel=none to=earliest", 404, "CHANNEL_NOT_FOUND"),
-        ("/channel/create channel=new start=soon", 400, "INVALID_ARG_START"),
-    ],
-)
-def test_bad_input_is_refused_with_sentence_and_changes_nothing(node, request_, status, message):
+BAD_INPUT = [
+    ("/message/finish", 400, "MISSING_ARG_CHANNEL"),
+    ("/message/finish channel=ch", 400, "MISSING_ARG_ID"),
+    ("/message/finish channel=none id=x", 404, "CHANNEL_NOT_FOUND"),
+    ("/message/finish channel=ch id=x", 400, "INVALID_ARG_ID"),
+    ("/message/finish channel=ch contains=a dry_run=perhaps", 400, "INVALID_ARG_DRY_RUN"),
+    ("/message/finish channel=ch state=finished", 400, "INVALID_ARG_STATE"),
+    ("/message/finish channel=ch state=x", 400, "INVALID_ARG_STATE"),
+    ("/message/finish channel=ch contains=a direction=back", 400, "INVALID_ARG_DIRECTION"),
+    ("/message/requeue channel=ch all=true defer=-1", 400, "INVALID_ARG_DEFER"),
+    ("/message/requeue channel=ch all=true defer=99999999999", 400, "INVALID_ARG_DEFER"),
+    ("/message/send channel=ch state=waiting", 400, "INVALID_ARG_STATE"),
+    # A misspelt or empty argument would otherwise select every message.
+    (
+        "/message/finish channel=ch all=true contain=x",
+        400,
+        "INVALID_ARG: there is no argument",
+    ),
+    (
+        "/message/finish channel=ch state=waiting contains=",
+        400,
+        "INVALID_ARG_CONTAINS",
+    ),
+    ("/message/cancel channel=ch all=true limit=1000000000", 400, "INVALID_ARG_LIMIT"),
+    ("/channel/seek channel=ch", 400, "MISSING_ARG_TO"),
+    ("/channel/seek channel=ch to=soon", 400, "INVALID_ARG_TO"),
+    ("/channel/seek channel=ch to=1", 410, "SEQUENCE_GONE"),
+    ("/channel/seek channel=ch to=18014398509481983", 416, "INVALID_ARG_TO"),
+    ("/channel/seek channel=none to=earliest", 404, "CHANNEL_NOT_FOUND"),
+    ("/channel/create channel=new start=soon", 400, "INVALID_ARG_START"),
+]
+
+
+def test_bad_input_is_refused_with_sentence_and_changes_nothing(node):
     publish(node, b"a")
     before = node.get("/stats?format=json&topic=t")["topics"]
-    path, *arguments = request_.split()
+    for request_, status, message in BAD_INPUT:
+        path, *arguments = request_.split()
 
-    found = refusal(node, path, **dict(argument.split("=") for argument in arguments))
+        found = refusal(node, path, **dict(argument.split("=") for argument in arguments))
 
-    assert found[0] == status
-    assert found[1].startswith(message)
+        assert (found[0], found[1][: len(message)]) == (status, message), request_
     assert node.get("/stats?format=json&topic=t")["topics"] == before
 
 

@@ -227,7 +227,7 @@ def test_clients_and_memory_can_be_left_out(nsqd, topic, busy, word):
 
 
 @pytest.mark.parametrize("word", ["true", "1", "", "no", "False"])
-def test_any_other_word_leaves_them_in(nsqd, topic, busy, word):
+def test_clients_and_memory_are_included_by_default(nsqd, topic, busy, word):
     stats = nsqd.get(f"/stats?format=json&topic={topic}&include_clients={word}&include_mem={word}")
     assert stats["memory"]
     assert stats["producers"]
@@ -466,7 +466,7 @@ async def doors(tmp_path):
 
 
 @pytest.mark.parametrize("path", ["/stats?format=json", "/stats", "/metrics"])
-async def test_others_have_their_turn_while_statistics_are_gathered(doors, path):
+async def test_statistics_of_many_topics_block_no_client(doors, path):
     client = MemoryTransport()
     client.connect(doors.front())
     client.say(b"GET %b HTTP/1.1\r\nHost: x\r\n\r\n" % path.encode())

@@ -97,7 +97,7 @@ def test_commit_moves_channel_and_lower_one_does_not_move_it_back(nsqd, topic, t
     assert commit(nsqd, topic, first, channel="other") == 404
 
 
-def test_after_crash_the_same_range_reads_the_same_and_gap_is_shown(own_nsqd):
+def test_range_reads_the_same_after_crash(own_nsqd):
     own_nsqd.create("t", "ch")
     publish(own_nsqd, "t", b"a", b"b")
     before = bounds(own_nsqd, "t")
@@ -118,7 +118,7 @@ def test_after_crash_the_same_range_reads_the_same_and_gap_is_shown(own_nsqd):
     ]
 
 
-def test_what_was_acknowledged_and_let_go_is_gone_and_crash_makes_no_more_of_it(own_nsqd):
+def test_removed_range_stays_gone_after_crash(own_nsqd):
     own_nsqd.create("t", "ch")
     for _ in range(2):
         publish(own_nsqd, "t", *(b"x" * 100_000 for _ in range(8)))
@@ -162,7 +162,7 @@ def test_channel_from_earliest_gets_backlog_of_other_channel(nsqd, topic, three)
     assert bounds(nsqd, topic)["channels"]["all"] == {"acknowledged": three["first"]}
 
 
-def test_what_a_channel_from_earliest_is_owed_stays_and_survives_kill(own_nsqd, topic):
+def test_backlog_of_channel_from_earliest_survives_kill(own_nsqd, topic):
     own_nsqd.create(topic, "ch")
     publish(own_nsqd, topic, b"a", b"b", b"c")
     first = bounds(own_nsqd, topic)["first"]

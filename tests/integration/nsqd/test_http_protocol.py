@@ -169,7 +169,7 @@ def test_profiler_of_originals_runtime_is_not_there(ask, method, path):
 # --- connections
 
 
-def test_many_requests_share_connection(ask, http_connection, topic):
+def test_http_connection_serves_several_requests(ask, http_connection, topic):
     for _ in range(3):
         assert ask("POST", f"/pub?topic={topic}", b"m").status == 200
         ours = http_connection.sock
@@ -215,7 +215,7 @@ def test_http_1_0_is_spoken(raw):
     # Only the first 20 bytes, because one request is long.
     ids=lambda value: value[:20] if isinstance(value, bytes) else None,
 )
-def test_what_is_not_http_is_refused_and_mostly_with_originals_status(nsqd, raw, request_bytes, status):
+def test_malformed_http_is_refused_with_originals_status(nsqd, raw, request_bytes, status):
     answer = raw(request_bytes)
     assert answer.split(b" ", 2)[1] == status
     assert answer.partition(b"\r\n\r\n")[2]  # the body has a sentence
@@ -231,7 +231,7 @@ def test_what_is_not_http_is_refused_and_mostly_with_originals_status(nsqd, raw,
         b"POST /pub?topic=a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n0\r\n\r\n",
     ],
 )
-def test_what_is_not_http_is_told_so_and_closed_and_logged_in_one_line(nsqd, raw, request_bytes):
+def test_malformed_http_closes_connection_without_traceback(nsqd, raw, request_bytes):
     before = len(nsqd.logs())
     assert raw(request_bytes).split(b" ", 2)[1] == b"400"
     assert "Traceback" not in nsqd.logs()[before:]

@@ -191,7 +191,7 @@ def test_mpub_body_of_exactly_limit_is_taken_and_one_byte_more_is_not(post, topi
 
 
 @pytest.mark.parametrize("binary", ["true", "1", "TRUE", "yes", ""])
-def test_any_other_word_for_binary_means_binary(post, consumer, topic, binary):
+def test_binary_is_enabled_by_unknown_words(post, consumer, topic, binary):
     assert post(f"/mpub?topic={topic}&binary={binary}", batch(b"a\nb", b"c")) == OK
     assert bodies(consumer, 2) == [b"a\nb", b"c"]
 
@@ -251,7 +251,7 @@ def answered(sock, count):
     return found == count and not rest
 
 
-def test_many_requests_sent_ahead_are_all_answered(cluster):
+def test_requests_sent_ahead_are_answered(cluster):
     # As by a load balancer with a full queue. The size limit of a message is not the limit of what may wait.
     nsqd = cluster.nsqd("--max-msg-size=100000000")
     one, total = request("ahead", b"x" * 2000), 20_000

@@ -100,7 +100,7 @@ def test_channel_created_first_gets_topic_backlog(post, topic, stats):
     assert (stats(topic)["depth"], stats(topic, "ch")["depth"]) == (0, 1)
 
 
-def test_who_has_created_topic_finds_channels_that_nsqlookupd_knows(cluster):
+def test_new_topic_has_channels_that_nsqlookupd_knows(cluster):
     lookupd = cluster.nsqlookupd()
     lookupd.post("/channel/create?topic=t&channel=known")
     nsqd = cluster.nsqd()

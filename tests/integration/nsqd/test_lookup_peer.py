@@ -128,7 +128,7 @@ async def answering(status, body):
 # -- a healthy peer ----------------------------------------------------------------------
 
 
-async def test_all_topics_are_registered_immediately(nsqd, lookupd):
+async def test_topics_are_registered_immediately(nsqd, lookupd):
     daemon = await lookupd()
     nsqd.topics = {"t": ["b", "a", "e#ephemeral"], "empty": []}
     nsqd.announce(daemon.tcp.address)
@@ -180,7 +180,7 @@ async def test_pings_go_out_also_while_one_change_follows_the_other(nsqd, lookup
             await asyncio.sleep(0)
 
 
-async def test_peer_without_changes_stays_connected_beyond_time_limit_of_replies(nsqd, lookupd):
+async def test_idle_peer_stays_connected(nsqd, lookupd):
     daemon = await lookupd()
     nsqd.topics = {"t": []}
     peers = nsqd.announce(daemon.tcp.address, io_timeout_s=0.5)
@@ -223,7 +223,7 @@ async def test_stop_closes_connection_and_ends_every_task(nsqd, lookupd):
 # -- failures ------------------------------------------------------------------------------
 
 
-async def test_after_restart_everything_is_registered_again_within_seconds(nsqd, lookupd):
+async def test_topics_are_registered_again_after_restart_of_nsqlookupd(nsqd, lookupd):
     first = await lookupd()
     nsqd.topics = {"t": ["c"]}
     peers = nsqd.announce(first.tcp.address)
@@ -316,7 +316,7 @@ async def test_http_server_on_port_of_peer_is_named_as_one(nsqd):
     assert "an HTTP port" in (await error_of(nsqd, web)).last_error
 
 
-async def test_for_slow_peer_only_the_last_state_of_each_name_is_kept(nsqd):
+async def test_slow_peer_gets_only_last_state_of_each_name(nsqd):
     received = []
     registering = asyncio.Event()
     go_on = asyncio.Event()
@@ -373,7 +373,7 @@ async def test_nsqlookupd_of_the_original_is_not_told_what_it_does_not_understan
 # -- addresses -----------------------------------------------------------------------------
 
 
-async def test_new_list_adds_and_removes_peers_and_leaves_the_others_alone(nsqd, lookupd):
+async def test_new_list_adds_and_removes_peers(nsqd, lookupd):
     old, kept, new = await lookupd(), await lookupd(), await lookupd()
     peers = nsqd.announce(old.tcp.address, kept.tcp.address)
     await connected(peers, 2)
@@ -389,7 +389,7 @@ async def test_new_list_adds_and_removes_peers_and_leaves_the_others_alone(nsqd,
     assert f"INFO: LOOKUP({new.tcp.address}): adding peer" in nsqd.logged()
 
 
-async def test_each_address_behind_name_is_peer_and_they_may_change(nsqd, lookupd):
+async def test_addresses_behind_name_are_peers_and_may_change(nsqd, lookupd):
     one = await lookupd()
     two = await lookupd(f"127.0.0.2:{one.tcp.port}")
     three = await lookupd(f"127.0.0.3:{one.tcp.port}")
@@ -475,7 +475,7 @@ async def test_channels_of_all_peers_are_joined_without_ephemeral_ones(nsqd, loo
     assert await peers.channels_of("unknown") == []
 
 
-async def test_peer_whose_http_side_is_gone_is_warned_of_and_the_others_count(nsqd, lookupd):
+async def test_peer_without_http_is_logged_and_others_count(nsqd, lookupd):
     one, two = await lookupd(), await lookupd()
     two.registry.create_channel("t", "a")
     peers = nsqd.announce(one.tcp.address, two.tcp.address)
@@ -533,7 +533,7 @@ async def test_candidates_accept_replicas_and_are_named_once(nsqd, lookupd):
     assert await peers.candidates() == [Candidate(b"a" * 16, "a:4150", "z", "h")]
 
 
-async def test_candidates_of_nsqlookupd_that_is_down_are_missing_with_one_warning(nsqd, lookupd):
+async def test_candidates_of_dead_nsqlookupd_are_missing_with_one_warning(nsqd, lookupd):
     one, two = await lookupd(), await lookupd()
     add(two, "a", b"a" * 16, accepts_replicas=True)
     peers = nsqd.announce(one.tcp.address, two.tcp.address)

@@ -32,7 +32,7 @@ def resident(nsqd):
     return nsqd.get("/stats?format=json&topic=none")["memory"]["heap_in_use_bytes"]
 
 
-def test_deleted_topics_leave_memory_also_once_their_checkpoints_were_written(nsqd, connect):
+def test_deleted_topics_leave_memory(nsqd, connect):
     """Data for the next checkpoint once kept the channels in memory, and they the log: 8 MiB a topic."""
 
     def fill_and_delete(name):

@@ -73,7 +73,7 @@ def test_policy_is_replaced_and_taken_away(node):
     assert refused(node.request("DELETE", "/policies?name=a"), 404) == "POLICY_NOT_FOUND"
 
 
-def test_all_are_set_as_another_node_has_them(cluster, node):
+def test_policies_of_another_node_are_set(cluster, node):
     put(node, "a", max_depth=5)
     put(node, "b", "^t", ttl="1h")
     other = cluster.nsqd()
@@ -84,37 +84,37 @@ def test_all_are_set_as_another_node_has_them(cluster, node):
     assert other.get("/policies") == node.get("/policies")
 
 
-@pytest.mark.parametrize(
-    ("query", "body", "sentence"),
-    [
-        ("?name=a", b"", "it is no JSON"),
-        ("?name=a%20b", b"{}", "policy 'a b': a name is 1 to 64 of the characters .a-zA-Z0-9_-"),
-        ("?name=a", b'{"topic": "(", "definition": {"ttl": "1h"}}', "policy a: topic is no pattern"),
-        ("?name=a", b'{"topic": "t", "definition": {"ttk": "1h"}}', "did you mean ttl?"),
-        ("", b"{}", "a list of policies"),
-        ("?name=a&apply=perhaps", b"{}", "INVALID_APPLY"),
-    ],
-)
-def test_invalid_policy_is_refused_and_changes_nothing(node, query, body, sentence):
+INVALID = [
+    ("?name=a", b"", "it is no JSON"),
+    ("?name=a%20b", b"{}", "policy 'a b': a name is 1 to 64 of the characters .a-zA-Z0-9_-"),
+    ("?name=a", b'{"topic": "(", "definition": {"ttl": "1h"}}', "policy a: topic is no pattern"),
+    ("?name=a", b'{"topic": "t", "definition": {"ttk": "1h"}}', "did you mean ttl?"),
+    ("", b"{}", "a list of policies"),
+    ("?name=a&apply=perhaps", b"{}", "INVALID_APPLY"),
+]
+
+
+def test_invalid_policy_is_refused_and_changes_nothing(node):
     put(node, "before", max_depth=5)
 
-    assert sentence in refused(node.request("PUT", f"/policies{query}", body))
+    for query, body, sentence in INVALID:
+        assert sentence in refused(node.request("PUT", f"/policies{query}", body))
     assert names(node) == ["before"]
 
 
-@pytest.mark.parametrize(
-    ("query", "code"),
-    [
-        ("?topic=b@d", "INVALID_ARG_TOPIC"),
-        ("?topic=t&channel=b@d", "INVALID_ARG_CHANNEL"),
-        ("?channel=c", "MISSING_ARG_TOPIC"),
-    ],
-)
-def test_question_about_no_name_is_refused(node, query, code):
-    assert refused(node.request("GET", f"/policies{query}")) == code
+BAD_NAMES = [
+    ("?topic=b@d", "INVALID_ARG_TOPIC"),
+    ("?topic=t&channel=b@d", "INVALID_ARG_CHANNEL"),
+    ("?channel=c", "MISSING_ARG_TOPIC"),
+]
 
 
-def test_what_would_delete_messages_is_done_only_when_that_is_meant(node):
+def test_question_about_no_name_is_refused(node):
+    for query, code in BAD_NAMES:
+        assert refused(node.request("GET", f"/policies{query}")) == code
+
+
+def test_policy_that_deletes_messages_needs_apply(node):
     node.create("t", "c")
     node.post("/mpub?topic=t", b"1\n2\n3")
 

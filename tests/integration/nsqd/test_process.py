@@ -232,7 +232,7 @@ def test_signal_ends_it_in_order_with_exit_code_0(cluster, connect, number):
 
 
 @pytest.mark.executed
-def test_what_was_acknowledged_while_stop_began_is_there_after_start(cluster, connect):
+def test_publishes_acknowledged_during_stop_survive(cluster, connect):
     nsqd = cluster.nsqd()
     wire = connect(nsqd)
     nsqd.process.send_signal(signal.SIGTERM)
@@ -252,7 +252,7 @@ def test_what_was_acknowledged_while_stop_began_is_there_after_start(cluster, co
 # --- addresses
 
 
-def test_both_addresses_may_be_unix_sockets(cluster, tmp_path):
+def test_addresses_may_be_unix_sockets(cluster, tmp_path):
     tcp, web = str(tmp_path / "tcp.sock"), str(tmp_path / "http.sock")
     nsqd = cluster.daemon("nsqd", [f"--data-path={cluster.folder}"], listeners=())
     nsqd.flags += [f"--tcp-address={tcp}", f"--http-address={web}"]

@@ -75,7 +75,7 @@ def test_finished_message_does_not_come_back_a_second_before_crash(nsqd, connect
     assert bodies(messages) == [b"not yet"]
 
 
-def test_what_is_in_flight_and_its_attempts_survive_clean_stop(nsqd, connect):
+def test_messages_in_flight_and_attempts_survive_clean_stop(nsqd, connect):
     wire = connect(nsqd)
     wire.subscribe("t", ready=10)
     connect(nsqd).publish("t", b"once", b"often")
@@ -89,7 +89,7 @@ def test_what_is_in_flight_and_its_attempts_survive_clean_stop(nsqd, connect):
     assert {message.body: message.attempts for message in messages} == {b"once": 2, b"often": 5}
 
 
-def test_messages_of_before_can_be_finished_by_nsqd_with_another_node_id(nsqd, connect, restart):
+def test_messages_can_be_finished_after_change_of_node_id(nsqd, connect, restart):
     # The default node id is made from the host name, which a container may change with every start.
     connect(nsqd).publish("t", *[b"%d" % n for n in range(5)])
     nsqd.flags.append("--node-id=99")
@@ -135,7 +135,7 @@ def test_message_deferred_at_topic_without_channels_keeps_its_time(nsqd, connect
 # --- names and numbers
 
 
-def test_many_topics_with_any_legal_name(nsqd, connect, restart):
+def test_topics_with_any_legal_name_survive_restart(nsqd, connect, restart):
     names = [f"topic-{n}" for n in range(200)] + [
         ".",
         "..",
@@ -230,7 +230,7 @@ def test_nsqd_dat_of_the_original_is_read(cluster):
         assert f" WARNING: {warning}\n" in nsqd.logs()
 
 
-def test_without_nsqd_dat_folders_of_topics_are_believed(nsqd, connect):
+def test_topics_are_found_without_nsqd_dat(nsqd, connect):
     connect(nsqd).subscribe("t", "ch")
     connect(nsqd).publish("t", b"m")
     nsqd.kill()
@@ -239,7 +239,7 @@ def test_without_nsqd_dat_folders_of_topics_are_believed(nsqd, connect):
     assert bodies(consume(connect, nsqd, 1)[1]) == [b"m"]
 
 
-def test_crashes_in_middle_of_traffic_lose_nothing_acknowledged(nsqd, connect):
+def test_acknowledged_messages_survive_crashes_under_load(nsqd, connect):
     """All messages that were acknowledged to the producer are delivered, whatever the moment of the kill."""
     consumer = connect(nsqd)
     consumer.subscribe("t", "ch")
@@ -273,7 +273,7 @@ def test_crashes_in_middle_of_traffic_lose_nothing_acknowledged(nsqd, connect):
 # --- channels: which exist, which messages each must deliver, and its counters
 
 
-def test_new_channel_is_owed_what_was_published_after_it_whenever_crash_comes(nsqd, connect):
+def test_new_channel_keeps_its_messages_after_crash(nsqd, connect):
     consume(connect, nsqd, 0, channel="old")
     producer = connect(nsqd)
     for n in range(5):

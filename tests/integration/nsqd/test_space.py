@@ -64,7 +64,7 @@ def the_only_body(connect, nsqd, channel):
     return message.body
 
 
-def test_message_deferred_for_hour_holds_no_more_than_itself(connect, nsqd):
+def test_deferred_message_keeps_no_other_message_on_disk(connect, nsqd):
     flow = Flow(connect, nsqd)
     assert flow.publisher.ask(dpub("t", 3_600_000, b"later" * 1000)) == b"OK"
 
@@ -74,7 +74,7 @@ def test_message_deferred_for_hour_holds_no_more_than_itself(connect, nsqd):
         comes_down_to(nsqd, ALLOWED)
 
 
-def test_message_that_is_stuck_holds_no_more_than_itself_and_is_still_there(connect, nsqd):
+def test_stuck_message_keeps_no_other_message_on_disk(connect, nsqd):
     flow = Flow(connect, nsqd)
     stuck = connect(nsqd)
     stuck.subscribe("t", "other")
@@ -107,7 +107,7 @@ class Cramped(Daemon):
         return ["sh", "-c", 'ulimit -n 256; exec "$@"', "sh", *super().command()]
 
 
-def test_more_topics_than_descriptors_are_written_to_and_idle_files_are_closed(cluster):
+def test_topics_may_outnumber_descriptors(cluster):
     nsqd = cluster.daemon("nsqd", ["--broadcast-address=127.0.0.1"], kind=Cramped)
     nsqd.flags.append(f"--data-path={nsqd.folder}")
     nsqd.start()

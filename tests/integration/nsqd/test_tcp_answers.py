@@ -47,7 +47,7 @@ def test_answer_with_bad_parameters_is_fatal(wire, topic, line, error):
 @pytest.mark.parametrize(
     "message_id", [NO_ID, b"0123456789ABCDEF", b"z" * 16, b"\xff" * 16, b"+123456789abcdef"]
 )
-def test_any_16_bytes_are_id_though_nothing_is_in_flight_by_it(wire, topic, word, message_id):
+def test_id_may_be_any_16_bytes(wire, topic, word, message_id):
     wire.subscribe(topic)
     for _ in range(3):  # not fatal
         wire.send(answer(word, message_id))

@@ -58,7 +58,7 @@ def test_statistics_and_log_name_compression(nsqd, connect, topic, stats, compre
 
 
 @compressions
-def test_bytes_that_are_not_what_was_agreed_on_end_connection(nsqd, wire, compression):
+def test_uncompressed_bytes_end_compressed_connection(nsqd, wire, compression):
     upgrade(wire, compression=compression)
     wire.socket._below.sendall(b"\xff" * 100)
 
@@ -68,7 +68,7 @@ def test_bytes_that_are_not_what_was_agreed_on_end_connection(nsqd, wire, compre
     )
 
 
-def test_both_compressions_are_refused(wire):
+def test_deflate_and_snappy_together_are_refused(wire):
     refused = wire.refusal(identify(feature_negotiation=True, snappy=True, deflate=True))
     assert refused == b"E_IDENTIFY_FAILED cannot enable both deflate and snappy compression"
 
@@ -81,7 +81,7 @@ def test_level_of_deflate_is_clients_up_to_largest(wire, topic, asked, granted):
     wire.publish(topic, b"m")
 
 
-def test_deflate_stream_may_be_ended_and_its_last_commands_count(connect, topic, nsqd):
+def test_ended_deflate_stream_has_its_commands_applied(connect, topic, nsqd):
     wire = connect()
     upgrade(wire, compression="deflate")
     last = zlib.compressobj(6, zlib.DEFLATED, -15)
@@ -95,7 +95,7 @@ def test_deflate_stream_may_be_ended_and_its_last_commands_count(connect, topic,
 
 
 @compressions
-def test_few_bytes_that_stand_for_very_many_do_not_keep_others_waiting(nsqd, connect, topic, compression):
+def test_compression_bomb_blocks_no_other_client(nsqd, connect, topic, compression):
     bomb, other = connect(), connect()
     upgrade(bomb, compression=compression)
     # Two publishes of 1 MB and then 64 MB of empty lines, of which the first ends the connection.
@@ -118,7 +118,7 @@ def test_server_that_was_told_so_grants_no_compression(cluster, connect):
 
 
 @compressions
-def test_what_comes_while_answer_waits_for_sync_is_lost_too(cluster, connect, compression):
+def test_bytes_sent_before_synced_upgrade_are_lost(cluster, connect, compression):
     nsqd = cluster.nsqd("--sync-every=1")
     upgraded = 0
     for _ in range(30):

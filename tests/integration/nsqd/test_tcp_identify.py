@@ -44,7 +44,7 @@ def test_answer_is_json_without_spaces(wire):
 
 
 @pytest.mark.parametrize("body", [b"{}", b"null", b'{"feature_negotiation":false,"snappy":true}', b" {} \n"])
-def test_without_feature_negotiation_answer_is_ok(wire, topic, body):
+def test_answer_without_feature_negotiation_is_ok(wire, topic, body):
     assert wire.ask(raw(body)) == b"OK"
     wire.publish(topic, b"in the clear")
 
@@ -77,7 +77,7 @@ def test_tls_without_certificate_is_not_granted_and_connection_stays_plain(wire,
         ("msg_timeout", "msg timeout", [0, 1000, 900000], [-1, 1, 999, 900001]),
     ],
 )
-def test_every_setting_has_its_limits(connect, field, what, legal, illegal):
+def test_settings_have_limits(connect, field, what, legal, illegal):
     for value in legal:
         connect().identify(**{field: value})
     for value in illegal:

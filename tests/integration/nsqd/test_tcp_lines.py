@@ -8,11 +8,11 @@ MAX_LINE = 16384
 
 
 @pytest.mark.parametrize("magic", [b"  V1", b"V2  ", b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\0", b"  v2"])
-def test_another_magic_is_told_so_and_closed(connect, magic):
+def test_unknown_magic_is_refused(connect, magic):
     assert connect(magic=b"").refusal(magic) == b"E_BAD_PROTOCOL"
 
 
-def test_there_is_no_banner(connect, topic):
+def test_connection_begins_without_banner(connect, topic):
     wire = connect(magic=b"")
     wire.send(MAGIC_V2, pub(topic, b"m"))
     wire.ok()
@@ -113,14 +113,14 @@ def test_end_within_body_is_answered_with_what_is_missing(wire, command, error):
     assert wire.is_closed()
 
 
-def test_all_commands_of_one_packet_are_answered_in_their_order(wire, topic):
+def test_commands_of_one_packet_are_answered_in_order(wire, topic):
     wire.send(pub(topic, b"a"), mpub(topic, b"b", b"c"), dpub(topic, 1, b"d"), b"NOP\n", pub(topic, b"e"))
     wire.send(b"BAD\n")
     wire.ok(4)
     assert wire.error() == b"E_INVALID invalid command BAD"
 
 
-def test_nothing_after_fatal_error_is_carried_out(wire, connect, topic, stats):
+def test_commands_after_fatal_error_are_ignored(wire, connect, topic, stats):
     wire.refusal(b"BAD\n" + pub(topic, b"too late"))
     connect().publish(topic, b"other")
     assert stats(topic)["message_count"] == 1

@@ -136,7 +136,7 @@ def test_heartbeats_come_whatever_else_is_said_and_silence_ends_connection(conne
 
 
 @pytest.mark.slow
-def test_any_command_counts_as_a_sign_of_life_and_half_of_one_does_too(connect, topic):
+def test_command_or_half_of_one_is_sign_of_life(connect, topic):
     wire = connect()
     wire.identify(heartbeat_interval=1000)
     wire.subscribe(topic)
@@ -162,7 +162,7 @@ def stopped(hasty):
     go_on()
 
 
-def test_what_was_finished_while_nsqd_was_stopped_has_not_timed_out(consumer, hasty, topic):
+def test_message_finished_while_nsqd_was_suspended_does_not_time_out(consumer, hasty, topic):
     consumer.send(pub(topic, b"m") + b"NOP\n")
     assert consumer.response() == b"OK"
     message = consumer.message()
@@ -189,7 +189,7 @@ def beating(connect, hasty):
 
 
 @pytest.mark.slow
-def test_bytes_sent_while_nsqd_was_suspended_are_read_before_silence_is_judged(beating, stopped, topic):
+def test_bytes_sent_while_nsqd_was_suspended_are_no_silence(beating, stopped, topic):
     beating.send(pub(topic, b"m"))
     time.sleep(2.5)
     stopped()

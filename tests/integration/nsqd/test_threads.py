@@ -40,7 +40,7 @@ def test_start_without_enough_threads_fails_with_sentence(tmp_path, allowed):
 
 
 @pytest.mark.parametrize("sync_every", [1, 2500])
-def test_nothing_starts_thread_while_nsqd_serves_and_stops(tmp_path, sync_every):
+def test_nsqd_serves_and_stops_without_new_threads(tmp_path, sync_every):
     flags = (f"--sync-every={sync_every}", "--sync-timeout=50ms", "--max-bytes-per-file=100000")
     with PatchedNsqd(REFUSING, tmp_path, *flags, ALLOWED=str(ENOUGH)) as nsqd:
         for path in ("/topic/create?topic=t", "/channel/create?topic=t&channel=c"):

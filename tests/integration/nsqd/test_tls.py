@@ -82,7 +82,7 @@ def test_messages_are_published_and_consumed_within_tls(connect, authority, topi
     consumer.quiet()
 
 
-def test_what_was_published_before_tls_is_synced_before_it_begins(connect, secure, authority):
+def test_publishes_before_tls_are_synced_before_it_begins(connect, secure, authority):
     nsqd = secure("--sync-every=1")
     for _ in range(20):
         wire = connect(nsqd)
@@ -275,7 +275,7 @@ def test_whole_api_is_served_over_https(nsqd, authority, topic, connect):
     assert nsqd.request("GET", "/ping") == (200, b"OK")
 
 
-def test_what_is_no_tls_is_dropped_by_https_port_and_others_are_served(nsqd, authority):
+def test_https_port_drops_plain_requests(nsqd, authority):
     with socket.create_connection(("127.0.0.1", nsqd.ports["https"]), timeout=10) as plain:
         plain.sendall(b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n")
         assert b"200" not in plain.recv(100)
@@ -292,7 +292,7 @@ def test_empty_https_address_listens_nowhere(cluster, authority):
 
 @pytest.mark.parametrize("command", [b"PUB t\n", b"SUB t c\n", b"NOP\n", b"NONSENSE\n", b"AUTH\n", b"\n"])
 @pytest.mark.parametrize("how", ["true", "tcp-https"])
-def test_without_tls_only_identify_is_allowed(connect, tls_required, command, how):
+def test_commands_need_tls_where_it_is_required(connect, tls_required, command, how):
     nsqd = tls_required(how)
     refused = REQUIRED % command.partition(b" ")[0].strip()
     assert connect(nsqd).refusal(command) == refused
@@ -317,7 +317,7 @@ def tls_required(tmp_path_factory, authority):
 
 
 @pytest.mark.parametrize("how", ["true", "tcp-https"])
-def test_within_tls_everything_is_allowed(connect, authority, tls_required, how):
+def test_commands_are_allowed_within_tls(connect, authority, tls_required, how):
     wire = connect(tls_required(how))
     upgrade(wire, tls=authority.client())
     wire.publish("t", b"m")
@@ -328,7 +328,7 @@ def test_within_tls_everything_is_allowed(connect, authority, tls_required, how)
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", "/ping"), ("POST", "/pub?topic=t"), ("GET", "/nowhere"), ("PUT", "/stats")]
 )
-def test_without_tls_http_names_https_port_on_every_path(tls_required, authority, method, path):
+def test_http_names_https_port_where_tls_is_required(tls_required, authority, method, path):
     nsqd = tls_required("true")
     status, body = nsqd.request(method, path)
     assert (status, body) == (403, b'{"message": "TLS_REQUIRED", "https_port": %d}' % nsqd.ports["https"])

@@ -46,7 +46,7 @@ def spread(cluster, connect):
     return spread
 
 
-def test_all_go_to_consumer_in_the_same_zone(spread):
+def test_messages_go_to_consumer_in_the_same_zone(spread):
     got, counts, nsqd = spread(EXPERIMENT, *PLACE)
 
     assert got == {"zone": 40, "region": 0, "nowhere": 0, "other": 0}
@@ -55,7 +55,7 @@ def test_all_go_to_consumer_in_the_same_zone(spread):
     assert b'nsqd_channel_delivered_total{channel="c",to="zone",topic="t"} 40.0' in statistics
 
 
-def test_without_experiment_each_gets_its_share(spread):
+def test_consumers_share_messages_without_experiment(spread):
     got, counts, nsqd = spread(*PLACE)
 
     assert got == dict.fromkeys(CLIENTS, 10)

@@ -140,7 +140,7 @@ async def test_full_disk_removes_finished_messages_but_not_note_of_new_channel(t
     assert not (tmp_path / "noted.topic" / "00000001.log").exists()
 
 
-async def test_what_was_emptied_is_removed_by_thread(tmp_path):
+async def test_emptied_files_are_removed_by_thread(tmp_path):
     disk = Removals()
     bench = Bench(tmp_path, disk)
     checkpoints = bench.checkpoints()
@@ -178,7 +178,7 @@ async def emptied(bench, checkpoints):
     return topic
 
 
-async def test_file_goes_when_both_checkpoints_know_that_nobody_is_owed_it(tmp_path):
+async def test_file_is_removed_when_both_checkpoints_lack_it(tmp_path):
     bench = Bench(tmp_path)
     checkpoints = bench.checkpoints()
     topic = await emptied(bench, checkpoints)
@@ -192,7 +192,7 @@ async def test_file_goes_when_both_checkpoints_know_that_nobody_is_owed_it(tmp_p
     await checkpoints._compactor.close()
 
 
-async def test_what_was_let_go_of_is_no_loss_to_start(tmp_path):
+async def test_removed_messages_are_no_loss_at_start(tmp_path):
     bench = Bench(tmp_path)
     checkpoints = bench.checkpoints()
     topic = await emptied(bench, checkpoints)
@@ -526,7 +526,7 @@ async def test_deleted_topic_and_its_channels_are_gone_without_collection(tmp_pa
     assert alive("fleeting") == []
 
 
-async def test_after_clock_was_set_checkpoints_are_written_again_once(tmp_path, monkeypatch):
+async def test_checkpoints_are_written_again_once_after_clock_step(tmp_path, monkeypatch):
     bench = Bench(tmp_path)
     checkpoints = bench.checkpoints()
     client = bench.connect()

@@ -86,7 +86,7 @@ async def test_number_is_reserved_on_disk_before_message_gets_it(tmp_path):
     assert bench.broker.sequences.reserved > bench.broker.topics["t"].log.next_seq
 
 
-async def test_without_reservation_nothing_is_stored(tmp_path):
+async def test_message_is_not_stored_without_reservation(tmp_path):
     class NoReservation(Disk):
         def write_at(self, fd, data, offset):
             raise OSError(errno.EIO, "Input/output error")

@@ -99,7 +99,7 @@ async def house(tmp_path):
     await house.close()
 
 
-async def test_all_goes_but_what_is_held_and_newest_segment(house):
+async def test_files_without_pending_messages_are_removed(house):
     first = house.publish(40)
     house.finish(first + 1, first + 40)
 
@@ -111,7 +111,7 @@ async def test_all_goes_but_what_is_held_and_newest_segment(house):
     assert house.store.segments.losses(house.topic.log.log_start) == []
 
 
-async def test_what_is_held_in_middle_keeps_nothing_before_and_nothing_behind_it(house):
+async def test_pending_message_in_middle_keeps_no_other_file(house):
     first = house.publish(40)
     house.finish(first, first + 20)
     house.finish(first + 21, first + 40)
@@ -123,7 +123,7 @@ async def test_what_is_held_in_middle_keeps_nothing_before_and_nothing_behind_it
     assert len(house.store.segments.read(first + 20)) == 1
 
 
-async def test_topic_with_nothing_left_to_do_is_left_alone(house):
+async def test_idle_topic_costs_no_disk_call(house):
     first = house.publish(40)
     house.finish(first + 1, first + 40)
     await house.rounds(8)
@@ -135,7 +135,7 @@ async def test_topic_with_nothing_left_to_do_is_left_alone(house):
     assert len(house.disk.calls) == calls
 
 
-async def test_what_is_synced_long_after_it_was_used_last_goes_then(house):
+async def test_files_synced_late_are_removed_then(house):
     house.syncs = False
     first = house.publish(40)
     house.finish(first + 1, first + 40)
@@ -160,7 +160,7 @@ async def test_idle_topic_is_looked_at_after_start(house, tmp_path):
     assert len(house.logs()) <= 3
 
 
-async def test_file_that_cannot_be_removed_is_told_once_and_tried_until_it_can(house):
+async def test_failed_removal_is_logged_once_and_retried(house):
     first = house.publish(40)
     house.finish(first + 1, first + 40)
     house.disk.faults["remove"] = errno.EPERM
@@ -251,7 +251,7 @@ def test_thread_does_not_rest_for_what_went_before_its_first_work(monkeypatch, c
     assert waited == []
 
 
-def test_nobody_waits_any_more_after_the_end():
+def test_rate_ends_all_waits():
     rate = Rate(1)
     rate.end()
     rate.spend(1 << 40)

@@ -35,22 +35,6 @@ def join(node, channel, place, rdy=1):
     return consumer, outlet
 
 
-def test_every_message_goes_to_consumer_in_zone_while_it_is_idle(node):
-    channel = node.channel()
-    outlets = {}
-    for place in ("far", "region", "zone"):
-        outlets[place] = join(node, channel, place)
-    zone, outlet = outlets["zone"]
-
-    for number in range(40):
-        node.publish(b"%d" % number)
-        ((message_id, _, _),) = outlet.taken()
-        node.finish(zone, message_id)
-
-    assert [bodies(other) for _, other in outlets.values()] == [[], [], []]
-    assert channel.zones == [40, 0, 0]
-
-
 def test_farther_consumer_gets_surplus_of_nearer_one(node):
     channel = node.channel()
     _, far = join(node, channel, "far", rdy=10)
@@ -61,14 +45,6 @@ def test_farther_consumer_gets_surplus_of_nearer_one(node):
 
     assert [len(bodies(outlet)) for outlet in (zone, region, far)] == [3, 2, 4]
     assert channel.zones == [3, 2, 4]
-
-
-def test_backlog_goes_to_the_first_consumer(node):
-    channel = node.channel()
-    node.publish(b"1", b"2")
-    _, far = join(node, channel, "far")
-
-    assert bodies(far) == [b"1"]
 
 
 def test_requeued_message_goes_to_nearest_consumer(node):
@@ -112,29 +88,8 @@ def test_busy_or_departed_neighbour_keeps_nothing_from_the_others(node):
     assert bodies(far) == [b"1", b"2"]
 
 
-def test_paused_channel_delivers_to_no_consumer(node):
-    channel = node.channel()
-    _, zone = join(node, channel, "zone")
-    channel.paused = True
-    node.publish(b"1")
-
-    assert bodies(zone) == []
-
-
-def test_without_experiment_all_are_served_in_turn():
-    node = Node()
-    channel = node.channel()
-    outlets = [join(node, channel, place, rdy=100)[1] for place in ("far", "region", "zone")]
-
-    for number in range(30):
-        node.publish(b"%d" % number)
-
-    assert [len(bodies(outlet)) for outlet in outlets] == [10, 10, 10]
-    assert channel.zones == [0, 0, 0]
-
-
 @pytest.mark.parametrize("consumers", [1, 3])
-def test_long_queue_is_delivered_in_several_turns_so_that_publishers_have_theirs(consumers):
+def test_long_queue_is_delivered_in_several_turns(consumers):
     node = Node()
     channel = node.channel()
     node.publish(*[b"x" * 1000] * 1500)
@@ -224,7 +179,7 @@ def test_message_larger_than_a_turn_is_delivered_alone():
     assert channel.backlog.pending.count == 0
 
 
-def test_broker_is_asked_to_look_when_the_first_of_what_was_delivered_times_out():
+def test_next_due_time_is_first_message_time_out():
     node = Node()
     channel = node.channel()
     node.subscribe(channel, rdy=1, msg_timeout=60)
@@ -242,7 +197,7 @@ def test_broker_is_asked_to_look_when_the_first_of_what_was_delivered_times_out(
     assert node.broker.next_due_ns() == begun_ns + 10 * SECOND
 
 
-def test_what_was_answered_is_not_looked_for_before_what_is_left():
+def test_answered_messages_leave_next_due_time():
     node = Node()
     channel = node.channel()
     consumer, outlet = node.subscribe(channel, rdy=1)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from nsqd.engine.delivering import MAX_SAMPLED_PER_TURN
 from nsqd.log.gaps import EVERYTHING
 from nsqd.server.delivery import BYTES_PER_TURN, serve
 from tests.support.engine import Node, bodies
@@ -138,21 +137,3 @@ def test_nearest_consumer_is_served_first():
 
     assert len(bodies(near_outlet)) >= len(bodies(far_outlet))
     assert copy.channels["c"].zones[0] >= 2
-
-
-def test_turn_ends_after_some_thousand_sampled_out_messages(owner):
-    channel = owner.channel()
-    owner.publish(*[b"ours"] * 6000)
-    owner.promote(origin_with(6000).topic())
-    consumer, outlet = owner.subscribe(channel)
-    consumer.keep = lambda: False
-    consumer.rdy = 2500
-    channel.refresh(consumer)
-    turns = 1
-
-    while serve(owner.broker, channel, owner.now_ns):
-        turns += 1
-
-    assert turns == -(-12_000 // MAX_SAMPLED_PER_TURN)
-    assert outlet.taken() == []
-    assert all(one.backlog.pending.count == 0 for one in (channel, *channel.siblings))

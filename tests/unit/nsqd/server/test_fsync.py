@@ -89,7 +89,7 @@ async def known(bench):
         await settled(bench, publish(bench, b"t"))
 
 
-async def test_fsync_that_fails_fails_its_own_publishers_and_nobody_else(strict, disk):
+async def test_failed_fsync_fails_publishers_of_its_topic_only(strict, disk):
     disk.broken.add("bad")
     bad, good = publish(strict, b"bad"), publish(strict, b"good")
 
@@ -101,7 +101,7 @@ async def test_fsync_that_fails_fails_its_own_publishers_and_nobody_else(strict,
 
 
 @pytest.mark.parametrize("call", ["sync", "sync_folder"])
-async def test_no_failure_of_whatever_kind_counts_as_an_fsync(strict, disk, monkeypatch, call):
+async def test_failure_of_any_kind_is_failed_fsync(strict, disk, monkeypatch, call):
     def fails(_):
         raise ValueError("not what was expected")
 
@@ -124,7 +124,7 @@ async def test_error_that_was_waited_for_is_logged_like_any_other(strict, disk, 
     assert any(line.endswith("] - E_PUB_FAILED PUB failed input/output error") for line in logged), logged
 
 
-async def test_of_connection_s_replies_those_before_failure_go_out(strict, disk):
+async def test_replies_before_failed_fsync_are_sent(strict, disk):
     disk.broken.add("bad")
     client = strict.connect()
     client.says(b"".join(b"PUB %b\n" % topic + sized(b"m") for topic in (b"good", b"bad", b"good")))
@@ -135,7 +135,7 @@ async def test_of_connection_s_replies_those_before_failure_go_out(strict, disk)
     assert client.closed
 
 
-async def test_nobody_waits_for_fsync_of_another_topic(strict, disk):
+async def test_publishers_do_not_wait_for_fsync_of_another_topic(strict, disk):
     gate = disk.gates["held"] = threading.Event()
     awaiting_registration, free = publish(strict, b"held"), publish(strict, b"free")
 
@@ -200,7 +200,7 @@ async def test_new_topics_that_wait_for_data_path_share_its_next_sync(strict, di
     assert disk.folders.count(tmp_path) <= 3
 
 
-async def test_who_publishes_to_topic_of_old_goes_before_all_new_ones(strict, disk):
+async def test_known_topic_is_synced_before_new_topics(strict, disk):
     await settled(strict, publish(strict, b"old"))
     gate = threading.Event()
     names = [f"new{n}" for n in range(2 * THREADS)]
@@ -219,7 +219,7 @@ async def test_who_publishes_to_topic_of_old_goes_before_all_new_ones(strict, di
     assert all(client.replies == [OK] for client in new)
 
 
-async def test_while_few_wait_and_disk_is_fast_loop_syncs_by_itself(fast, disk):
+async def test_loop_syncs_for_few_publishers_on_fast_disk(fast, disk):
     await known(fast)
     disk.synced.clear()
     client = publish(fast, b"t")
@@ -241,7 +241,7 @@ async def test_fsync_in_loop_that_fails_is_no_ok(fast, disk):
     assert not fast.health.ok
 
 
-async def test_who_sends_ahead_is_synced_by_thread(fast, disk):
+async def test_pipelining_publisher_is_synced_by_thread(fast, disk):
     await known(fast)
     disk.synced.clear()
     client = fast.connect()
@@ -255,14 +255,14 @@ async def test_who_sends_ahead_is_synced_by_thread(fast, disk):
     assert disk.synced == [("t", False)]
 
 
-async def test_on_slow_disk_loop_never_waits(strict, disk):
+async def test_loop_never_syncs_on_slow_disk(strict, disk):
     for _ in range(3):
         await settled(strict, publish(strict, b"t"))
 
     assert disk.synced == [("t", False)] * 3
 
 
-async def test_it_is_known_how_long_the_last_ones_took(strict):
+async def test_fsync_percentiles_are_measured(strict):
     assert strict.fsync.percentile_s(0.99) == 0.0
     for _ in range(3):
         await settled(strict, publish(strict, b"t"))
@@ -270,7 +270,7 @@ async def test_it_is_known_how_long_the_last_ones_took(strict):
     assert 0 < strict.fsync.percentile_s(0.5) <= strict.fsync.percentile_s(0.99)
 
 
-async def test_while_store_rests_no_thread_touches_it(strict, disk):
+async def test_quiesced_store_is_touched_by_no_thread(strict, disk):
     gate = disk.gates["t"] = threading.Event()
     first = publish(strict, b"t")
     strict.write_batch.run()
@@ -294,7 +294,7 @@ async def test_while_store_rests_no_thread_touches_it(strict, disk):
     assert second.replies == [OK]
 
 
-async def test_who_gives_up_waiting_for_store_to_rest_keeps_nobody_from_syncing_it(strict, disk):
+async def test_cancelled_quiesce_lets_store_be_synced(strict, disk):
     gate = disk.gates["t"] = threading.Event()
     first = publish(strict, b"t")
     strict.write_batch.run()

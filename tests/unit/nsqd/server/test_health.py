@@ -10,19 +10,19 @@ def health():
     return Health()
 
 
-def test_it_is_ok_until_something_fails(health):
+def test_health_is_ok_until_failure(health):
     assert health.ok
     assert str(health) == "OK"
 
 
-def test_it_names_the_first_reason(health):
+def test_health_names_first_reason(health):
     health.failed("metadata", "permission denied")
     health.publish_failed("t", "no space left on device", 100)
     assert not health.ok
     assert str(health) == "NOK - permission denied"
 
 
-def test_each_failure_lasts_until_the_same_thing_works(health):
+def test_failure_lasts_until_the_same_operation_works(health):
     health.failed("metadata", "permission denied")
     health.publish_failed("t", "no space left on device", 100)
     health.worked("metadata")

@@ -98,7 +98,7 @@ def test_process_that_was_stopped_gives_its_clients_interval_to_answer(play):
     assert [silent for _, silent in connection.cuts] == [pytest.approx(20, abs=1)]
 
 
-def test_without_heartbeats_nobody_is_cut_off_and_stop_is_stop(play):
+def test_silent_client_without_heartbeats_is_not_cut_off(play):
     async def scene(_connection, heartbeats, wait):
         heartbeats.start(0)
         await wait(100)

@@ -8,14 +8,14 @@ from nsqd.server.read_quantum import FIRST, LONG_NS, MAX_BYTES, MIN_BYTES, ReadQ
 MS = 1_000_000
 
 
-def test_of_client_of_which_nothing_is_known_so_much_is_the_first_portion():
+def test_first_portion_has_fixed_size():
     read_quantum = ReadQuantum()
     read_quantum.add(b"x" * MAX_BYTES)
 
     assert len(read_quantum.take()) == FIRST
 
 
-def test_what_takes_long_makes_the_next_portion_smaller_and_what_does_not_larger():
+def test_portion_size_follows_processing_time():
     read_quantum = ReadQuantum()
     sizes = []
     # The first portion may have taken long because of other processes.
@@ -66,7 +66,7 @@ def test_short_read_that_was_fast_says_nothing_of_long_ones():
         )
     )
 )
-def test_nothing_is_lost_or_comes_in_another_order(steps):
+def test_portions_keep_bytes_in_order(steps):
     read_quantum, given_, taken = ReadQuantum(), b"", b""
     for what, value in steps:
         if what == "put":

@@ -42,7 +42,7 @@ async def applied(client):
     return rounds
 
 
-async def test_much_that_takes_long_is_applied_before_client_is_read_on(tmp_path):
+async def test_long_commands_are_applied_before_next_read(tmp_path):
     client = Client(Bench(tmp_path), Heard())
     count = MAX_BYTES // len(TOUCH)
 
@@ -56,7 +56,7 @@ async def test_much_that_takes_long_is_applied_before_client_is_read_on(tmp_path
     assert len(client.replies) == 1 + count
 
 
-async def test_others_are_served_while_commands_of_one_client_are_applied(tmp_path):
+async def test_clients_are_served_between_portions_of_another(tmp_path):
     bench = Bench(tmp_path)
     busy, other = Client(bench, Heard()), Client(bench)
     busy.connection.data_received(b"SUB t c\n" + TOUCH * (MAX_BYTES // len(TOUCH)))
@@ -231,7 +231,7 @@ async def test_long_messages_are_received_in_place_until_another_command(tmp_pat
     assert [body for kind, body in client.replies if kind == 0] == [b"OK"] * 4
 
 
-async def test_many_long_messages_let_others_have_their_turn(tmp_path):
+async def test_long_messages_let_others_have_their_turn(tmp_path):
     client = Client(Bench(tmp_path), Socket())
     client.wire.set_protocol(client.connection)
     command = b"PUB t\n" + sized(b"m" * 150_000)

@@ -143,7 +143,7 @@ async def test_new_topic_whose_channels_elsewhere_cannot_be_asked_for_is_named(t
     assert said.getvalue().count("\n") == isinstance(lookups, DeadPeers)
 
 
-async def test_what_a_deleted_topic_has_in_memory_is_freed_little_at_a_time(tmp_path):
+async def test_memory_of_deleted_topic_is_freed_in_steps(tmp_path):
     bench = Bench(tmp_path)
     changes = events_of(bench.broker, bench.data, checkpoints=bench.checkpoints(), health=bench.health)
     publisher = bench.connect()

@@ -91,7 +91,7 @@ async def other(bench):
     return other
 
 
-async def test_each_letter_goes_back_once_however_many_ask(bench, other, sending):
+async def test_dead_letter_goes_back_once_for_several_requests(bench, other, sending):
     tasks = [sending() for _ in range(3)]
 
     answers = [json.loads((await task).body) for task in tasks]

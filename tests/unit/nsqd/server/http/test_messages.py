@@ -41,15 +41,15 @@ async def look(node, during_search):
         finder.close()
 
 
-async def test_what_is_there_is_shown(node):
+async def test_messages_are_shown(node):
     assert (await look(node, lambda: None)).status == 200
 
 
-async def test_topic_that_is_deleted_meanwhile_is_not_found(node):
+async def test_topic_deleted_during_read_is_not_found(node):
     with pytest.raises(ApiError, match="TOPIC_NOT_FOUND"):
         await look(node, lambda: node.broker.delete_topic("t"))
 
 
-async def test_nor_is_channel(node):
+async def test_channel_deleted_during_read_is_not_found(node):
     with pytest.raises(ApiError, match="CHANNEL_NOT_FOUND"):
         await look(node, lambda: node.broker.delete_channel(node.topic(), "c"))

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from unittest.mock import MagicMock
+from unittest.mock import create_autospec
 
 import pytest
 
@@ -17,7 +17,8 @@ DOCS = HTTP.parents[2] / "docs"
 @pytest.fixture(scope="module")
 def table():
     """The routes; their handlers are not called."""
-    return routes(MagicMock())
+    hints = {name: kind for name, kind in routes.__annotations__.items() if name != "return"}
+    return routes(**{name: create_autospec(kind) for name, kind in hints.items()})
 
 
 def operations():
@@ -32,7 +33,7 @@ def test_every_route_is_described_and_nothing_else_is(table):
     assert set(OPERATIONS) == {(route.method, route.pattern) for route in table}
 
 
-def test_every_argument_that_handler_reads_is_described():
+def test_arguments_of_handlers_are_described():
     read = set()
     for path in (*HTTP.glob("*.py"), *(HTTP.parent / "messages").glob("*.py")):
         text = path.read_text()
@@ -44,14 +45,14 @@ def test_every_argument_that_handler_reads_is_described():
     assert read == described - {"opt"}
 
 
-def test_who_needs_secret_is_told():
+def test_routes_that_need_secret_are_described():
     for (method, pattern), needs in NEEDS.items():
         path = re.sub(r":(\w+)", r"{\1}", pattern)
         operation = description()["paths"][path][method.lower()]
         assert ("security" in operation) is (needs is not Needs.NOTHING)
 
 
-def test_every_path_is_in_documentation():
+def test_paths_are_in_documentation():
     text = (DOCS / "http-api.md").read_text()
 
     assert [pattern for _, pattern in OPERATIONS if pattern not in text] == []

@@ -26,7 +26,7 @@ def test_plain_publish_is_understood(headers):
     assert understand(many + headers + b"\r\n") == PlainPublish("orders", 12, lines=True)
 
 
-def test_every_beginning_of_plain_head_may_become_one():
+def test_beginning_of_plain_head_may_become_plain():
     head = START + HOST + LENGTH + b"\r\n"
 
     assert [end for end in range(len(head)) if not may_become_plain(head[:end])] == []

@@ -14,7 +14,7 @@ def parse(accept="", **arguments):
     return parse_query({"from": arguments.pop("from_", ""), **arguments}, accept, IDS, NOW_NS)
 
 
-def test_who_says_nothing_sees_the_first_hundred():
+def test_query_without_arguments_is_first_hundred():
     query = parse()
 
     assert query.position == LogPosition(PositionKind.EARLIEST)
@@ -24,7 +24,7 @@ def test_who_says_nothing_sees_the_first_hundred():
     assert not query.lines
 
 
-def test_who_goes_back_begins_with_latest():
+def test_query_backwards_begins_with_latest():
     assert parse(direction="back").position == LogPosition(PositionKind.LATEST)
 
 
@@ -65,7 +65,7 @@ def test_filters_count_together():
         ({"json": "a..b=1"}, "INVALID_ARG_JSON"),
     ],
 )
-def test_what_means_nothing_is_refused_with_sentence(arguments, code):
+def test_meaningless_query_is_refused_with_sentence(arguments, code):
     with pytest.raises(ApiError) as refusal:
         parse(**arguments)
 

@@ -71,17 +71,6 @@ def test_json_is_shown_on_one_line_with_its_numbers_as_they_were():
     assert msgspec.json.encode({"b": value}) == b'{"b":{"a":[1.50,123456789012345678901234567890],"a":2}}'
 
 
-def test_of_long_body_so_much_is_shown_and_said_so():
-    message = message_json(block_of(b'{"a": 12345}'), 70, 5)
-
-    assert (message["body"], message["encoding"], message["truncated"], message["size"]) == (
-        '{"a":',
-        "text",
-        True,
-        12,
-    )
-
-
 def test_state_has_its_times_on_wall_clock():
     message_status = MessageStatus(MessageState.IN_FLIGHT, since_ns=1_000_000_000, until_ns=61_000_000_000)
 

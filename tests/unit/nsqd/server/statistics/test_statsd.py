@@ -74,7 +74,7 @@ async def test_counters_are_what_came_since_push_before():
     ]
 
 
-async def test_what_earlier_runs_counted_is_not_pushed_again():
+async def test_counts_of_earlier_runs_are_not_pushed_again():
     pushes = statsd(*({"topics": [topic("t", count)]} for count in (1_000_000, 1_000_003)))
 
     await pushes.begin()
