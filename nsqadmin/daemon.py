@@ -125,7 +125,7 @@ class NsqadminDaemon:
             log,
             rights=rights,
             audit=audit,
-            tell=self._notifier.notify,
+            notify=self._notifier.notify,
             add_to_timeline=partial(recorder.note, CHANGE) if recorder is not None else lambda *_: None,
         )
         self.collector.adder.followers.append(runner.follow)

@@ -23,10 +23,10 @@ def subject_of(text: str) -> tuple[str, str, str]:
 
 
 class Alerts:
-    """Follows the cluster; *tell* receives a word for the log and an object."""
+    """Follows the cluster; *notify* receives a word for the log and an object."""
 
-    def __init__(self, tell: Callable[[str, dict[str, Any]], None], form: str) -> None:
-        self._notify = tell
+    def __init__(self, notify: Callable[[str, dict[str, Any]], None], form: str) -> None:
+        self._notify = notify
         self._form = form
         self._notified: dict[ProblemKey, Problem] = {}
         # The end of each mute.

@@ -43,17 +43,17 @@ class ActionRunner:
         *,
         rights: Rights,
         audit: Audit,
-        tell: Callable[[str, dict[str, Any]], None],
+        notify: Callable[[str, dict[str, Any]], None],
         add_to_timeline: Callable[[str, Name, float], None],
     ) -> None:
-        """*tell* posts an action to the endpoint; *add_to_timeline* adds it to the timeline."""
+        """*notify* posts an action to the endpoint; *add_to_timeline* adds it to the timeline."""
         self.scene = scene
         self._cluster = scene.cluster
         self._log = log
         self.rights = rights
         self.audit = audit
         self._add_to_timeline = add_to_timeline
-        self._notify_endpoint = tell
+        self._notify_endpoint = notify
         self._via = socket.gethostname()
         # Nodes with an unknown outcome that answer again, and the time of their first new statistics.
         self._back_ns: dict[str, int] = {}
@@ -106,7 +106,7 @@ class ActionRunner:
             self.scene.commands.resume(node)
 
     def note(self, request: Request, text: str, action: str, **what: Any) -> None:
-        """Report a change other than of topics: log, audit and notification; *what* as in a Deed."""
+        """Report a change other than of topics: log, audit and notification; *what* as in an AuditEntry."""
         self._log.info("%s: %s", self._who(request), text)
         self._enter(request, action, **what)
         self._notify(request, [action], *(what.get(key, "") for key in ("topic", "channel", "node")))

@@ -48,7 +48,7 @@ class Adder:
         self._changed: dict[str, int] = {}
         # Nodes that were dismissed since the current round began.
         self._dismissed: set[str] = set()
-        self._book = ProblemTracker()
+        self._tracker = ProblemTracker()
         self._limits = [parse_limit(text) for text in options().alert_limits]
 
     async def add_up(self) -> None:
@@ -87,7 +87,7 @@ class Adder:
         of_nodes = [one for one in of_nodes if not self._is_dismissed(one)]
         problems = [*of_nodes, *self._of_consumers(total.problems, now)]
         found = limited(total.topics.values(), problems, self._limits)
-        self.problems = tuple(worst_first(self._book.note(found, now, unjudged=unjudged)))
+        self.problems = tuple(worst_first(self._tracker.note(found, now, unjudged=unjudged)))
         total.show(self.problems)
         self.sum = self._with_changed(total, began_ns)
         await self._notify_followers(now)
@@ -95,7 +95,7 @@ class Adder:
     def restore(self, problems: Iterable[Problem]) -> None:
         """Restore the *problems* of an earlier run."""
         found = list(problems)
-        self._book.restore(found, instant())
+        self._tracker.restore(found, instant())
         self._last_problems = {one.key: one for one in found}
 
     def _unjudged(self) -> Unjudged:
@@ -165,7 +165,7 @@ class Adder:
             problems = (
                 limited([newer], self._of_consumers(newer.problems, now), self._limits) if newer else ()
             )
-            found = self._book.note(problems, now, topic, self._unjudged())
+            found = self._tracker.note(problems, now, topic, self._unjudged())
             if newer is not None:
                 newer.show(found)
             self.problems = tuple(

@@ -233,8 +233,8 @@ class HistoryFile:
         for number in range(EVENTS):
             at_s, length, text = _EVENT.unpack_from(self._map, _EVENTS_AT + number * _EVENT.size)
             if since_s <= at_s <= until_s and 0 < length <= len(text):
-                kind, told, *name = (text[:length].decode("utf-8", "replace") + "\0").split("\0")[:-1]
-                found.append(HistoryEvent(at_s, kind, told, tuple(name)))
+                kind, sentence, *name = (text[:length].decode("utf-8", "replace") + "\0").split("\0")[:-1]
+                found.append(HistoryEvent(at_s, kind, sentence, tuple(name)))
         return sorted(found, key=lambda event: event.at_s)
 
 

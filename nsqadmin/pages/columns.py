@@ -140,7 +140,7 @@ CONSUMERS: Final[Sequence[Column[Consumer]]] = (
     Column("connected", "Connected", lambda row: row.client.connected_ns / 1e9, "seconds"),
 )
 
-DEEDS: Final[Sequence[Column[AuditEntry]]] = (
+AUDIT_ENTRIES: Final[Sequence[Column[AuditEntry]]] = (
     Column("name", "When, UTC", lambda entry: moment(entry.at_s), "text"),
     Column("user", "User", lambda entry: entry.user, "text"),
     Column("action", "Action", lambda entry: entry.action_text, "text", keep=True),

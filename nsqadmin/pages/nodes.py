@@ -10,7 +10,7 @@ from msgspec import to_builtins
 from nsqadmin.collecting.clock import instant
 from nsqadmin.collecting.consumers import LARGE_PATIENCE_S, PAGE_PATIENCE_S
 from nsqadmin.collecting.members import Member
-from nsqadmin.history.recorder import node as node_course
+from nsqadmin.history.recorder import node as history_node
 from nsqadmin.pages import columns
 from nsqadmin.pages.paging import PageWindow, window
 from nsqadmin.pages.replies import Pages, rows_json, topic_json
@@ -129,9 +129,9 @@ class NodePages(Pages):
             replication_unknown=replication.unknown,
             address_of=self._cluster.replication.address_of,
             left=_remaining(row) if row.drained is not None else (),
-            charts=self._courses.charts(node_course(address), request.query.get("span", "hour")),
+            charts=self._history.charts(history_node(address), request.query.get("span", "hour")),
             span=request.query.get("span", "hour"),
-            timeline=self._courses.timeline(node_course(address), request.query.get("span", "hour")),
+            timeline=self._history.timeline(history_node(address), request.query.get("span", "hour")),
             known=[row.error] if row.error is not None else [],
         )
 

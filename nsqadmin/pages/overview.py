@@ -7,7 +7,7 @@ from nsqadmin.collecting.answers import Answer
 from nsqadmin.collecting.members import unregistered
 from nsqadmin.collecting.views import Overview, lacks
 from nsqadmin.history.recorder import age_of
-from nsqadmin.history.recorder import topic as topic_course
+from nsqadmin.history.recorder import topic as history_topic
 from nsqadmin.pages import columns
 from nsqadmin.pages.glance import by_zone, incident, tops, verdict
 from nsqadmin.pages.history_charts import name_of
@@ -117,23 +117,23 @@ class OverviewPages(Pages):
                 seen.away,
             ),
             picking=not overview,
-            charts=self._courses.charts(span=request.query.get("span", "hour")) if overview else (),
+            charts=self._history.charts(span=request.query.get("span", "hour")) if overview else (),
             span=request.query.get("span", "hour"),
-            sparks=self._courses.sparks([topic_course(row.name) for row in rows.items]),
+            sparks=self._history.sparks([history_topic(row.name) for row in rows.items]),
             tops=tops(total) if overview else (),
             zones=by_zone(seen.nodes, seen.missing) if overview else (),
             node_count=node_count,
             nodes_up=nodes_up,
             away=lacks(seen.lacking),
             oldest_s=age_of(total.totals.oldest_ns, time.time()) if total.totals.oldest_ns else None,
-            timeline=self._courses.timeline(span=request.query.get("span", "hour")) if overview else (),
+            timeline=self._history.timeline(span=request.query.get("span", "hour")) if overview else (),
             **({} if overview else await self._registrations(request, seen)),
         )
 
     async def history(self, request: Request) -> Response:
         """Reply with the history of a topic, channel, node or the totals, for the script that draws it."""
         span = request.query.get("span", "hour")
-        return json_reply(self._courses.columns(name_of(request.query), span))
+        return json_reply(self._history.columns(name_of(request.query), span))
 
     async def counter(self, request: Request) -> Response:
         overview = await self._cluster.overview()

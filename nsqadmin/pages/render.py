@@ -242,8 +242,8 @@ def _write_note(note: PageNote) -> str:
     details, warnings = [*map(_short, note.details)], [*map(_short, note.warnings)]
     count = max(len(details), len(warnings))
     while len(cookie) > _NOTE_LIMIT and count >= 0:
-        told = warnings if count >= len(warnings) else [*warnings[:count], _MORE]
-        cookie = _cookie(_short(note.text), details[:count], told)
+        shown = warnings if count >= len(warnings) else [*warnings[:count], _MORE]
+        cookie = _cookie(_short(note.text), details[:count], shown)
         count = count // 2 if count else -1
     return cookie
 

@@ -37,14 +37,14 @@ class Pages:
         options: OptionsNow,
         cluster: Cluster,
         runner: ActionRunner,
-        courses: HistoryCharts,
+        history: HistoryCharts,
         render: Renderer,
         log: Log,
     ) -> None:
         self._options = options
         self._cluster = cluster
         self._runner = runner
-        self._courses = courses
+        self._history = history
         self._render = render
         self._urls = render.urls
         self._log = log

@@ -7,8 +7,8 @@ from typing import Any, Final
 from nsqadmin.collecting.answers import Answer, UnknownError
 from nsqadmin.collecting.consumers import PAGE_PATIENCE_S
 from nsqadmin.collecting.views import lacking
-from nsqadmin.history.recorder import channel as channel_course
-from nsqadmin.history.recorder import topic as topic_course
+from nsqadmin.history.recorder import channel as history_channel
+from nsqadmin.history.recorder import topic as history_topic
 from nsqadmin.pages import columns
 from nsqadmin.pages.paging import window
 from nsqadmin.pages.replies import Pages, channel_json, node_names, rows_json, topic_json, trend_json
@@ -55,7 +55,7 @@ class TopicPages(Pages):
         channels = window(found, query.get("channels", ""))
         nodes = window(found_nodes, query.get("nodes", ""))
         span = query.get("span", "hour")
-        charts = self._courses.charts(topic_course(name), span)
+        charts = self._history.charts(history_topic(name), span)
         return self.page(
             request,
             "topic.html",
@@ -87,11 +87,11 @@ class TopicPages(Pages):
             },
             registered=registered,
             charts=charts,
-            timeline=self._courses.timeline(
-                topic_course(name), span, [*view.value.shares, *(one.address for one in view.value.stale)]
+            timeline=self._history.timeline(
+                history_topic(name), span, [*view.value.shares, *(one.address for one in view.value.stale)]
             ),
             span=span,
-            sparks=self._courses.sparks([channel_course(name, one.name) for one in channels.items]),
+            sparks=self._history.sparks([history_channel(name, one.name) for one in channels.items]),
         )
 
     async def channel(self, request: Request) -> Response:
@@ -122,7 +122,7 @@ class TopicPages(Pages):
         reasons = why_slow(row, every)
         by = query.get("by", "") if query.get("by", "") in _GROUPS else ""
         span = query.get("span", "hour")
-        charts = self._courses.charts(channel_course(name, channel), span)
+        charts = self._history.charts(history_channel(name, channel), span)
         return self.page(
             request,
             "channel.html",
@@ -156,8 +156,8 @@ class TopicPages(Pages):
             heat=list(zip(row.parts, heats([node.depth for node in row.parts]), strict=True)),
             reasons=reasons,
             charts=charts,
-            timeline=self._courses.timeline(
-                channel_course(name, channel), span, [*view.shares, *(one.address for one in view.stale)]
+            timeline=self._history.timeline(
+                history_channel(name, channel), span, [*view.shares, *(one.address for one in view.stale)]
             ),
             span=span,
         )

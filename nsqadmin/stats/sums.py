@@ -344,9 +344,9 @@ def on_node(producer: NodeInfo, share: Share, now_s: float) -> TopicSum:
     part.latency = latency_of(stats.latency)
     if stats.replicas_wanted:
         part.replicas = f"{stats.replicas_in_sync} of {stats.replicas_wanted}"
-    told = {one.channel_name: one for one in stats.channels}
+    by_name = {one.channel_name: one for one in stats.channels}
     for channel in part.channels:
-        one = told[channel.channel_name]
+        one = by_name[channel.channel_name]
         channel.node, channel.hostname = part.node, part.hostname
         channel.latency = latency_of(one.latency)
         clients = [ClientRecord.on(producer, client, now_s) for client in one.clients]

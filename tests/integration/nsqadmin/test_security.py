@@ -88,25 +88,6 @@ def test_config_shows_addresses_without_their_passwords(cluster):
     assert ask(admin, "GET", "/config/trace_url").body == b"https://traces/{trace_id}"
 
 
-@pytest.mark.parametrize(
-    ("query", "content_type"),
-    [
-        ("target=x", "image/png"),
-        ("target=x&format=png", "image/png"),
-        ("target=x&format=json&jsonp=alert", "application/json"),
-        ("target=x&format=csv", "text/plain; charset=utf-8"),
-    ],
-)
-def test_graphite_answer_is_never_served_as_our_page(cluster, sink, query, content_type):
-    admin = cluster.nsqadmin(NSQD, f"--graphite-url={sink.url}", "--proxy-graphite")
-
-    answer = ask(admin, "GET", f"/render?{query}")
-
-    assert answer.headers["Content-Type"] == content_type
-    assert answer.headers["X-Content-Type-Options"] == "nosniff"
-    assert answer.headers["Content-Security-Policy"] == "default-src 'none'; sandbox"
-
-
 def test_actions_are_logged_and_notified_with_user(cluster, sink):
     site = build_site(cluster, "--admin-user=alice", f"--notification-http-endpoint={sink.url}/")
     site.fill("orders", "billing")

@@ -1,12 +1,14 @@
 """How nsqadmin starts, refuses to start, and stops."""
 
+import re
 import ssl
 
 import pytest
 
 from bench.ports import free_port
-from nsqadmin.daemon import _trusted
+from nsqadmin.daemon import _check_graphite, _trusted
 from nsqadmin.options import NsqadminOptions
+from nsqcore.process.lifecycle import StartupError
 from tests.support import beside
 from tests.support.site import ask
 from tests.support.waiting import wait_until
@@ -99,3 +101,9 @@ def test_nsqadmin_starts_while_cluster_is_down(cluster):
 
     assert ask(admin, "GET", "/").status == 502
     assert ask(admin, "GET", "/ping").status == 200
+
+
+@pytest.mark.parametrize("url", ["", "ftp://x", "http://", "http://x:port"])
+def test_graphite_proxy_needs_usable_address(url):
+    with pytest.raises(StartupError, match=re.escape(f"failed to parse --graphite-url ({url}) - ")):
+        _check_graphite(url)

@@ -2,9 +2,8 @@ import io
 
 import pytest
 
-from nsqadmin.options import LiveOptions, NsqadminOptions
+from nsqadmin.options import NsqadminOptions
 from nsqcore.options.options import parse
-from nsqcore.process.logs import Log, LogLevel
 
 
 def complaint(*argv):
@@ -63,16 +62,3 @@ def test_repeated_flags_add_up_and_file_uses_its_own_key_names(tmp_path):
 )
 def test_base_path_is_normalised(given, prefix):
     assert NsqadminOptions(base_path=given).prefix == prefix
-
-
-def test_live_change_swaps_the_whole_object():
-    before = NsqadminOptions(nsqlookupd_http_addresses=("a:1",))
-    log = Log()
-    live = LiveOptions(before, log)
-
-    live.set_lookupds(("b:1",))
-    live.set_log_level(LogLevel.DEBUG)
-
-    assert live.current.nsqlookupd_http_addresses == ("b:1",)
-    assert (live.current.log_level, log.level) == (LogLevel.DEBUG, LogLevel.DEBUG)
-    assert before.nsqlookupd_http_addresses == ("a:1",)

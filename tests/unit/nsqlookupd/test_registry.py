@@ -159,17 +159,6 @@ def test_ephemeral_topic_and_its_channels_go_with_last_producer(registry, direct
     assert registry.channels("t#ephemeral") == []
 
 
-def test_disconnected_peer_is_nowhere(registry, directory):
-    peer = directory.peer("a")
-    registry.register(peer, "t", "c")
-
-    registry.remove_peer(peer, 0)
-
-    assert registry.forget(peer, 9) == [("channel", "t", "c"), ("topic", "t", ""), ("client", "", "")]
-    assert directory.nodes() == {}
-    assert list(registry.entries()) == []
-
-
 def test_disconnected_peer_is_hidden_before_it_is_forgotten(registry, directory):
     gone, other = directory.peer("a"), directory.peer("b")
     for peer in (gone, other):

@@ -53,21 +53,6 @@ def test_obstacle_changes_cached_answers(known):
     assert (known.peer.text, known.peer.node_text) == (b"", b"")
 
 
-def test_obstacle_is_the_one_that_was_told_last(known, registry):
-    known.handle(Register("t", None), 0)
-
-    def publishable():
-        return [peer.id for peer in registry.publishable("t", 0)]
-
-    assert publishable() == [PEER]
-    known.handle(Available("draining"), 0)
-    assert publishable() == []
-    known.handle(Available("disk"), 0)
-    assert known.peer.obstacle == "disk"
-    known.handle(Available(""), 0)
-    assert publishable() == [PEER]
-
-
 def test_ping_alone_refreshes_last_update(known):
     known.handle(Register("t"), 5)
     assert known.peer.last_update_ns == 0

@@ -77,17 +77,6 @@ HOUR = 3600
 
 
 @pytest.mark.parametrize("step", [-HOUR, HOUR])
-def test_problem_stays_one_when_clock_is_set(step):
-    book = ProblemTracker()
-    bare = problem("no consumers", alert_s=65)
-    shown(book, 100, bare)
-
-    assert shown(book, 165, bare) == [("no consumers", Level.PROBLEM, 100)]
-    # The time of its beginning follows the present clock.
-    assert shown(book, 166, bare, clock_s=166 + step) == [("no consumers", Level.PROBLEM, 100 + step)]
-
-
-@pytest.mark.parametrize("step", [-HOUR, HOUR])
 def test_warning_does_not_become_problem_when_clock_is_set(step):
     book = ProblemTracker()
     bare = problem("no consumers", alert_s=65)
