@@ -49,21 +49,27 @@ __all__ = [
 
 # Loaded on first use: a daemon that imports nsqclient.wire does not load the client, and a program that only
 # publishes does not load the consumer.
-_MODULES: Final = {
-    "_config": ("Config",),
-    "_consumer": ("Consumer", "ConsumerStats"),
-    "_message": ("Message",),
-    "_middleware": ("Middleware", "Publication"),
-    "_producer": ("Producer",),
-    "_retry": ("Exponential", "Fixed", "Linear", "Retry"),
-    "wire.errors": ("NSQError", "ProtocolError"),
+_HOMES: Final = {
+    name: module
+    for module, names in (
+        ("_config", ("Config",)),
+        ("_consumer", ("Consumer", "ConsumerStats")),
+        ("_errors", ("AuthError", "ClosedError", "ConnectionLostError", "HandshakeError")),
+        ("_errors", ("UnreachableError", "UnsupportedError", "WrongPortError")),
+        ("_message", ("Message",)),
+        ("_middleware", ("Middleware", "Publication")),
+        ("_producer", ("Producer",)),
+        ("_retry", ("Exponential", "Fixed", "Linear", "Retry")),
+        ("wire.errors", ("NSQError", "ProtocolError")),
+    )
+    for name in names
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    home = _HOMES.get(name)
+    if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = next((module for module, names in _MODULES.items() if name in names), "_errors")
-    value = getattr(import_module(f"{__name__}.{module}"), name)
+    value = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value
     return value

@@ -95,15 +95,33 @@ async def test_message_before_invalid_bytes_is_received():
         await consumer.close(drain_seconds=0)
 
 
-async def test_nsqd_that_beats_but_never_answers_is_left():
-    async def only_beat(reader, writer):
-        await answer_identify(reader, writer)
-        while True:
-            writer.write(encode_frame(FRAME_RESPONSE, HEARTBEAT))
-            await asyncio.sleep(0.05)
+async def say_nothing(reader, _):
+    await reader.read()
 
-    async with scripted_peer(only_beat) as address, Producer(address, config=QUICK) as producer:
-        with pytest.raises(ConnectionLostError, match="did not answer a command for"):
+
+async def fall_silent(reader, writer):
+    await answer_identify(reader, writer)
+    await reader.read()
+
+
+async def only_beat(reader, writer):
+    await answer_identify(reader, writer)
+    while True:
+        writer.write(encode_frame(FRAME_RESPONSE, HEARTBEAT))
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("peer", "error", "reason"),
+    [
+        (say_nothing, HandshakeError, "did not answer the handshake in 0.5 s"),
+        (fall_silent, ConnectionLostError, "was silent for"),
+        (only_beat, ConnectionLostError, "did not answer a command for"),
+    ],
+)
+async def test_peer_that_does_not_answer_is_left(peer, error, reason):
+    async with scripted_peer(peer) as address, Producer(address, config=QUICK) as producer:
+        with pytest.raises(error, match=reason):
             await producer.publish("t", b"x")
 
 

@@ -74,34 +74,20 @@ async def test_body_without_headers_is_json_text_or_bytes(nsqd):
     assert seen == [{"a": 1}, "text", b"\xff"]
 
 
-async def test_faststream_headers_arrive_with_body(extended):
+async def test_headers_arrive_with_body_and_answer_goes_to_reply_to(extended):
     broker, seen = broker_of(extended, config=Config(headers=True)), []
 
     @broker.subscriber("t")
-    async def handle(message: NsqMessage) -> None:
+    async def handle(body: str, message: NsqMessage) -> str:
         seen.append((message.headers, message.correlation_id, message.content_type, await message.decode()))
-
-    async with broker:
-        await broker.start()
-        await broker.publish("17", "t", headers={"who": "me"}, correlation_id="c")
-        await eventually(lambda: seen, "it is handled")
-
-    assert seen == [({"who": "me"}, "c", "text/plain", "17")]
-
-
-async def test_answer_goes_to_topic_that_was_named(extended):
-    broker = broker_of(extended, config=Config(headers=True))
-
-    @broker.subscriber("t")
-    async def handle(body: str) -> str:
         return body.upper()
 
     async with broker:
         await broker.start()
-        await broker.publish("x", "t", reply_to="answers")
-        await eventually(lambda: extended.published("answers"), "it was answered")
+        await broker.publish("x", "t", headers={"who": "me"}, correlation_id="c", reply_to="answers")
+        await eventually(lambda: extended.published("answers") == [b"X"], "it was answered")
 
-    assert extended.published("answers") == [b"X"]
+    assert seen == [({"who": "me"}, "c", "text/plain", "x")]
 
 
 async def test_headers_to_nsqd_without_them_are_refused_by_broker_and_its_double(nsqd):
@@ -268,18 +254,6 @@ async def test_headers_of_deferred_message_are_refused_and_not_lost(nsqd):
 
 
 async def test_subscriber_without_handlers_is_read_from(nsqd):
-    broker = broker_of(nsqd)
-    subscriber = broker.subscriber("t", "looking")
-    async with broker:
-        assert await subscriber.get_one(timeout=0.05) is None
-        await broker.publish("x", "t")
-        message = await subscriber.get_one()
-        await message.ack()
-        await eventually(lambda: nsqd.finished("t", "looking") == [b"x"], "it is finished")
-        await subscriber.stop()
-
-
-async def test_subscriber_without_handlers_is_read_from_once_its_nsqd_is_there(nsqd):
     broker = broker_of(nsqd, config=Config(read_timeout=1, heartbeat_interval=-1))
     subscriber = broker.subscriber("t", "looking")
     async with broker:
@@ -287,9 +261,11 @@ async def test_subscriber_without_handlers_is_read_from_once_its_nsqd_is_there(n
         with pytest.raises(HandshakeError):
             await subscriber.get_one(timeout=0.05)
         nsqd.thaw()
-        nsqd.publish("t", b"x")
-        message = await subscriber.get_one(timeout=10)
+        assert await subscriber.get_one(timeout=0.05) is None
+        await broker.publish("x", "t")
+        message = await subscriber.get_one()
         await message.ack()
+        await eventually(lambda: nsqd.finished("t", "looking") == [b"x"], "it is finished")
         await subscriber.stop()
 
 

@@ -571,15 +571,6 @@ async def test_dead_letters_to_nsqd_without_headers_are_logged_once(nsqd, caplog
     assert len(warnings) == 1
 
 
-async def test_consumer_without_headers_setting_reads_body_alone(extended):
-    extended.publish("t", b"x", {"id": "1"})
-    seen = []
-    async with consumer_of(extended, lambda message: seen.append((message.body, dict(message.headers)))):
-        await eventually(lambda: seen, "it is read")
-
-    assert seen == [(b"x", {})]
-
-
 async def test_headers_to_nsqd_that_has_none_are_error_that_says_so(nsqd):
     async with Producer(nsqd.address, config=WITH_HEADERS) as producer:
         await producer.publish("t", b"x")

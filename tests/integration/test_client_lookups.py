@@ -303,19 +303,29 @@ async def test_last_answer_of_stopped_nsqlookupd_counts_for_reachable_nsqd():
     assert book.known == [there]
 
 
-async def test_hanging_nsqlookupd_delays_no_publish_and_no_connection():
+@pytest.mark.parametrize("kind", [Producer, Consumer])
+@pytest.mark.parametrize("configured", [True, False])
+async def test_hanging_nsqlookupd_delays_no_connection(kind, configured):
+    arguments = () if kind is Producer else ("t", "c", lambda _: None)
     with MemoryNsqd() as nsqd:
         async with (
             asyncio.timeout(30),
             scripted_peer(silent) as hanging,
             Registry([nsqd.address]).serve() as lookupd,
-            Producer(lookupd_addresses=[hanging, lookupd], config=OFTEN) as producer,
+            kind(
+                *arguments,
+                nsqd_addresses=nsqd.address if configured else (),
+                lookupd_addresses=[hanging] if configured else [hanging, lookupd],
+                config=OFTEN,
+            ) as client,
         ):
-            await producer.publish("t", b"x", timeout=10)
+            if kind is Producer:
+                await client.publish("t", b"x", timeout=10)
             for connections in (2, 3):
+                await eventually(lambda: client.nsqd_addresses, "it is connected", seconds=10)
                 nsqd.drop_connections()
                 await eventually(
-                    lambda: nsqd.connections_made == connections and producer.nsqd_addresses,  # noqa: B023
+                    lambda: nsqd.connections_made == connections and client.nsqd_addresses,  # noqa: B023
                     "it is connected again",
                     seconds=10,
                 )
@@ -385,23 +395,6 @@ async def test_untrusted_certificate_of_nsqlookupd_is_refused_and_logged(tmp_pat
         await book_of(address, topic="t").query_lookupds()
 
     assert "certificate not accepted: unable to get local issuer certificate" in caplog.text
-
-
-async def test_nsqd_that_was_named_is_connected_again_while_nsqlookupd_hangs():
-    with MemoryNsqd() as nsqd:
-        async with (
-            scripted_peer(silent) as lookupd,
-            Consumer(
-                "t", "c", lambda _: None, nsqd_addresses=[nsqd.address], lookupd_addresses=[lookupd]
-            ) as consumer,
-        ):
-            for connections in (2, 3):
-                nsqd.drop_connections()
-                await eventually(
-                    lambda: nsqd.connections_made == connections and consumer.nsqd_addresses,  # noqa: B023
-                    "it is connected again",
-                    seconds=10,
-                )
 
 
 async def test_nsqd_of_topic_are_chosen_from_in_order_of_nsqlookupd():

@@ -168,17 +168,13 @@ async def test_submitting_waits_while_too_much_is_unconfirmed():
         await producer.close(drain_seconds=0)
 
 
-async def test_urgent_close_fails_unconfirmed_publishes():
-    async def never_answer(reader, writer):
-        await answer_identify(reader, writer)
-        await reader.read()
-
-    async with scripted_peer(never_answer) as address:
-        producer = Producer(address)
-        await producer.ping()
-        confirmations = [await producer.submit("t", b"x") for _ in range(3)]
-
-        await producer.close(drain_seconds=0)
+async def test_urgent_close_fails_unconfirmed_publishes(memory_nsqd):
+    producer = Producer(memory_nsqd.address)
+    await producer.ping()
+    memory_nsqd.freeze()
+    confirmations = [await producer.submit("t", b"x") for _ in range(3)]
+    await producer.close(drain_seconds=0)
+    memory_nsqd.thaw()
 
     for confirmation in confirmations:
         with pytest.raises(ClosedError):

@@ -2,7 +2,8 @@
 
 import random
 
-import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nsqclient._backoff import Phase
 from nsqclient._rdy import RdyDistribution, longest_wait
@@ -23,55 +24,56 @@ def distribution(max_in_flight: int, *keys: str) -> RdyDistribution[str]:
     return rdy
 
 
-def counts(rdy: RdyDistribution[str], keys: str) -> list[int]:
-    return [rdy.count(key) for key in keys]
+KEYS = "abcde"
+STEPS = st.one_of(
+    st.tuples(st.just("add"), st.sampled_from(KEYS), st.integers(1, 6)),
+    st.tuples(st.just("remove"), st.sampled_from(KEYS)),
+    st.tuples(st.just("enter"), st.sampled_from(Phase)),
+    st.tuples(st.just("resize"), st.integers(0, 8)),
+    st.tuples(st.just("rotate"), st.integers(0, 40)),
+)
 
 
-def test_first_connection_gets_all():
-    assert distribution(10).add("a", 2500, now=0) == {"a": 10}
+def expected(limits, max_in_flight, phase, counts):
+    """Whether the counts are right for these connections: an even share, a turn for some, or one trial."""
+    if phase is Phase.STOPPED or max_in_flight == 0 or not limits:
+        return not any(counts)
+    if phase is Phase.TRIAL:
+        return sorted(counts) == [0] * (len(limits) - 1) + [1]
+    if len(limits) <= max_in_flight:
+        return counts == [min(max_in_flight // len(limits), limit) for limit in limits.values()]
+    return sum(counts) == max_in_flight and set(counts) <= {0, 1}
 
 
-def test_rdy_is_lowered_before_new_connection_gets_its_share():
-    changes = distribution(10, "a").add("b", 2500, now=1)
-
-    assert changes == {"a": 5, "b": 5}
-    assert list(changes.values()) == sorted(changes.values())
-
-
-def test_large_share_is_lowered_before_small_one_is_raised():
-    rdy = distribution(9, "a")
-
-    assert list(rdy.add("b", 3, now=0).items()) == [("a", 4), ("b", 3)]
-
-
-def test_rdy_is_zero_everywhere_before_trial():
-    rdy = distribution(10, "a", "b")
-
-    assert list(rdy.enter(Phase.TRIAL, 2, first).items())[-1] == ("b", 0)
-    rdy = distribution(2, "a", "b", "c")
-    assert list(rdy.enter(Phase.TRIAL, 2, last).values()) == [0, 0, 1]
-
-
-def test_share_is_limited_by_max_rdy_count():
-    assert distribution(100).add("a", 30, now=0) == {"a": 30}
-
-
-def test_share_of_lost_connection_goes_to_others():
-    rdy = distribution(10, "a", "b")
-
-    assert rdy.remove("a", 1, first) == {"b": 10}
-    assert rdy.count("a") == 0
-    assert rdy.remove("a", 1, first) == {}
-
-
-def test_unchanged_rdy_is_not_sent():
-    rdy = distribution(10, "a", "b")
-
-    assert rdy.resize(11, now=1) == {}
-
-
-def test_more_connections_than_messages_leave_some_at_zero():
-    assert sorted(counts(distribution(2, "a", "b", "c"), "abc")) == [0, 1, 1]
+@given(st.integers(0, 8), st.lists(STEPS, max_size=30), st.randoms(use_true_random=False))
+def test_rdy_sent_is_share_of_max_in_flight(max_in_flight, steps, chance):
+    rdy = distribution(max_in_flight)
+    limits: dict[str, int] = {}
+    sent: dict[str, int] = {}
+    phase, now = Phase.RUNNING, 0
+    for kind, *arguments in steps:
+        if kind == "add" and arguments[0] not in limits:
+            limits[arguments[0]], sent[arguments[0]] = arguments[1], 0
+            changes = rdy.add(*arguments, now)
+        elif kind == "remove":
+            limits.pop(arguments[0], None)
+            sent.pop(arguments[0], None)
+            changes = rdy.remove(arguments[0], now, chance.choice)
+        elif kind == "enter":
+            [phase] = arguments
+            changes = rdy.enter(phase, now, chance.choice)
+        elif kind == "resize":
+            [max_in_flight] = arguments
+            changes = rdy.resize(max_in_flight, now)
+        else:
+            now += arguments[-1]
+            changes = rdy.rotate(now, chance.choice)
+        most = max(max_in_flight, sum(sent.values()))
+        for key, count in changes.items():
+            assert count != sent[key]  # only changes are sent
+            sent[key] = count
+            assert sum(sent.values()) <= most  # others are lowered first
+        assert expected(limits, max_in_flight, phase, [sent[key] for key in limits]), (kind, arguments, sent)
 
 
 def test_silent_connection_passes_its_share_on():
@@ -152,39 +154,10 @@ def test_connection_changes_have_linear_cost():
     assert sum(rdy.count(key) for key in keys) == 10
 
 
-def test_share_of_one_that_goes_is_passed_on():
-    rdy = distribution(2, "a", "b", "c", "d")
-    holders = [key for key in "abcd" if rdy.count(key)]
-
-    (told,) = rdy.remove(holders[0], 1, first).values()
-
-    assert told == 1
-    assert sum(rdy.count(key) for key in "abcd") == 2
-
-
 def test_longest_wait_grows_with_connections_per_message():
     assert longest_wait(1000, 100, 10) == 90
     assert longest_wait(100, 100, 10) == 0
     assert longest_wait(5, 0, 10) == 0
-
-
-def test_rotation_needs_more_connections_than_messages():
-    assert distribution(2, "a", "b").rotate(1000, first) == {}
-
-
-def test_stop_sets_rdy_to_zero_also_for_new_connection():
-    rdy = distribution(10, "a", "b")
-
-    assert rdy.enter(Phase.STOPPED, 1, first) == {"a": 0, "b": 0}
-    assert rdy.add("c", 2500, now=2) == {}
-
-
-def test_trial_is_one_message_on_one_connection():
-    rdy = distribution(10, "a", "b")
-    rdy.enter(Phase.STOPPED, 1, first)
-
-    assert rdy.enter(Phase.TRIAL, 2, last) == {"b": 1}
-    assert rdy.enter(Phase.RUNNING, 3, first) == {"a": 5, "b": 5}
 
 
 def test_trial_of_lost_connection_moves_to_chosen_one():
@@ -193,27 +166,6 @@ def test_trial_of_lost_connection_moves_to_chosen_one():
     rdy.enter(Phase.TRIAL, 2, last)
 
     assert rdy.remove("c", 3, first) == {"a": 1}
-
-
-def test_trial_without_connections_waits_for_the_next_one():
-    rdy = distribution(10)
-    rdy.enter(Phase.TRIAL, 1, first)
-
-    assert rdy.add("a", 2500, now=2) == {"a": 1}
-    assert rdy.add("b", 2500, now=3) == {}
-
-
-def test_resize_to_zero_pauses_and_back_runs():
-    rdy = distribution(10, "a", "b")
-
-    assert rdy.resize(0, now=1) == {"a": 0, "b": 0}
-    assert rdy.rotate(1000, first) == {}
-    assert rdy.resize(4, now=2) == {"a": 2, "b": 2}
-
-
-@pytest.mark.parametrize("phase", [Phase.STOPPED, Phase.TRIAL, Phase.RUNNING])
-def test_consumer_without_connections_sends_no_rdy(phase):
-    assert distribution(10).enter(phase, 1, first) == {}
 
 
 def test_trial_on_nsqd_without_messages_moves_on():
