@@ -106,7 +106,7 @@ def spark(session: nox.Session) -> None:
         session.run(str(spark_sql), "--master=local[1]", in_memory, "-e", "SELECT 1", silent=True)
     session.env["SPARK_SUBMIT_OPTS"] = f"-XX:SharedArchiveFile={classes} -Xlog:cds=off -Xlog:cds+dynamic=off"
     # Files with one or two tests have the longest ones. They come first, so that both workers end together.
-    long = ("standalone", "archive_survives_kill", "connect", "run")
+    long = ("standalone", "connect")
     first = [f"tests/pipelines/test_{name}.py" for name in long]
     files = [*first, *(file for file in files_of("spark") if file not in first)]
     order = ("-p", "no:randomly", "--dist=loadfile", "--no-loadscope-reorder")

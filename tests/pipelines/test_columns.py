@@ -10,10 +10,10 @@ from pyspark.sql.types import StructType
 
 from nsqclient.wire.frames import FRAME_MESSAGE, encode_frame
 from nsqclient.wire.message import MessageRecord
-from pyspark_nsq.source.columns import ARROW_SCHEMA, MessageColumns, Origin
+from pyspark_nsq.source.columns import ARROW_SCHEMA, ARROW_SCHEMA_WITH_HEADERS, MessageColumns, Origin
 from pyspark_nsq.source.errors import OptionError
 from pyspark_nsq.source.frames import decode_frames
-from pyspark_nsq.source.schema import CALENDAR, SCHEMA
+from pyspark_nsq.source.schema import CALENDAR, SCHEMA, SCHEMA_WITH_HEADERS
 
 SEQUENCE = 1_700_000_000_123_456
 MESSAGE = MessageRecord(1_763_632_801_123_456_789, 2, b"%016x" % (617 << 54 | SEQUENCE), b"\x00body\xff")
@@ -28,13 +28,12 @@ def to_batch(messages, topic, channel, nsqd, columns=None):
     return batch
 
 
-def test_spark_takes_arrow_batches_for_what_was_declared():
-    declared = to_arrow_schema(SCHEMA, timezone="UTC")
+def test_arrow_schemas_are_those_of_spark():
+    for declared, used in ((SCHEMA, ARROW_SCHEMA), (SCHEMA_WITH_HEADERS, ARROW_SCHEMA_WITH_HEADERS)):
+        assert to_arrow_schema(declared, timezone="UTC").equals(used)
 
-    assert declared.equals(ARROW_SCHEMA)
 
-
-def test_message_becomes_a_row():
+def test_message_becomes_row():
     (row,) = to_batch(decode_frames(frame()), "orders", "archive", "127.0.0.1:4151").to_pylist()
 
     assert row == {
@@ -79,7 +78,7 @@ def test_day_and_hour_are_those_of_timestamp_in_utc(moments_ns):
         assert (row["date"], row["hour"]) == (row["timestamp"].date(), f"{row['timestamp']:%H}")
 
 
-def test_spark_is_told_of_nulls_what_schema_says():
+def test_batch_has_nullability_of_schema():
     """Spark compares the Arrow types of a batch with the schema, including whether they may be null."""
     schema = StructType().add("body", "binary", nullable=False).add("topic", "string")
 

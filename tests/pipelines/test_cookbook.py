@@ -137,35 +137,3 @@ def test_lag_of_each_batch_is_reported(cook, orders, capsys):
 
     assert "batch 0: 2 messages behind, " in said
     assert "batch 1: 0 messages behind, " in said
-
-
-# --- the sink by itself
-
-
-def test_table_is_published_to_topics_that_its_rows_name(spark, nodes, topic):
-    table = spark.createDataFrame(
-        [(f"{number}", f"{topic}-{number % 2}") for number in range(100)], "body string, topic string"
-    ).repartition(4)
-    table.write.format("nsq").mode("append").options(lookupdHttpAddresses=nodes.lookupd.http_address).save()
-
-    for parity in range(2):
-        name = f"{topic}-{parity}"
-        for nsqd in nodes.nsqds:
-            if any(one["topic_name"] == name for one in nsqd.get("/stats?format=json")["topics"]):
-                nodes.listed(nsqd, name)
-        found = spark.read.format("nsq").options(**nodes.options(name, channel="")).load().collect()
-        assert sorted(int(row.body) for row in found) == list(range(parity, 100, 2))
-
-
-@pytest.mark.parametrize(
-    ("mode", "columns", "sentence"),
-    [
-        ("overwrite", "'x' AS body", "a topic cannot be overwritten"),
-        ("append", "'x' AS text", "a column 'text' cannot be published; there are body"),
-    ],
-)
-def test_table_that_cannot_be_published_is_named(spark, nodes, topic, mode, columns, sentence):
-    writer = spark.sql(f"SELECT {columns}").write.format("nsq").mode(mode)
-    with pytest.raises(Exception, match=sentence) as caught:
-        writer.options(lookupdHttpAddresses=nodes.lookupd.http_address, topic=topic).save()
-    assert "Traceback" not in str(caught.value)
