@@ -14,7 +14,9 @@ from bench.ports import free_port
 from nsqclient._config import Config
 from nsqclient._consumer import Consumer
 from nsqclient._producer import Producer
+from tests.support.certificates import Authority
 from tests.support.nsqd_http import metrics
+from tests.support.upgrades import upgrade
 from tests.support.waiting import eventually, wait_until
 from tests.support.wire import fin, pub
 
@@ -259,6 +261,25 @@ def test_announced_drain_closes_a_connection_behind_the_answer_to_its_publish(no
     assert (wire.ask(pub("t", b"x")), wire.is_closed()) == (b"OK", True)
 
 
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("compression", ["", "deflate", "snappy"])
+def test_announced_drain_closes_connections_with_tls_and_compression(
+    tmp_path, cluster, connect, tls, compression
+):
+    authority = Authority(tmp_path)
+    node = cluster.nsqd(*authority.flags)
+    publisher, idle = connect(node), connect(node)
+    for wire in (publisher, idle):
+        upgrade(wire, tls=authority.client() if tls else None, compression=compression)
+        wire.publish("t", b"x")
+    begin(node, LONG_GRACE)
+
+    assert (publisher.ask(pub("t", b"x")), publisher.is_closed()) == (b"OK", True)
+    begin(node)
+    assert idle.is_closed()
+    assert "an answer failed" not in node.logs()
+
+
 @pytest.mark.parametrize("path", ["/pub?topic=t", "/mpub?topic=t&binary=true"])
 @pytest.mark.parametrize(("grace", "status"), [(LONG_GRACE, 200), ("", 503)])
 def test_each_http_answer_of_a_drain_closes_the_connection(node, path, grace, status):
@@ -273,10 +294,14 @@ def test_each_http_answer_of_a_drain_closes_the_connection(node, path, grace, st
         assert (answer.status, answer.getheader("Connection")) == (status, "close")
 
 
-def test_drain_without_grace_ends_the_grace_of_another(node):
+def test_drain_without_grace_ends_the_grace_of_another(node, connect):
+    publisher = connect(node)
+    publisher.publish("t", b"x")
     begin(node, LONG_GRACE)
     begin(node)
 
+    # As at the end of the grace: the command asks about when the time is over.
+    assert publisher.is_closed()
     assert node.request("POST", "/pub?topic=t", b"x")[0] == 503
     assert begin(node, "?cancel=true")["draining"] is False
     begin(node, LONG_GRACE)
