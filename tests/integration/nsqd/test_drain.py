@@ -1,5 +1,6 @@
 """A real nsqd that is drained before it stops."""
 
+import asyncio
 import http.client
 import json
 import subprocess
@@ -14,6 +15,7 @@ from bench.ports import free_port
 from nsqclient._config import Config
 from nsqclient._consumer import Consumer
 from nsqclient._producer import Producer
+from nsqtools.counted_producers import RawProducer
 from tests.support.certificates import Authority
 from tests.support.nsqd_http import metrics
 from tests.support.upgrades import upgrade
@@ -259,6 +261,14 @@ def test_announced_drain_closes_a_connection_behind_the_answer_to_its_publish(no
     other.send(b"t")
     assert (other.response(), other.is_closed()) == (b"OK", True)
     assert (wire.ask(pub("t", b"x")), wire.is_closed()) == (b"OK", True)
+
+
+async def test_no_publish_comes_between_the_last_answer_and_the_end(node):
+    begin(node, LONG_GRACE)
+    publisher = RawProducer(f"127.0.0.1:{node.tcp_port}")
+    async with publisher:
+        publishes = [publisher.publish("t", b"x") for _ in range(500)]
+        assert await asyncio.gather(*publishes, return_exceptions=True) == [None] * 500
 
 
 @pytest.mark.parametrize("tls", [False, True])
