@@ -52,6 +52,8 @@ class CountedLoad:
         self.failed: list[str] = []
         self.failed_by_kind: Counter[str] = Counter()
         self.slowest_s = 0.0
+        # Of the publishes since `take_slowest` was called last.
+        self._recent_slowest_s = 0.0
         self._arrived = asyncio.Event()
         self._stop = asyncio.Event()
 
@@ -88,7 +90,9 @@ class CountedLoad:
             self.failed_by_kind[kind] += 1
         else:
             self.confirmed.add(number)
-            self.slowest_s = max(self.slowest_s, time.monotonic() - began)
+            took_s = time.monotonic() - began
+            self.slowest_s = max(self.slowest_s, took_s)
+            self._recent_slowest_s = max(self._recent_slowest_s, took_s)
 
     async def run(self) -> None:
         """Publish until stop(), and wait for the answers."""
@@ -115,7 +119,12 @@ class CountedLoad:
             self.stop()
             await task
 
-    def statistics(self) -> dict[str, Any]:
+    def take_slowest(self) -> float:
+        """Return the seconds of the slowest publish since the last call."""
+        slowest_s, self._recent_slowest_s = self._recent_slowest_s, 0.0
+        return slowest_s
+
+    def figures(self) -> dict[str, Any]:
         return {
             "confirmed": len(self.confirmed),
             "failed": len(self.failed),
@@ -223,7 +232,7 @@ async def load(
             asking = tasks.create_task(lookups.run(config))
             while not publishing.done():
                 await asyncio.wait([publishing], timeout=1)
-                _print_json(statistics())
+                _print_json({**figures(), "slowest_in_last_second_ms": round(counted.take_slowest() * 1000)})
             asking.cancel()
             await counted.all_received(_LAST_SECONDS)
     return statistics()

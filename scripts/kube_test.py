@@ -227,7 +227,9 @@ def auth_server(settings: Settings) -> str:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "kt-auth", "labels": labels},
-        "spec": spec | {"containers": [container], "restartPolicy": "Always"},
+        # Python as the first process of a container ignores SIGTERM.
+        "spec": spec
+        | {"containers": [container], "restartPolicy": "Always", "terminationGracePeriodSeconds": 1},
     }
     service = {
         "apiVersion": "v1",
@@ -303,9 +305,9 @@ def plan(settings: Settings, folder: Path) -> list[Step]:
         )
 
     def drain(index: int) -> Command:
-        return command(
-            kube("exec", f"{name}-nsqd-{index}", "--", "python", "-m", "nsqd.drain", "--timeout=5m")
-        )
+        # Services send producers to this broker until its readiness probe has failed twice.
+        flags = ["--grace=15s", "--timeout=5m"]
+        return command(kube("exec", f"{name}-nsqd-{index}", "--", "python", "-m", "nsqd.drain", *flags))
 
     tested = command(run("test", settings.release, "--logs"))
     before = settings.chart_before
@@ -355,10 +357,14 @@ def plan(settings: Settings, folder: Path) -> list[Step]:
         ),
         Step(
             "scale",
-            "three brokers become one, each emptied first, and three again",
+            "three brokers become one, each emptied first, and three again; not with another change",
             (
                 drain(2),
                 drain(1),
+                command(
+                    settings.upgrade("--set=nsqd.replicas=1", "--set=nsqd.config.msg-timeout=3m"),
+                    expected=lambda code, output: code != 0 and "Upgrade twice" in output,
+                ),
                 command(settings.upgrade("--set=nsqd.replicas=1")),
                 command(settings.upgrade()),
                 rolled(settings, "statefulset", "nsqd"),
@@ -453,6 +459,7 @@ class Runner:
                 self._do(each)
             if step.loaded:
                 outcome.figures = self._between(before, self._settled(before))
+                outcome.figures["slowest_publish_ms"] = self._slowest_ms(time.monotonic() - began)
                 outcome.error = judge(step, outcome.figures, self._settings.rate)
         except StepFailed as failed:
             outcome.error = str(failed)
@@ -516,12 +523,20 @@ class Runner:
             figures = self._figures()
         return figures
 
+    def _slowest_ms(self, seconds: float) -> int:
+        """Return the slowest publish of the last *seconds*."""
+        words = self._settings.kubectl("logs", f"job/{LOAD}", f"--since={max(1, round(seconds))}s")
+        lines = self._do(command(words)).splitlines()
+        return max((json.loads(line)["slowest_in_last_second_ms"] for line in lines), default=0)
+
     @staticmethod
     def _between(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
         counted = ("confirmed", "failed", "twice", "lookups", "wrong_lookups")
+        kinds, earlier = after.get("failed_by_kind", {}), before.get("failed_by_kind", {})
+        failed = {kind: count - earlier.get(kind, 0) for kind, count in sorted(kinds.items())}
         return {key: after[key] - before.get(key, 0) for key in counted} | {
+            "failed_by_kind": {kind: count for kind, count in failed.items() if count},
             "missing": after["missing"],
-            "slowest_publish_ms": after["slowest_publish_ms"],
             "last_failure": after["last_failure"] if after["failed"] > before.get("failed", 0) else "",
         }
 
@@ -531,7 +546,8 @@ def judge(step: Step, figures: dict[str, Any], rate: int) -> str:
     if figures["missing"] > rate:
         return f"{figures['missing']} messages that were confirmed have not arrived"
     if figures["failed"]:
-        return f"{figures['failed']} publishes failed, the last of them {figures['last_failure']}"
+        kinds = ", ".join(f"{kind} {count}" for kind, count in figures["failed_by_kind"].items())
+        return f"{figures['failed']} publishes failed ({kinds}), the last of them {figures['last_failure']}"
     if step.lookups_count and figures["wrong_lookups"]:
         return f"{figures['wrong_lookups']} of {figures['lookups']} lookups were wrong"
     return ""

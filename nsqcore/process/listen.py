@@ -78,6 +78,12 @@ def set_keepalive(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_IDLE_S)
 
 
+def set_cork(sock: socket.socket, *, on: bool) -> None:
+    """Hold back written bytes until a segment is full, the connection ends, or this is switched off."""
+    if sock.family in {socket.AF_INET, socket.AF_INET6}:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, on)
+
+
 class TcpServer:
     """A bound address and, once started, the loop that accepts on it."""
 

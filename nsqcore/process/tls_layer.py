@@ -148,6 +148,10 @@ class Tls(Layer):
         self._tls.write(data)
         self._flush()
 
+    def can_write_eof(self) -> bool:
+        """Say no: the closing message of TLS, which close() sends, is the end for the client."""
+        return False
+
     def close(self) -> None:
         if self._open and not self.is_closing():
             # Send the closing message without waiting for the peer's.

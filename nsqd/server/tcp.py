@@ -14,7 +14,7 @@ from typing import Final, cast
 
 from nsqclient.net.layers import Compressed
 from nsqclient.wire.compression import Deflate, Snappy
-from nsqcore.process.listen import peer_ip, set_keepalive, shown_peer
+from nsqcore.process.listen import peer_ip, set_cork, set_keepalive, shown_peer
 from nsqcore.process.logs import Log
 from nsqcore.process.tls_layer import Tls
 from nsqd.engine.broker import Broker
@@ -358,7 +358,10 @@ class ClientConnection:
         transport = self._transport
         if transport is None:
             return
+        moving = self._clients.broker.drain_pending and not (session.closing or session.upgrading)
         if session.replies:
+            if moving:
+                _cork(transport, on=True)
             transport.write(session.take_replies())
             consumer = session.consumer
             if consumer is not None and consumer.blocked and transport.get_write_buffer_size() > MAX_UNREAD:
@@ -368,11 +371,14 @@ class ClientConnection:
             transport.close()
         elif session.upgrading:
             self._upgrade(transport)
-        elif self._clients.broker.drain_pending:
+        elif moving:
             self.close_if_idle_publisher()
 
     def close_if_idle_publisher(self) -> None:
-        """Close the connection of a publisher that waits for no answer, so that it goes to another node."""
+        """Close the connection of a publisher that waits for no answer, so that it goes to another node.
+
+        The last answer, held back by `_cork`, and the end arrive together: no publish can come between them.
+        """
         transport = self._transport
         if (
             transport is not None
@@ -384,6 +390,8 @@ class ClientConnection:
                 # close() ends the connection a round of the loop later, when the client may have gone on.
                 transport.write_eof()
             transport.close()
+        elif transport is not None:
+            _cork(transport, on=False)
 
     def published(self) -> list[Topic]:
         """The topics that this turn's replies answer publishes to."""
@@ -416,13 +424,16 @@ class ClientConnection:
             replies = first.text()
             if first.error is not None:
                 self._clients.log.error("[%s] - %s", self.peer, first.error)
+            moving = self._clients.broker.drain_pending and not (first.closing or first.upgrading)
             if replies:
+                if moving:
+                    _cork(transport, on=True)
                 transport.write(replies)
             if first.closing:
                 transport.close()
             elif first.upgrading:
                 self._upgrade(transport)
-            elif self._clients.broker.drain_pending:
+            elif moving:
                 self.close_if_idle_publisher()
 
     def send_messages(self, frames: list[Buffer]) -> None:
@@ -569,6 +580,12 @@ class ClientConnection:
             if len(errors) > MAX_LOGGED:
                 self._clients.log.error("[%s] - and %d more", self.peer, len(errors) - MAX_LOGGED)
             errors.clear()
+
+
+def _cork(transport: asyncio.Transport, *, on: bool) -> None:
+    sock = transport.get_extra_info("socket")
+    if sock is not None:
+        set_cork(sock, on=on)
 
 
 def _has_unread(transport: asyncio.Transport) -> bool:

@@ -216,5 +216,17 @@ def test_notes_have_command_for_a_first_message(chart, guarded):
 def test_notes_say_how_to_scale_down(guarded):
     notes = guarded.sources["nsq/templates/NOTES.txt"]
 
-    assert "exec demo-nsq-nsqd-1 -- python -m nsqd.drain --timeout=1h --auth-secret-file=" in notes
+    assert (
+        "exec demo-nsq-nsqd-1 -- python -m nsqd.drain --grace=13s --timeout=1h --auth-secret-file=" in notes
+    )
     assert CHART.exists()
+
+
+def test_notes_give_a_drain_the_time_in_which_the_readiness_probe_fails(chart):
+    probes = {"readiness": {"periodSeconds": 10, "failureThreshold": 3}}
+    drained = render(chart, {"nsqd": {"probes": probes, "preStopSeconds": 7}})
+    replication = {"secretName": "nsq-cluster"}
+    moved = render(chart, {"nsqd": {"replication": replication, "drain": {"decommission": True}}})
+
+    assert "-- python -m nsqd.drain --grace=37s " in drained.sources["nsq/templates/NOTES.txt"]
+    assert "-- nsqd-decommission --grace=15s " in moved.sources["nsq/templates/NOTES.txt"]

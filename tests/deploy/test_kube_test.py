@@ -29,12 +29,14 @@ if program == "kubectl" and "version" in words:
 elif "logs" in words:
     count = sum(1 for _ in (folder / "asked.jsonl").open())
     figures = dict(confirmed=300 * count, failed=0, received=300 * count, twice=0, missing=0)
-    figures |= dict(lookups=10 * count, wrong_lookups=0, slowest_publish_ms=7, last_failure="")
+    figures |= dict(lookups=10 * count, wrong_lookups=0, slowest_in_last_second_ms=count, last_failure="")
     print(json.dumps(figures | {{key: value * count for key, value in wrong.items() if key != "step"}}))
 elif "create" in words and stdin and json.loads(stdin)["metadata"]["name"].endswith("nsqd-2"):
     sys.exit("Error from server (TooManyRequests): it would violate the pod's disruption budget")
 elif "pvc" in words:
     print("\\n".join(f"persistentvolumeclaim/data-kt-nsq-nsqd-{{i}}" for i in range(3)))
+elif "--set=nsqd.replicas=1" in words and any("config" in word for word in words):
+    sys.exit("nsqd.replicas 1 instead of 3 together with another change of the brokers: Upgrade twice")
 elif "rollout" in words and "restart" in words and wrong.get("step") == words[-1]:
     sys.exit("it does not roll")
 """
@@ -133,6 +135,8 @@ def test_every_step_runs_against_cluster_in_which_all_goes_well(fakes, tmp_path)
     ]
     # Some messages confirmed, none failed, none missing.
     assert all(int(row[3]) > 0 and row[4:6] == ["0", "0"] for row in loaded)
+    # The slowest publish is that of the step.
+    assert len({row[9] for row in loaded}) == len(loaded)
     # The load was started for each kind of connection, and the namespace was deleted at the end.
     jobs = [json.loads(stdin) for _, words, stdin in asked(fakes) if "apply" in words]
     assert [each["metadata"]["name"] for each in jobs if each["kind"] == "Job"] == ["load", "load"]
@@ -143,7 +147,11 @@ def test_every_step_runs_against_cluster_in_which_all_goes_well(fakes, tmp_path)
     ("wrong", "lookups_count", "sentence"),
     [
         ({}, True, ""),
-        ({"failed": 1}, False, "1 publishes failed, the last of them "),
+        (
+            {"failed": 3, "failed_by_kind": {"http": 2, "raw": 1}, "last_failure": "raw 7: closed"},
+            False,
+            "3 publishes failed (http 2, raw 1), the last of them raw 7: closed",
+        ),
         ({"missing": 1000}, False, "1000 messages that were confirmed have not arrived"),
         ({"wrong_lookups": 2}, True, "2 of 9 lookups were wrong"),
         ({"wrong_lookups": 2}, False, ""),

@@ -78,6 +78,12 @@ class Layer(asyncio.Transport, asyncio.Protocol):
     def is_closing(self) -> bool:
         return self._below.is_closing()
 
+    def can_write_eof(self) -> bool:
+        return self._below.can_write_eof()
+
+    def write_eof(self) -> None:
+        self._below.write_eof()
+
     def close(self) -> None:
         self._below.close()
 

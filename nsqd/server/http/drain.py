@@ -46,6 +46,8 @@ class Drain:
             raise ApiError(400, "INVALID_GRACE")
         if cancel:
             self._cancel()
+        elif self._broker.drain_pending and not int(text):
+            self._end_grace()
         elif not self._broker.draining and not int(text):
             self._refuse_publishes()
         elif not self._broker.leaving:

@@ -1,5 +1,6 @@
 """A real nsqd that is drained before it stops."""
 
+import asyncio
 import http.client
 import json
 import subprocess
@@ -14,7 +15,10 @@ from bench.ports import free_port
 from nsqclient._config import Config
 from nsqclient._consumer import Consumer
 from nsqclient._producer import Producer
+from nsqtools.counted_producers import RawProducer
+from tests.support.certificates import Authority
 from tests.support.nsqd_http import metrics
+from tests.support.upgrades import upgrade
 from tests.support.waiting import eventually, wait_until
 from tests.support.wire import fin, pub
 
@@ -253,6 +257,33 @@ def test_announced_drain_closes_connection_behind_answer_to_its_publish(node, co
     assert (wire.ask(pub("t", b"x")), wire.is_closed()) == (b"OK", True)
 
 
+async def test_no_publish_comes_between_the_last_answer_and_the_end(node):
+    begin(node, LONG_GRACE)
+    publisher = RawProducer(f"127.0.0.1:{node.tcp_port}")
+    async with publisher:
+        publishes = [publisher.publish("t", b"x") for _ in range(500)]
+        assert await asyncio.gather(*publishes, return_exceptions=True) == [None] * 500
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("compression", ["", "deflate", "snappy"])
+def test_announced_drain_closes_connections_with_tls_and_compression(
+    tmp_path, cluster, connect, tls, compression
+):
+    authority = Authority(tmp_path)
+    node = cluster.nsqd(*authority.flags)
+    publisher, idle = connect(node), connect(node)
+    for wire in (publisher, idle):
+        upgrade(wire, tls=authority.client() if tls else None, compression=compression)
+        wire.publish("t", b"x")
+    begin(node, LONG_GRACE)
+
+    assert (publisher.ask(pub("t", b"x")), publisher.is_closed()) == (b"OK", True)
+    begin(node)
+    assert idle.is_closed()
+    assert "an answer failed" not in node.logs()
+
+
 @pytest.mark.parametrize("path", ["/pub?topic=t", "/mpub?topic=t&binary=true"])
 @pytest.mark.parametrize(("grace", "status"), [(LONG_GRACE, 200), ("", 503)])
 def test_http_answers_during_drain_close_connection(node, path, grace, status):
@@ -267,10 +298,14 @@ def test_http_answers_during_drain_close_connection(node, path, grace, status):
         assert (answer.status, answer.getheader("Connection")) == (status, "close")
 
 
-def test_drain_without_grace_ends_grace_of_another(node):
+def test_drain_without_grace_ends_the_grace_of_another(node, connect):
+    publisher = connect(node)
+    publisher.publish("t", b"x")
     begin(node, LONG_GRACE)
     begin(node)
 
+    # As at the end of the grace: the command asks about when the time is over.
+    assert publisher.is_closed()
     assert node.request("POST", "/pub?topic=t", b"x")[0] == 503
     assert begin(node, "?cancel=true")["draining"] is False
     begin(node, LONG_GRACE)

@@ -88,6 +88,17 @@ securityContext:
 {{- toYaml (merge (dict) (index . 0) (index . 1)) -}}
 {{- end }}
 
+{{/* The times of a broker's readiness probe: .Values.nsqd. */}}
+{{- define "nsq.nsqd.readiness" -}}
+{{- include "nsq.probeTimes" (list .probes.readiness (dict "periodSeconds" 5 "failureThreshold" 2)) -}}
+{{- end }}
+
+{{/* Seconds until Services have forgotten a running broker that is not ready: .Values.nsqd. */}}
+{{- define "nsq.nsqd.graceSeconds" -}}
+{{- $times := include "nsq.nsqd.readiness" . | fromYaml -}}
+{{- add (mul (int $times.periodSeconds) (int $times.failureThreshold)) (int .preStopSeconds) -}}
+{{- end }}
+
 {{/* Secrets a daemon reads, as mounts and as volumes: (list $ .Values.nsqd.tls true); true adds the AUTH secret. */}}
 {{- define "nsq.secretMounts" -}}
 {{- $root := index . 0 -}}
