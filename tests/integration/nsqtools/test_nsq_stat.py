@@ -116,7 +116,7 @@ def test_cluster_that_stays_away_ends_it(nsqd, tmp_path):
         assert tool.said().count("ERROR: failed to get nsqd stats") == 5
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
 def test_signal_ends_it_with_0(nsqd, tmp_path, number):
     with Tool(tmp_path, "nsq_stat", *flags(nsqd)) as tool:
         wait_until(lambda: LINE.findall(tool.printed()), "the first line is there")
