@@ -27,7 +27,7 @@ def container(release, name):
     return only
 
 
-def test_without_topics_there_is_no_job(chart):
+def test_archive_without_topics_has_no_job(chart):
     assert render(chart, {}).of_kind("CronJob") == []
 
 

@@ -61,7 +61,7 @@ def test_dashboard_files_equal_script_output():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_query_is_read_by_prometheus(tmp_path, name):
+def test_queries_are_read_by_prometheus(tmp_path, name):
     rules = [
         {"record": f"panel:{number}", "expr": as_prometheus_reads_it(query)}
         for number, query in enumerate(queries(name))
@@ -72,7 +72,7 @@ def test_every_query_is_read_by_prometheus(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_query_is_over_metrics_and_labels_that_exist(told, name):
+def test_queries_use_metrics_and_labels_that_exist(told, name):
     for query in [*queries(name), *(each["definition"] for each in variables(name))]:
         metrics = metrics_in(query)
         assert metrics <= told.keys() | FOREIGN, query
@@ -85,7 +85,7 @@ def test_every_query_is_over_metrics_and_labels_that_exist(told, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_used_variable_is_defined(name):
+def test_used_variables_are_defined(name):
     used = {word for query in queries(name) for word in re.findall(r"\$([a-z]+)\b", query)}
 
     assert used <= {each["name"] for each in variables(name)}
@@ -102,7 +102,7 @@ def test_panels_do_not_lie_on_each_other(name):
         taken |= cells
 
 
-def test_every_metric_of_broker_is_in_dashboard_or_alert(told):
+def test_metrics_of_broker_are_in_dashboard_or_alert(told):
     shown = {metric for name in NAMES for query in queries(name) for metric in metrics_in(query)}
     alerts = metrics_in((CHART / "files" / "alerts.yaml").read_text())
     statistics = {name for name in told if name.startswith("nsqd_") and not name.endswith("_created")}

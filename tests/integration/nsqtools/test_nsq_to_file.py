@@ -93,7 +93,7 @@ def test_messages_are_lines_of_file_named_by_topic_host_and_hour(nsqd, folders, 
     assert "INFO: [t/nsq_to_file] syncing 2 records to disk" in tool.said()
 
 
-def test_nothing_is_finished_before_sync_but_everything_is_in_file(nsqd, folders, tmp_path):
+def test_messages_are_in_file_before_sync_and_finished_after(nsqd, folders, tmp_path):
     publish(nsqd, "t", [b"first"], CHANNEL)
     with Tool(tmp_path, "nsq_to_file", *folders.flags(nsqd, "-sync-interval=2s")) as tool:
         tool.until_said(SYNCED)
@@ -287,7 +287,7 @@ def test_signal_ends_it_with_0_and_nothing_is_written_twice(nsqd, folders, tmp_p
     assert sorted(folders.lines() + left) == bodies
 
 
-def test_topics_of_cluster_are_archived_at_once_and_new_ones_follow(cluster, folders, tmp_path):
+def test_topics_of_cluster_are_archived_and_new_ones_follow(cluster, folders, tmp_path):
     lookupd, nsqd = cluster.nsqlookupd(), cluster.nsqd()
     publish(nsqd, "logs.a", [b"a"], CHANNEL)
     publish(nsqd, "other", [b"x"], CHANNEL)
@@ -310,7 +310,7 @@ def test_topics_of_cluster_are_archived_at_once_and_new_ones_follow(cluster, fol
     assert folders.lines() == [b"a", b"b"]
 
 
-def test_while_disk_stalls_nothing_is_taken_and_nothing_is_given_up(nsqd, folders, tmp_path):
+def test_stalled_disk_stops_intake_without_requeues(nsqd, folders, tmp_path):
     bodies = [letter * 100_000 for letter in (b"a", b"b", b"c")]  # more than a pipe holds
     publish(nsqd, "t", bodies, CHANNEL)
     folders.out.mkdir(parents=True)

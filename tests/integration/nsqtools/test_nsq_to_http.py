@@ -265,7 +265,7 @@ def test_signal_ends_it_with_0_and_nothing_is_sent_twice(nsqd, sink, tmp_path):
     assert Counter(bodies) - sent - left == Counter()
 
 
-def test_message_is_given_up_after_max_attempts_and_named(nsqd, tmp_path):
+def test_message_is_discarded_after_max_attempts_and_named(nsqd, tmp_path):
     async def broken(_: int) -> web.StreamResponse:
         return web.Response(status=500)
 
@@ -308,7 +308,7 @@ def test_unreachable_address_is_left_out(nsqd, sink, tmp_path, mode):
     assert 1 <= tool.said().count("not sent: ") <= 5
 
 
-def test_what_is_not_in_sample_is_finished_without_being_sent(nsqd, sink, tmp_path):
+def test_messages_outside_sample_are_finished_unsent(nsqd, sink, tmp_path):
     publish(nsqd, "t", [b"x"] * 100, CHANNEL)
     with Tool(tmp_path, "nsq_to_http", *flags(nsqd, f"-post={sink.url}", "-sample=0")):
         wait_until(lambda: done(nsqd), "all are finished")

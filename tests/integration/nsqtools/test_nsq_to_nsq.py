@@ -166,7 +166,7 @@ def test_destination_that_is_killed_and_comes_back_gets_everything(source, desti
     assert set(bodies) <= set(read_all(destination, "t", "c"))
 
 
-def test_with_one_of_two_destinations_down_the_other_gets_everything(source, destination, cluster, tmp_path):
+def test_destination_that_is_up_gets_everything(source, destination, cluster, tmp_path):
     down = cluster.nsqd()
     down.stop()
     bodies = numbered(500)

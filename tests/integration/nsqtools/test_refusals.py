@@ -216,12 +216,12 @@ def untimed(text: str) -> str:
 
 
 @pytest.mark.parametrize(("tool", "argv", "sentence"), SAME)
-def test_what_the_original_refuses_is_refused_in_its_words(tool, argv, sentence, capsys):
+def test_refusals_have_the_words_of_the_original(tool, argv, sentence, capsys):
     assert refused(tool, argv, capsys) == (1, f"{sentence}\n")
 
 
 @pytest.mark.parametrize(("tool", "argv", "sentence"), OURS)
-def test_what_could_not_work_is_refused_with_sentence(tool, argv, sentence, capsys):
+def test_invalid_options_are_refused_with_sentence(tool, argv, sentence, capsys):
     code, said = refused(tool, argv, capsys)
 
     assert code == 1

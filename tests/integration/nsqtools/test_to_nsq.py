@@ -37,7 +37,7 @@ def flags(*nsqds) -> list[str]:
         (["-delimiter=,"], b"a,b\nc", [b"a", b"b\nc"]),
     ],
 )
-def test_each_record_is_message_also_the_last(nsqd, more, stdin, records):
+def test_records_become_messages_also_the_last(nsqd, more, stdin, records):
     ended = run_tool("to_nsq", *flags(nsqd), *more, stdin=stdin)
 
     assert (ended.returncode, ended.stdout) == (0, b"")
@@ -68,7 +68,7 @@ def test_stdin_that_cannot_be_read_is_error_with_sentence(nsqd, tmp_path, name, 
         assert sentence in ended.stderr
 
 
-def test_every_nsqd_gets_every_record_in_order(cluster, nsqd):
+def test_nsqds_get_all_records_in_order(cluster, nsqd):
     other = cluster.nsqd()
     with_channel(other)
     records = [b"%d" % n for n in range(5000)]
@@ -88,7 +88,7 @@ def test_records_are_sent_as_they_come(nsqd, tmp_path):
         assert tool.process.poll() is None
 
 
-def test_signal_ends_it_with_0_and_what_was_read_is_published(nsqd, tmp_path):
+def test_signal_ends_it_with_0_and_read_records_are_published(nsqd, tmp_path):
     with Tool(tmp_path, "to_nsq", *flags(nsqd)) as tool:
         tool.stdin.write(b"a\nb\nunfinished")
         tool.stdin.flush()
@@ -106,7 +106,7 @@ def test_rate_is_kept(nsqd):
     assert len(read_all(nsqd, "t", "c")) == 11
 
 
-def test_what_a_failing_nsqd_had_confirmed_is_there_when_it_is_back(nsqd, tmp_path):
+def test_records_confirmed_by_failing_nsqd_are_there_after_restart(nsqd, tmp_path):
     with Tool(tmp_path, "to_nsq", *flags(nsqd)) as tool:
         tool.stdin.write(b"".join(b"%07d\n" % n for n in range(2000)))
         tool.stdin.flush()
