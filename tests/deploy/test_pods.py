@@ -47,14 +47,6 @@ def test_containers_need_no_shell(release):
             assert list(hook) in ([], ["sleep"]) or hook["exec"]["command"][0] == "python"
 
 
-def test_three_probes_of_every_daemon_differ(release):
-    for thing in daemons(release):
-        container = serving(thing)
-        probes = [container[kind] for kind in ("startupProbe", "readinessProbe", "livenessProbe")]
-
-        assert all(one != other for i, one in enumerate(probes) for other in probes[i + 1 :])
-
-
 def test_nsqd_is_asked_three_different_questions(chart):
     (container,) = render(chart, {}).pod()["containers"]
 

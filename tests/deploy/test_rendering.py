@@ -101,9 +101,3 @@ def test_notes_name_addresses_that_exist(release):
 
     assert len(named) >= 2
     assert named <= services
-
-
-def test_versions_of_chart_and_package_agree(chart):
-    project = (CHART.parents[2] / "pyproject.toml").read_text()
-
-    assert f'version = "{chart.metadata["appVersion"]}"' in project
