@@ -19,7 +19,7 @@ def test_page_is_what_code_says():
     )
 
 
-def test_every_public_name_has_its_words():
+def test_public_names_are_described():
     parts = re.split(r"^## ", reference.page(), flags=re.MULTILINE)[1:]
     words = {
         part.split()[0]: re.sub(r"```python.*?```", "", part.partition("\n")[2], flags=re.DOTALL)
@@ -45,7 +45,7 @@ class C:
     )
 
 
-def test_every_module_that_is_no_interface_is_private():
+def test_modules_outside_interface_are_private():
     public = {
         module.name for module in pkgutil.iter_modules(nsqclient.__path__) if not module.name.startswith("_")
     }

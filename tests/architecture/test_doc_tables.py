@@ -26,7 +26,7 @@ def requests_of(cell):
 
 
 @pytest.mark.parametrize("request_", NEEDS, ids=" ".join)
-def test_each_request_is_in_row_of_what_its_secret_has_to_grant(request_):
+def test_request_is_in_row_of_grant_that_it_needs(request_):
     method, path = request_
     table = rows("security.md", "| requests | the secret has to grant |")
 

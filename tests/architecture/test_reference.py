@@ -43,7 +43,7 @@ def test_config_file_for_machine_has_keys_that_nsqd_knows():
         kinds[key].from_toml(value)
 
 
-def test_every_flag_has_meaning():
+def test_flags_have_descriptions():
     without = [
         (program, spec.flag)
         for program, options in (reference.DAEMONS | reference.TOOLS).items()

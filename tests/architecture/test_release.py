@@ -66,7 +66,7 @@ def test_dry_run_says_each_step_and_does_none(project):
         ("1.0", "usage: scripts/release MAJOR.MINOR.PATCH"),
     ],
 )
-def test_another_version_is_refused(project, version, sentence):
+def test_version_mismatch_is_refused(project, version, sentence):
     done = release(project, version)
 
     assert done.returncode

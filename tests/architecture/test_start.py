@@ -16,7 +16,7 @@ HEAVY = ("aiohttp", "prometheus_client", "jinja2")
 @pytest.mark.parametrize(
     "program", ["nsqd.cli", "nsqlookupd.cli", "nsqadmin.cli", "nsqd.drain", "devcluster.cli"]
 )
-def test_what_is_loaded_before_ports_are_open_is_light(program):
+def test_daemons_load_no_heavy_library_before_ports_are_open(program):
     code = f"import sys, {program}; print(sorted(set(sys.modules) & set({HEAVY!r})))"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
@@ -110,7 +110,7 @@ def test_version_that_cannot_be_written_is_failure_with_one_sentence(script):
 
 
 @pytest.mark.parametrize("script", EACH_PARSER)
-def test_version_that_nobody_reads_ends_command_as_sigpipe_does(script):
+def test_version_without_reader_ends_command_as_sigpipe_does(script):
     reader, writer = os.pipe()
     os.close(reader)
     try:

@@ -37,7 +37,7 @@ def test_chart_installs_image_of_this_version():
 
 
 @pytest.mark.parametrize("script", sorted(set(PROJECT["scripts"]) - {"nsqd", "nsqadmin"}))
-def test_every_script_prints_its_version(script, capsys):
+def test_scripts_print_their_version(script, capsys):
     assert said_by(script, capsys) == f"{banner(script)}\n"
 
 

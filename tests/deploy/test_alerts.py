@@ -115,7 +115,7 @@ def test_rules_are_read_by_prometheus(tmp_path, rules):
     assert problems(tmp_path, rules) == ""
 
 
-def test_nothing_fires_while_nothing_is_wrong(cluster, fired):
+def test_alerts_are_silent_on_healthy_cluster(cluster, fired):
     lookup = cluster.nsqlookupd()
     nsqd = cluster.nsqd()
     channel(nsqd)
@@ -447,14 +447,14 @@ def told(cluster):
     return names
 
 
-def test_every_alert_reads_metrics_that_exist(told):
+def test_alerts_read_metrics_that_exist(told):
     unknown = {name: metrics_in(expr) - told - FOREIGN for name, expr in expressions().items()}
 
     assert {name: metrics for name, metrics in unknown.items() if metrics} == {}
     assert all(metrics_in(expr) for expr in expressions().values())
 
 
-def test_every_alert_is_explained_and_fired_by_test_here():
+def test_alerts_are_explained_and_fired_by_tests():
     docs = CHART.parents[2] / "docs"
     tests = Path(__file__).read_text()
 
@@ -464,7 +464,7 @@ def test_every_alert_is_explained_and_fired_by_test_here():
     assert [name for name in expressions() if not re.search(rf"\b{name}\b", tests)] == []
 
 
-def test_no_word_is_left_to_be_replaced(rules):
+def test_rules_have_no_placeholder_left(rules):
     assert "@" not in rules
     assert promtool()
 

@@ -27,7 +27,7 @@ def container(release, name):
     return only
 
 
-def test_without_topics_there_is_no_job(chart):
+def test_archive_without_topics_has_no_job(chart):
     assert render(chart, {}).of_kind("CronJob") == []
 
 
@@ -42,6 +42,7 @@ def test_job_of_topic_never_runs_concurrently(archived):
 @pytest.mark.parametrize(("name", "topic"), [("orders", "Orders.v1"), ("clicks", "clicks")])
 def test_job_understands_its_command_line(archived, name, topic):
     assert container(archived, name)["command"] == ["nsq-archive"]
+    assert container(archived, name)["image"].startswith("registry.example.com/nsq-cluster-archive:")
 
     options = parse(container(archived, name)["args"])
     source = SourceOptions.parse(options.source).for_stream()
@@ -70,10 +71,6 @@ def test_files_go_to_claim_and_everything_else_to_tmp(archived):
     assert volumes[mounts["/archive"]]["persistentVolumeClaim"] == {"claimName": "lake"}
     assert volumes[mounts["/tmp"]]["emptyDir"] == {}
     assert {"name": "HOME", "value": "/tmp"} in container(archived, "orders")["env"]
-
-
-def test_image_is_the_one_with_spark(archived):
-    assert container(archived, "orders")["image"].startswith("registry.example.com/nsq-cluster-archive:")
 
 
 def test_long_release_name_leaves_room_for_name_of_topic(chart):

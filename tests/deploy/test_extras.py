@@ -76,7 +76,7 @@ def test_defaults_reach_every_component_and_its_own_value_comes_first(chart):
             assert thing["metadata"]["labels"]["team"] == "mq"
 
 
-def test_all_objects_are_in_namespace_of_values(chart):
+def test_objects_are_in_namespace_of_values(chart):
     values = values_of("balanced") | {"namespaceOverride": "mq"}
     release = render(chart, values)
 
@@ -347,7 +347,7 @@ def checksum(release):
     return release.workload("nsqd")["metadata"]["annotations"]["nsq/pod-template"]
 
 
-def test_only_change_of_pods_changes_their_checksum(chart):
+def test_checksum_of_pods_changes_with_pods_only(chart):
     plain = checksum(render(chart, {"nsqd": {"replicas": 3}}))
 
     assert checksum(render(chart, {"nsqd": {"replicas": 1}})) == plain

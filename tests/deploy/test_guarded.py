@@ -27,7 +27,7 @@ def files(spec):
 
 
 @pytest.mark.parametrize("component", ["nsqd", "nsqlookupd", "nsqadmin"])
-def test_every_file_on_command_line_lies_in_secret_that_is_mounted(guarded, component):
+def test_files_on_command_line_are_in_mounted_secrets(guarded, component):
     mounted = files(guarded.pod(component))
     named = [
         Path(word.partition("=")[2])
@@ -42,7 +42,7 @@ def test_every_file_on_command_line_lies_in_secret_that_is_mounted(guarded, comp
         assert path.name in items
 
 
-def test_every_daemon_serves_certificate_of_its_secret(guarded):
+def test_daemons_serve_certificates_of_their_secrets(guarded):
     for component in ("nsqd", "nsqlookupd", "nsqadmin"):
         line = guarded.command_line(component)
         assert {"--tls-cert=/etc/nsq/tls/tls.crt", "--tls-key=/etc/nsq/tls/tls.key"} <= set(line)
@@ -58,7 +58,7 @@ def test_https_port_is_in_pod_and_in_its_service(guarded, component, port):
     assert [each["port"] for each in ports if each["name"] == "https"] == [port]
 
 
-def test_without_certificate_there_is_no_https_port(chart):
+def test_services_without_certificate_have_no_https_port(chart):
     release = render(chart, {})
 
     for thing in release.of_kind("Service"):
@@ -160,7 +160,7 @@ def test_network_policy_exists_only_on_request(chart):
     assert render(chart, {}).of_kind("NetworkPolicy") == []
 
 
-def test_every_policy_selects_one_workload_and_ports_it_has(guarded):
+def test_network_policies_select_one_workload_and_its_ports(guarded):
     for thing in guarded.of_kind("NetworkPolicy"):
         (workload,) = guarded.pods_selected(thing["spec"]["podSelector"]["matchLabels"])
         ports = workload["spec"]["template"]["spec"]["containers"][0]["ports"]
@@ -177,7 +177,7 @@ def test_http_api_of_nsqd_is_open_to_nsqadmin_and_to_those_that_are_named(guarde
     assert peers(policy(guarded, "nsqd"), "https") == allowed
 
 
-def test_without_list_everybody_may_be_client_and_nobody_may_use_http_api(chart):
+def test_network_policy_without_list_opens_tcp_and_closes_http_api(chart):
     release = render(chart, {"networkPolicy": {"enabled": True}})
 
     assert peers(policy(release, "nsqd"), "tcp") is None

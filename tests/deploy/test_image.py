@@ -44,7 +44,7 @@ def the_only(steps, keyword):
     return found
 
 
-def test_every_instruction_is_known_to_script_that_runs_them(steps, image_steps):
+def test_instructions_are_known_to_script_that_runs_them(steps, image_steps):
     unknown = {step.keyword for step in steps if not hasattr(image_steps.Image, f"do_{step.keyword.lower()}")}
 
     assert unknown == set()
@@ -70,7 +70,7 @@ def test_image_starts_daemon_without_shell(final):
     assert [step for step in final if step.keyword in {"ENTRYPOINT", "SHELL", "RUN"}] == []
 
 
-def test_only_stages_that_image_is_made_from_are_run(image_steps, steps):
+def test_stages_outside_image_are_skipped(image_steps, steps):
     needed = image_steps.needed(steps)
     stages = [step.rest.partition(" AS ")[2] for step in needed if step.keyword == "FROM"]
 
@@ -94,7 +94,7 @@ def test_ports_of_all_daemons_are_exposed(final):
     assert the_only(final, "EXPOSE").rest == "4150 4151 4152 4160 4161 4162 4170 4171 4172"
 
 
-def test_every_package_of_wheel_is_copied_and_let_through(steps, image_steps):
+def test_packages_of_wheel_are_copied_and_let_through(steps, image_steps):
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())
     packages = {name.rstrip("*") for name in project["tool"]["setuptools"]["packages"]["find"]["include"]}
     copied = {
@@ -142,7 +142,7 @@ def test_line_that_breaks_promise_is_named(image_steps, tmp_path, capsys, line, 
     assert sentence in str(refusal.value)
 
 
-def test_argument_that_is_given_takes_place_of_what_dockerfile_says(image_steps, tmp_path):
+def test_build_argument_replaces_default_of_dockerfile(image_steps, tmp_path):
     dockerfile = tmp_path / "Dockerfile"
     dockerfile.write_text(
         'FROM python:3.11-slim\nARG A=1\nARG B=2\nRUN echo $A$B > said\nUSER 1:1\nCMD ["x"]\n'
@@ -202,7 +202,7 @@ def test_installed_packages_are_locked_to_version_and_checksum(steps):
     assert "--no-deps /wheels/*.whl" in of_ours
 
 
-def test_every_requirement_is_locked():
+def test_requirements_are_locked():
     script = PROJECT / "scripts" / "lock.py"
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
 
@@ -222,7 +222,7 @@ def test_locks_name_versions_and_no_address(path):
         assert all("==" in line for line in lines[1:])
 
 
-def test_every_base_image_can_be_pinned(steps):
+def test_base_images_can_be_pinned(steps):
     bases = [step.rest.split()[0] for step in steps if step.keyword == "FROM"]
 
     # A stage that is made from another stage of this file has no base image.

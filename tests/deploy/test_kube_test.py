@@ -116,7 +116,7 @@ def test_plan_names_every_step_and_touches_nothing(fakes):
             assert line.startswith("    openssl ")
 
 
-def test_every_step_runs_against_cluster_in_which_all_goes_well(fakes, tmp_path):
+def test_steps_run_against_healthy_cluster(fakes, tmp_path):
     report = tmp_path / "report.md"
     done = run(fakes, f"--report={report}", "--image=nsq:1")
 
@@ -173,7 +173,7 @@ def test_step_that_fails_is_in_report_and_in_exit_code(fakes):
     assert (done.returncode, "it does not roll" in done.stdout) == (1, True)
 
 
-def test_only_some_steps_can_be_run_and_wrong_name_is_refused(fakes):
+def test_steps_can_be_chosen_and_wrong_name_is_refused(fakes):
     done = run(fakes, "--only=roll-nsqlookupd", "--keep")
 
     assert done.returncode == 0

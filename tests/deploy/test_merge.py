@@ -78,7 +78,7 @@ def test_change_reaches_its_object_and_no_other(chart, before, component, key):
     ) == len(changed)
 
 
-def test_every_object_of_chart_can_be_changed(chart):
+def test_objects_of_chart_can_be_changed(chart):
     values = everything()
     for component, key in merges():
         place = values
@@ -133,7 +133,7 @@ def test_object_that_component_does_not_have_is_refused(chart):
 
 
 @pytest.mark.parametrize("name", VALUE_SETS)
-def test_without_changes_objects_keep_their_comments(chart, name):
+def test_unmerged_objects_keep_their_comments(chart, name):
     release = render(chart, values_of(name))
 
     changed = name == "merged"

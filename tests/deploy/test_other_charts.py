@@ -42,7 +42,7 @@ def pod_of(objects):
 
 @pytest.mark.parametrize("version", ["1.30", "1.37"])
 @pytest.mark.parametrize(("chart", "name"), SETS)
-def test_every_object_is_valid_and_restricted(chart, name, version):
+def test_objects_are_valid_and_restricted(chart, name, version):
     objects = render(chart, values_of(chart, name))
 
     for kind, thing in objects.items():
@@ -151,7 +151,7 @@ def test_hpa_keeps_one_pod_and_asks_for_metric_of_channel():
     assert render("nsq-consumer", none)["HorizontalPodAutoscaler"]["spec"]["minReplicas"] == 1
 
 
-def test_without_scaling_number_is_the_one_of_values():
+def test_replicas_without_scaling_are_those_of_values():
     values = values_of("nsq-consumer", "hpa-values.yaml") | {"scaling": {"by": "none", "min": 3}}
     objects = render("nsq-consumer", values)
 
@@ -198,7 +198,7 @@ def test_profile_is_run_by_command_line_that_is_understood(tmp_path):
     assert mounts == {"/tmp", "/etc/nsq/ca", "/etc/nsq/tls", "/etc/nsq/auth"}
 
 
-def test_each_pod_of_load_has_topic_of_its_own():
+def test_pods_of_load_have_topics_of_their_own():
     (one,) = pod_of(render("nsq-load", values_of("nsq-load", "plain-values.yaml")))["containers"]
     (many,) = pod_of(render("nsq-load", values_of("nsq-load", "guarded-values.yaml")))["containers"]
 
@@ -206,7 +206,7 @@ def test_each_pod_of_load_has_topic_of_its_own():
     assert "--topic=counted_load_$(JOB_COMPLETION_INDEX)" in many["args"]
 
 
-def test_every_file_of_load_lies_in_secret_that_is_mounted():
+def test_files_of_load_are_in_mounted_secrets():
     pod = pod_of(render("nsq-load", values_of("nsq-load", "guarded-values.yaml")))
     (container,) = pod["containers"]
     mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}

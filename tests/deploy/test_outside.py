@@ -26,7 +26,7 @@ def placing(release):
 # --- an address for each broker
 
 
-def test_each_broker_has_service_of_its_own_that_leads_to_its_pod(chart):
+def test_broker_has_service_that_leads_to_its_pod(chart):
     release = render(chart, values_of("outside"))
 
     for index in range(3):
@@ -45,7 +45,7 @@ def test_broker_that_refuses_plain_http_is_reached_over_https_from_outside(chart
     assert ports == {"tcp": 4150, "http": 4151, "https": 4152}
 
 
-def test_what_is_announced_is_found_out_before_broker_starts(balanced):
+def test_announced_address_is_found_before_broker_starts(balanced):
     words = placing(balanced)["args"]
     options = place.parse_arguments([word.replace("$(POD_NAME)", "demo-nsq-nsqd-1") for word in words])
 
@@ -80,7 +80,7 @@ def rules(release, kind):
     return [rule for thing in release.of_kind(kind) for rule in thing["rules"]]
 
 
-def test_nothing_is_asked_and_no_token_is_there_unless_value_wants_it(chart):
+def test_kubernetes_api_is_used_only_if_values_want_it(chart):
     release = render(chart, {})
 
     assert release.of_kind("Role") + release.of_kind("ClusterRole") == []
@@ -97,7 +97,7 @@ def test_rights_are_least_that_is_needed(balanced):
     assert (events["resources"], events["verbs"]) == (["events"], ["create"])
 
 
-def test_only_container_that_asks_has_token(chart):
+def test_token_is_in_container_that_uses_it(chart):
     release = render(chart, {"nsqd": {"topology": {"fromNode": True}}})
     mounted = [mount["mountPath"] for mount in release.pod()["containers"][0]["volumeMounts"]]
 
@@ -153,7 +153,7 @@ def test_consumers_of_zone_come_first_where_zone_is_read(chart):
 # --- people
 
 
-def test_every_host_has_rule_and_is_allowed(signed_in):
+def test_hosts_have_rules_and_are_allowed(signed_in):
     (ingress,) = signed_in.of_kind("Ingress")
     hosts = ["nsq.example.com", "queues.example.com"]
 
@@ -177,7 +177,7 @@ def test_route_leads_to_service_of_nsqadmin(chart):
 # --- certificates
 
 
-def test_one_certificate_for_secret_has_names_of_all_daemons_that_share_it(signed_in):
+def test_shared_certificate_has_names_of_all_its_daemons(signed_in):
     (certificate,) = signed_in.of_kind("Certificate")
     names = certificate["spec"]["dnsNames"]
 
@@ -198,7 +198,7 @@ def test_one_certificate_for_secret_has_names_of_all_daemons_that_share_it(signe
     assert "mq.example.com" in names
 
 
-def test_each_secret_has_certificate_and_test_one_of_client(chart):
+def test_secrets_have_certificates_and_helm_test_has_client_certificate(chart):
     values = values_of("guarded")
     values["tls"]["certManager"] = {"enabled": True, "issuerRef": {"name": "nsq"}}
     found = {

@@ -19,7 +19,7 @@ def spec_of(release):
     return release.named("Deployment", "demo-nsq-nsqadmin")["spec"]["template"]["spec"]
 
 
-def test_no_secret_is_on_command_line_or_in_environment(guarded):
+def test_secrets_are_not_on_command_line_or_in_environment(guarded):
     spec = spec_of(guarded)
     volumes = {each["name"]: each for each in spec["volumes"]}
     mounts = {each["mountPath"]: each for each in spec["containers"][0]["volumeMounts"]}
@@ -37,7 +37,7 @@ def test_pod_that_writes_audit_ends_before_the_next_one_starts(guarded):
     assert guarded.named("Deployment", "demo-nsq-nsqadmin")["spec"]["strategy"] == {"type": "Recreate"}
 
 
-def test_without_them_nothing_of_it_is_rendered(chart):
+def test_disabled_parts_are_not_rendered(chart):
     release = render(chart, {})
 
     assert [volume["name"] for volume in spec_of(release)["volumes"]] == ["tmp"]

@@ -29,7 +29,7 @@ def test_chart_lints_without_warning(name):
 
 
 @pytest.mark.parametrize("version", KUBERNETES)
-def test_every_object_is_valid_to_strict_schema(release, version):
+def test_objects_are_valid_to_strict_schema(release, version):
     for thing in release.objects:
         if thing["kind"] not in CUSTOM_KINDS:
             check(thing, version)
@@ -64,7 +64,7 @@ def test_quantities_are_numbers_with_unit_kubernetes_knows(release):
                 assert QUANTITY.fullmatch(str(value)), f"{thing['kind']} {path}: {value}"
 
 
-def test_nothing_is_empty_by_accident(release):
+def test_objects_have_no_empty_fields(release):
     for thing in release.objects:
         # The storage class "" means no class, and the API group "" is that of Pods and Services.
         meant = re.compile(r"storageClassName$|^rules\.\d+\.apiGroups\.\d+$")
@@ -101,9 +101,3 @@ def test_notes_name_addresses_that_exist(release):
 
     assert len(named) >= 2
     assert named <= services
-
-
-def test_versions_of_chart_and_package_agree(chart):
-    project = (CHART.parents[2] / "pyproject.toml").read_text()
-
-    assert f'version = "{chart.metadata["appVersion"]}"' in project

@@ -89,7 +89,7 @@ def test_pod_that_is_scaled_away_is_decommissioned(chart, events):
     assert release.of_kind("RoleBinding")
 
 
-def test_no_command_of_hook_or_probe_expects_variable_to_be_replaced(release):
+def test_commands_of_hooks_and_probes_have_no_variables(release):
     """The kubelet replaces $(NAME) in the arguments of a container, but not in its hooks and probes."""
     for spec in release.pod_specs():
         for container in spec["containers"]:
@@ -100,7 +100,7 @@ def test_no_command_of_hook_or_probe_expects_variable_to_be_replaced(release):
 
 
 @pytest.mark.parametrize("replicas", [0, 1])
-def test_only_without_replicas_hook_names_target(chart, replicas):
+def test_hook_names_target_only_without_replicas(chart, replicas):
     values = {"drain": {"decommission": True}, "replication": MEMBERS | {"replicas": replicas}}
     command = render(chart, {"nsqd": values}).stop_command()
 
@@ -170,7 +170,7 @@ def test_hook_drains_by_itself_also_where_api_cannot_be_asked(cluster, chart):
     assert node.get("/drain")["drained"]
 
 
-def test_each_orphaned_claim_has_job_that_decommissions_it(chart):
+def test_orphaned_claim_has_job_that_decommissions_it(chart):
     claims = ["data-demo-nsq-nsqd-2", "data-demo-nsq-nsqd-3"]
     values = {"replicas": 2, "replication": MEMBERS, "decommission": {"claims": claims, "timeoutSeconds": 60}}
     release = render(chart, {"nsqd": values})
@@ -279,7 +279,7 @@ def test_brokers_use_tls_between_each_other_where_it_is_required(chart, tls, wan
     assert parse(NsqdOptions, "nsqd", line).replication_tls == used
 
 
-def test_most_replicas_are_those_of_nsqd(chart):
+def test_limit_of_replicas_is_that_of_nsqd(chart):
     values = {"replicas": MAX_REPLICAS + 2, "replication": MEMBERS | {"replicas": MAX_REPLICAS}}
     line = render(chart, {"nsqd": values}).command_line("nsqd")
 

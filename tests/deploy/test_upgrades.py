@@ -76,7 +76,7 @@ def test_disabled_account_is_no_longer_referenced(chart):
         assert spec["serviceAccountName"] == "default"
 
 
-def test_every_referenced_account_is_created_or_named_in_values(releases):
+def test_service_accounts_are_created_or_named_in_values(releases):
     for name, release in releases.items():
         made = {each["metadata"]["name"] for each in release.of_kind("ServiceAccount")}
         named = {

@@ -152,7 +152,7 @@ def leaves(values: object, path: str = "") -> set[str]:
     return {leaf for key, value in values.items() for leaf in leaves(value, f"{path}.{key}".lstrip("."))}
 
 
-def test_every_value_is_explained_in_readme():
+def test_values_are_explained_in_readme():
     readme = (CHART / "README.md").read_text()
     unexplained = [
         leaf

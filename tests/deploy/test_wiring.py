@@ -16,21 +16,21 @@ def ports_of(workload):
     return {port["name"]: port["containerPort"] for each in containers for port in each.get("ports", [])}
 
 
-def test_every_workload_selects_its_own_pods_only(release):
+def test_workloads_select_their_own_pods_only(release):
     for thing in release.workloads():
         selected = release.pods_selected(thing["spec"]["selector"]["matchLabels"])
 
         assert [one["metadata"]["name"] for one in selected] == [thing["metadata"]["name"]]
 
 
-def test_every_service_and_every_budget_selects_exactly_one_workload(release):
+def test_services_and_budgets_select_one_workload_each(release):
     for thing in release.of_kind("Service"):
         assert len(release.pods_selected(of_any_pod(thing["spec"]["selector"]))) == 1
     for thing in release.of_kind("PodDisruptionBudget"):
         assert len(release.pods_selected(thing["spec"]["selector"]["matchLabels"])) == 1
 
 
-def test_no_service_selects_pod_of_helm_test(release):
+def test_services_do_not_select_pod_of_helm_test(release):
     (test_pod,) = release.of_kind("Pod")
 
     for thing in release.of_kind("Service"):
@@ -61,7 +61,7 @@ def test_probes_ask_port_container_has(release):
                 assert asked is None or asked["port"] in named | numbers
 
 
-def test_every_stateful_set_has_headless_service_it_names(release):
+def test_stateful_sets_have_their_headless_services(release):
     for thing in release.of_kind("StatefulSet"):
         service = release.named("Service", thing["spec"]["serviceName"])
 
@@ -70,7 +70,7 @@ def test_every_stateful_set_has_headless_service_it_names(release):
         assert release.pods_selected(service["spec"]["selector"]) == [thing]
 
 
-def test_every_nsqd_announces_its_own_stable_name(release):
+def test_nsqds_announce_stable_names(release):
     for index, name in enumerate(release.pod_names("nsqd")):
         line = release.command_line("nsqd", index)
 
@@ -82,7 +82,7 @@ def test_every_nsqd_announces_its_own_stable_name(release):
         assert f"--node-id={index}" in line
 
 
-def test_every_nsqlookupd_announces_its_own_stable_name(release):
+def test_nsqlookupds_announce_stable_names(release):
     for index, name in enumerate(release.pod_names("nsqlookupd")):
         assert f"--broadcast-address={name}" in release.command_line("nsqlookupd", index)
 
@@ -95,7 +95,7 @@ def test_every_nsqlookupd_announces_its_own_stable_name(release):
         ("nsqadmin", "--lookupd-http-address", 4161),
     ],
 )
-def test_each_daemon_knows_every_nsqlookupd(release, component, flag, port):
+def test_daemons_know_all_nsqlookupds(release, component, flag, port):
     if not release.values[component].get("enabled", True):
         assert not release.of_kind("Deployment")
         return

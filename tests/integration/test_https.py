@@ -44,7 +44,7 @@ def https(daemon, context, path):
 
 
 @pytest.mark.parametrize("program", DAEMONS)
-def test_with_certificate_both_ports_serve(secure, authority, program):
+def test_daemon_with_certificate_serves_both_ports(secure, authority, program):
     daemon = secure(program)
 
     assert https(daemon, authority.client(), "/ping") == (200, b"OK")
@@ -53,7 +53,7 @@ def test_with_certificate_both_ports_serve(secure, authority, program):
 
 
 @pytest.mark.parametrize("program", DAEMONS)
-def test_with_tls_required_plain_requests_learn_the_other_port(secure, authority, program):
+def test_plain_requests_get_https_port_where_tls_is_required(secure, authority, program):
     daemon = secure(program, "--tls-required")
 
     status, body = daemon.request("GET", "/ping")
@@ -109,7 +109,7 @@ def test_renewed_certificate_is_read_again(secure, authority, tmp_path, program)
         https(daemon, authority.client(), "/ping")
 
 
-def test_everybody_who_asks_nsqlookupd_that_requires_tls_is_answered(secure, cluster, authority):
+def test_clients_of_nsqlookupd_that_requires_tls_are_answered(secure, cluster, authority):
     """An nsqd asks it for channels, another nsqlookupd for nodes, nsqadmin for everything."""
     lookupd = secure("nsqlookupd", "--tls-required", "--reconnect-interval=0s")
     trust = f"--tls-root-ca-file={authority.file}"

@@ -15,7 +15,7 @@ from tests.support.waiting import eventually, wait_until
         ("nsqd", "tcp_address", "this is the TCP port of an nsqd, nsqlookupd's is 4160 by default"),
     ],
 )
-def test_nsqd_says_what_it_found_in_place_of_nsqlookupd(cluster, daemon, kind, said):
+def test_nsqd_names_daemon_found_in_place_of_nsqlookupd(cluster, daemon, kind, said):
     address = getattr(getattr(cluster, daemon)(), kind)
 
     nsqd = cluster.nsqd(f"--lookupd-tcp-address={address}")

@@ -61,7 +61,7 @@ def test_cluster_whose_nsqd_is_dead_is_no_cluster(capsys, cluster):
     assert "There is no cluster" in sentence
 
 
-def test_release_that_nobody_knows_is_told_where_it_can_be_known(capsys):
+def test_unknown_release_is_reported_with_where_it_resolves(capsys):
     code, sentence = said(capsys, "smoke", "--helm=demo", "--namespace=m", "--cluster-domain=invalid")
 
     assert code == 1

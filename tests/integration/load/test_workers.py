@@ -73,7 +73,7 @@ def worker(folder, master):
         )
 
 
-def test_all_kinds_of_users_on_two_workers_are_counted_to_last_message(tmp_path):
+def test_users_of_all_kinds_on_two_workers_are_counted_to_last_message(tmp_path):
     # An address of this machine on which nothing else listens.
     master = f"127.0.0.2:{free_port()}"
     with ExitStack() as stack:

@@ -55,7 +55,7 @@ async def test_arguments_are_escaped_so_that_ephemeral_is_no_fragment(http, answ
     assert seen == ["POST /channel/pause?topic=a%23ephemeral&channel=b%26c"]
 
 
-async def test_stats_ask_only_for_what_is_wanted(http, answering):
+async def test_stats_requests_are_limited_to_the_question(http, answering):
     address, seen = await answering()
 
     await NsqdApi(http, address).stats(topic="t", channel="c", include_clients=False)
@@ -93,7 +93,7 @@ async def test_node_that_does_not_answer_in_time_is_unreachable(http):
 
 
 @pytest.mark.parametrize("body", ["", "no json", "[]", '{"topics":{}}', '{"topics":[1]}', "[" * 5000])
-async def test_answer_that_is_not_what_was_asked_for_is_error_but_not_an_outage(http, answering, body):
+async def test_wrong_answer_is_error_and_no_outage(http, answering, body):
     address, _ = await answering(body=body)
 
     error = await failure(LookupdApi(http, address).topics())
@@ -102,7 +102,7 @@ async def test_answer_that_is_not_what_was_asked_for_is_error_but_not_an_outage(
     assert not error.unreachable
 
 
-async def test_answer_without_what_was_asked_for_says_what_is_missing(http, answering):
+async def test_incomplete_answer_names_missing_part(http, answering):
     address, _ = await answering(body="{}")
 
     error = await failure(NsqdApi(http, address).drain_remaining())
@@ -187,7 +187,7 @@ async def test_answer_without_end_is_not_kept(answering):
     assert error.reason == "its answer is longer than 100000 bytes"
 
 
-async def test_of_long_refusal_only_beginning_is_kept(http, answering):
+async def test_long_refusal_is_cut(http, answering):
     address, _ = await answering(500, "x" * 100_000)
 
     assert len(str(await failure(NsqdApi(http, address).info()))) < 1100
@@ -239,7 +239,7 @@ async def test_answer_keeps_its_place_among_those_in_memory_until_it_was_used(an
 
 
 @pytest.mark.parametrize("tail", ["/path?x", "/#", "?x=1", "#", "\\", " "])
-async def test_address_that_would_choose_what_is_asked_is_not_asked(http, answering, tail):
+async def test_address_with_path_or_query_is_refused(http, answering, tail):
     address, seen = await answering(200, "{}")
     host, _, port = address.rpartition(":")
     for wrong in (f"{address}{tail}:4151", f"{host}{tail}:{port}", f"me@{address}"):

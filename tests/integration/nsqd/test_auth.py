@@ -71,7 +71,7 @@ def test_server_is_asked_as_the_original_asks(wire, servers):
 
     assert asked.method == "GET"
     assert asked.target == "/auth?common_name=&remote_ip=127.0.0.1&secret=a+b%26c&tls=false"
-    assert asked.accept == "application/vnd.nsq; version=1.0"
+    assert asked.headers["Accept"] == "application/vnd.nsq; version=1.0"
 
 
 def test_server_is_asked_with_post_when_that_is_wanted(cluster, servers, connect):
@@ -80,7 +80,7 @@ def test_server_is_asked_with_post_when_that_is_wanted(cluster, servers, connect
     connect(nsqd).ask(auth(b"a b"))
     (asked,) = servers.asked
 
-    assert (asked.method, asked.target, asked.content_type) == ("POST", "/who", "application/json")
+    assert (asked.method, asked.target, asked.headers["Content-Type"]) == ("POST", "/who", "application/json")
     assert json.loads(asked.body) == {
         "common_name": [""],
         "remote_ip": ["127.0.0.1"],

@@ -34,7 +34,7 @@ def nsqd(lookup, cluster):
     return cluster.nsqd()
 
 
-def test_every_message_is_counted_until_it_is_told_to_stop(lookup, nsqd):
+def test_counted_load_counts_messages_until_sigterm(lookup, nsqd):
     load = start(lookup.http_address, "--rate=200")
     wait_until(lambda: nsqd.get("/stats?format=json")["topics"] != [], "it publishes")
     wait_until(lambda: nsqd.get("/stats?format=json")["topics"][0]["message_count"] > 900, "for some seconds")

@@ -29,7 +29,7 @@ def commands(block: str) -> list[tuple[str, str]]:
     return re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
 
 
-def test_every_tool_has_example():
+def test_tools_have_examples():
     tools = {
         "nsq_channel",
         "nsq_peek",
@@ -49,7 +49,7 @@ def test_page_uses_addresses_of_local_nsqd(kind):
     assert {"tcp": "127.0.0.1:4150", "http": "127.0.0.1:4151"}[kind] in PAGE
 
 
-def test_examples_print_what_page_says(nsqd, tmp_path):
+def test_examples_print_the_output_of_the_page(nsqd, tmp_path):
     for topic, channels in CHANNELS.items():
         nsqd.post(f"/topic/create?topic={topic}")
         for channel in channels:

@@ -40,7 +40,7 @@ def test_tail_prints_headers_when_asked_for(nsqd):
     assert run_tool("nsq_tail", *flags).stdout == b"1\n2\n"
 
 
-def test_to_nsq_gives_its_headers_to_each_message(nsqd):
+def test_headers_of_to_nsq_are_on_each_message(nsqd):
     publish_ext(nsqd, "t", ({}, b"0"))
     ended = run_tool(
         "to_nsq",

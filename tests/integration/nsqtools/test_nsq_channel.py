@@ -50,7 +50,7 @@ def test_channel_is_made_paused_emptied_and_deleted(nsqd):
 
 
 @pytest.mark.parametrize("all_answer", [True, False])
-def test_nsqd_that_failed_is_named_even_if_nobody_reads_what_was_done_on_others(nsqd, all_answer):
+def test_failed_nsqd_is_named_without_reader_of_stdout(nsqd, all_answer):
     publish(nsqd, "t", [b"one"], channel="c")
     dead = f"127.0.0.1:{free_port()}"
     addresses = [nsqd.http_address] if all_answer else [nsqd.http_address, dead]
@@ -91,7 +91,7 @@ def test_full_disk_behind_stdout_is_named_beside_nsqd_that_failed(nsqd):
     assert b"failed to write to stdout - no space left on device" in ended.stderr
 
 
-def test_channel_is_set_back_and_another_begins_where_it_is_told(nsqd):
+def test_channel_is_set_back_and_new_one_begins_at_position(nsqd):
     publish(nsqd, "t", [b"one", b"two", b"three"], channel="keeps")
     nsqd.post("/channel/create?topic=t&channel=c")
     second = message_id(nsqd, "two")
@@ -103,7 +103,7 @@ def test_channel_is_set_back_and_another_begins_where_it_is_told(nsqd):
     assert read_all(nsqd, "t", "c") == [b"one", b"two", b"three"]
 
 
-def test_what_policies_say_is_shown_and_nsqd_that_differ_are_named(cluster):
+def test_policies_are_shown_and_differing_nsqds_named(cluster):
     first, second = cluster.nsqd(), cluster.nsqd()
     set_policy(first, "^t$", max_attempts=3, ttl="1h")
 
@@ -126,7 +126,7 @@ def test_messages_are_finished_by_id_by_filter_and_all(nsqd):
     assert read_all(nsqd, "t", "c") == [b"one", b'{"a":1}']
 
 
-def test_more_messages_than_one_request_handles_are_all_handled(nsqd):
+def test_messages_beyond_one_request_are_all_handled(nsqd):
     publish(nsqd, "t", [b"x"] * 12_000, channel="c")
 
     assert done("finish", nsqd, "-all", "-dry-run") == "12000 messages would be finished"
@@ -162,7 +162,7 @@ def test_dead_letters_return_to_their_channel(nsqd):
     assert read_all(nsqd, "from", "c") == [b"0", b"1"]
 
 
-def test_it_is_done_on_all_nsqd_and_id_on_the_one_that_has_it(cluster):
+def test_action_runs_on_all_nsqds_and_id_on_its_own(cluster):
     lookupd = cluster.nsqlookupd()
     nsqds = [cluster.nsqd("--node-id=1"), cluster.nsqd("--node-id=2")]
     for nsqd in nsqds:
@@ -192,7 +192,7 @@ def test_it_is_done_on_all_nsqd_and_id_on_the_one_that_has_it(cluster):
         ("requeue", ["-all", "-defer=9000h"], b": INVALID_ARG_DEFER: "),
     ],
 )
-def test_what_cannot_be_done_ends_it_with_sentence_and_changes_nothing(nsqd, action, asked, sentence):
+def test_impossible_action_ends_with_sentence_and_changes_nothing(nsqd, action, asked, sentence):
     publish(nsqd, "t", [b"one"], channel="c")
     if action == "create":
         asked = ["-channel=new", *asked]

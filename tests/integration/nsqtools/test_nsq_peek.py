@@ -21,7 +21,7 @@ def bodies(nsqd, *more: str) -> list[bytes]:
     return ended.stdout.splitlines()
 
 
-def test_all_messages_are_shown_and_none_is_consumed(nsqd):
+def test_messages_are_shown_and_not_consumed(nsqd):
     publish(nsqd, "t", [b"%d" % number for number in range(2500)], channel="c")
 
     assert bodies(nsqd) == [b"%d" % number for number in range(2500)]
@@ -47,7 +47,7 @@ def test_requested_messages_are_shown(nsqd, asked, shown):
     assert bodies(nsqd, *asked) == shown
 
 
-def test_it_begins_at_id_or_sequence(nsqd):
+def test_peek_begins_at_id_or_sequence(nsqd):
     publish(nsqd, "t", [b"one", b"two"])
     second = nsqd.get("/messages?topic=t")["messages"][1]
 
@@ -120,7 +120,7 @@ def test_topic_on_one_of_two_nsqd_is_no_failure(cluster, nsqd):
         (["-http-client-tls-cert=x"], b"ERROR: --http-client-tls-cert"),
     ],
 )
-def test_what_cannot_be_shown_ends_it_with_sentence(nsqd, asked, sentence):
+def test_impossible_request_ends_with_sentence(nsqd, asked, sentence):
     publish(nsqd, "t", [b"one"])
 
     ended = run_tool("nsq_peek", *flags(nsqd, *asked))
@@ -158,7 +158,7 @@ def test_secret_is_shown_to_nsqd(cluster, tmp_path):
     assert with_it.stderr.endswith(b"ERROR: no nsqd has topic t\n")
 
 
-def test_it_follows_what_is_published_over_restart(nsqd, tmp_path):
+def test_peek_follows_publishes_over_restart(nsqd, tmp_path):
     publish(nsqd, "t", [b"one"])
     asked = flags(nsqd, "-output=body", "-follow", "-from=earliest", "-interval=20ms")
     with Tool(tmp_path, "nsq_peek", *asked) as tool:
@@ -191,7 +191,7 @@ def test_following_begins_at_the_end_and_ends_after_n(nsqd, tmp_path):
         assert tool.printed() == b"new\n"
 
 
-def test_pipe_that_nobody_reads_does_not_keep_it_from_ending(nsqd):
+def test_unread_pipe_does_not_prevent_exit(nsqd):
     publish(nsqd, "t", [b"x" * 100] * 1000)
 
     assert ends_though_nobody_reads("nsq_peek", *flags(nsqd)) == 0

@@ -1,6 +1,5 @@
 """nsq_to_nsq between real nsqd."""
 
-import signal
 import subprocess
 from pathlib import Path
 
@@ -167,7 +166,7 @@ def test_destination_that_is_killed_and_comes_back_gets_everything(source, desti
     assert set(bodies) <= set(read_all(destination, "t", "c"))
 
 
-def test_with_one_of_two_destinations_down_the_other_gets_everything(source, destination, cluster, tmp_path):
+def test_destination_that_is_up_gets_everything(source, destination, cluster, tmp_path):
     down = cluster.nsqd()
     down.stop()
     bodies = numbered(500)
@@ -187,12 +186,11 @@ def test_round_robin_shares_messages(source, destination, cluster, tmp_path):
     assert (len(read_all(destination, "t", "c")), len(read_all(other, "t", "c"))) == (50, 50)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signal_ends_it_with_0_and_nothing_is_copied_twice(source, destination, tmp_path, number):
+def test_signal_ends_it_with_0_and_nothing_is_copied_twice(source, destination, tmp_path):
     bodies = numbered(20_000)
     publish(source, "t", bodies, CHANNEL)
     with Tool(tmp_path, "nsq_to_nsq", *flags(source, destination)) as tool:
         wait_until(lambda: unfinished(source, "t", CHANNEL) < 19_000, "it copies")
-        assert tool.stop(number) == 0
+        assert tool.stop() == 0
 
     assert sorted(read_all(destination, "t", "c") + read_all(source, "t", CHANNEL)) == bodies

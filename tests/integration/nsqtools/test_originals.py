@@ -66,7 +66,7 @@ def test_nsq_tail_prints_the_same(nsqd):
         (["-producer-opt=snappy"], b"a\n"),
     ],
 )
-def test_to_nsq_publishes_the_same(nsqd, flags, stdin):
+def test_records_of_to_nsq_are_those_of_original(nsqd, flags, stdin):
     outcomes = []
     for number, tool in enumerate(both("to_nsq")):
         topic = f"t{number}"

@@ -8,7 +8,7 @@ from devcluster.cli import main
 from tests.support.processes import CLUSTER_PORTS, free_port_offset
 
 
-def test_port_in_use_is_named_with_what_wants_it(tmp_path, capsys):
+def test_port_in_use_is_named_with_its_daemon(tmp_path, capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
 

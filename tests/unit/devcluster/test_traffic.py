@@ -17,7 +17,7 @@ def test_sample_message_is_json_that_names_its_event(topic):
     assert is_valid_name(topic)
 
 
-def test_orders_and_payments_have_what_recipes_for_spark_read():
+def test_orders_and_payments_have_members_for_spark_recipes():
     order, payment = sample_message("orders", "run-7"), sample_message("payments", "run-90")
 
     assert {"order": int, "customer": int, "price": float}.items() <= {

@@ -6,7 +6,7 @@ from load.book import Book
 from load.marks import Stamp
 
 
-def test_delta_has_what_is_new_and_is_numbered():
+def test_delta_has_new_events_and_number():
     book = Book("w1")
     book.acked("load", "p1", [0, 1, 2])
     first, second = book.delta(), book.delta(last=True)

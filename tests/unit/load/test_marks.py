@@ -17,7 +17,7 @@ def test_body_is_never_shorter_than_its_mark():
     assert len(Marker(b"run-0001").body(publisher_id(b"abcde", 1), 0, 0, 1)) == MARK_BYTES
 
 
-def test_messages_of_others_are_nobodys():
+def test_messages_of_other_runs_are_ignored():
     body = Marker(b"run-0001").body(publisher_id(b"abcde", 1), 0, 0, 100)
 
     assert Marker(b"run-0002").read(body) is None

@@ -19,5 +19,5 @@ def test_small_values_are_seen_beside_large_ones_on_logarithmic_scale():
     assert abs((heights[0] - heights[1]) - (heights[1] - heights[2])) < 1
 
 
-def test_without_points_there_is_no_chart():
+def test_chart_without_points_is_empty():
     assert chart("T", "ms", {"a": []}) == ""

@@ -10,6 +10,6 @@ def test_free_port_is_none_that_outgoing_connection_takes():
     assert is_free(port)
 
 
-def test_port_at_which_somebody_listens_is_not_free():
+def test_port_with_listener_is_not_free():
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert not is_free(server.getsockname()[1])

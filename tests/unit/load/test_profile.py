@@ -19,12 +19,12 @@ ISSUED = {
 }
 
 
-def test_there_is_profile_for_each_kind_of_load():
+def test_profiles_exist_for_all_kinds_of_load():
     assert set(profile_names()) >= ISSUED
 
 
 @pytest.mark.parametrize("name", sorted(ISSUED))
-def test_profile_says_what_it_is_and_survives_way_to_worker(name):
+def test_profile_has_description_and_survives_way_to_worker(name):
     profile = load_profile(name)
 
     assert profile.about
@@ -37,7 +37,7 @@ def test_size_is_number_or_two():
     assert [one.size for one in profile.publishers] == [Between(100, 100), Between(50, 70)]
 
 
-def test_every_channel_of_every_topic_has_readers():
+def test_channels_of_all_topics_have_readers():
     profile = parse_profile("p", "[topics]\ncount = 2\nchannels = 2\n[[consumers]]\nusers = 1")
 
     assert profile.channels == [f"load-{topic} channel-{channel}" for topic in (0, 1) for channel in (0, 1)]

@@ -47,7 +47,7 @@ def driver():
     return TallyDriver()
 
 
-def test_all_is_well_when_each_message_came_once(driver):
+def test_run_with_single_deliveries_has_no_fault(driver):
     driver.publish(*range(100))
     driver.deliver(*range(50), worker="w2")
     driver.report()
@@ -138,7 +138,7 @@ def test_message_that_was_given_back_and_never_came_again_is_missing(driver):
     assert driver.outcome().missing_names == ["load p1 2"]
 
 
-def test_each_time_message_is_given_back_it_must_come_again(driver):
+def test_requeued_message_must_come_again_each_time(driver):
     driver.publish(1)
     driver.deliver(1)
     for _ in range(3):

@@ -21,7 +21,7 @@ def test_absence_and_null_are_zero_value(read, zero, good, _bad):
 
 
 @pytest.mark.parametrize(("read", "_zero", "_good", "bad"), READERS)
-def test_another_type_is_refused_by_name(read, _zero, _good, bad):
+def test_type_mismatch_is_refused_by_name(read, _zero, _good, bad):
     with pytest.raises(TypeError, match="k is not a"):
         read({"k": bad}, "k")
 

@@ -50,7 +50,7 @@ def refusal(parser, data):
     return refused.value.payload()
 
 
-def test_what_nsqd_sends_is_what_nsqlookupd_reads(parser):
+def test_commands_of_nsqd_are_read_by_nsqlookupd(parser):
     stream = (
         encode_identify(FIELDS)
         + PING
@@ -102,12 +102,12 @@ def test_line_is_stripped_and_split_on_single_blanks(parser, line, command):
         (encode_identify(FIELDS) + b"IDENTIFY\n", b"E_INVALID cannot IDENTIFY again"),
     ],
 )
-def test_what_is_no_command_is_refused(parser, data, payload):
+def test_unknown_command_is_refused(parser, data, payload):
     assert refusal(parser, data) == payload
 
 
 @pytest.mark.parametrize("magic", [b"  V2", b"GET ", b"\x00\x00\x00\x00"])
-def test_another_magic_is_bad_protocol(magic):
+def test_unknown_magic_is_bad_protocol(magic):
     assert refusal(CommandParser(), magic) == b"E_BAD_PROTOCOL"
 
 
@@ -126,7 +126,7 @@ def test_longest_line_and_body_are_accepted(parser):
         (b"IDENTIFY\n\x00\x00\x00\x05{}", b"E_BAD_BODY IDENTIFY failed to read body"),
     ],
 )
-def test_stream_that_ends_inside_body_is_told_so(parser, data, payload):
+def test_stream_that_ends_inside_body_is_refused(parser, data, payload):
     assert commands(parser, data) == []
     with pytest.raises(ProtocolError) as refused:
         parser.end_of_stream()
@@ -281,7 +281,7 @@ def test_whether_publishes_are_taken_is_one_line(line, obstacle):
 
 
 @pytest.mark.parametrize("obstacle", ["", "draining"])
-def test_what_is_said_is_what_is_read(obstacle):
+def test_availability_is_read_back(obstacle):
     parser = CommandParser()
     parser.feed(MAGIC_V1 + encode_available(obstacle))
 
@@ -289,6 +289,6 @@ def test_what_is_said_is_what_is_read(obstacle):
 
 
 @pytest.mark.parametrize(("text", "takes"), [(b"true", True), (b"1", False), (b"null", False)])
-def test_only_nsqlookupd_that_says_so_is_told(text, takes):
+def test_info_says_whether_nsqlookupd_takes_availability(text, takes):
     assert decode_lookupd_info(b'{"availability":%b}' % text).accepts_availability is takes
     assert decode_lookupd_info(b"{}").accepts_availability is False

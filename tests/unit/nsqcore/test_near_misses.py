@@ -28,12 +28,12 @@ def test_address_is_guessed(text, meant):
 @pytest.mark.parametrize(
     "text", ["", "a:b:c", "host:", "/run/nsqd.sock", "http://", "http://[::1", "0", "99999"]
 )
-def test_without_idea_nothing_is_guessed(text):
+def test_address_without_near_miss_has_no_guess(text):
     assert meant_address(text, 4160) == ""
 
 
 @pytest.mark.parametrize("text", ["4150", "127.0.0.1", "::1", "[::1]", "localhost", "http://a:1"])
-def test_no_socket_file_is_made_where_address_was_meant(text):
+def test_mistyped_address_makes_no_socket_file(text):
     assert is_no_path(text)
 
 

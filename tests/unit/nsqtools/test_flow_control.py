@@ -60,7 +60,7 @@ async def test_nsqd_that_is_found_while_call_blocks_has_its_own_time_out():
     await calling
 
 
-async def test_lower_limit_holds_at_once_or_when_supply_goes_on():
+async def test_lower_limit_holds_immediately_or_after_stall():
     reading = Reading(msg_timeout=3600)
     flow = FlowControl([reading], 200)
     flow.limit(20)

@@ -18,7 +18,7 @@ def test_round_robin_starts_with_second():
     assert picks(RoundRobin("abc"), 5) == ["b", "c", "a", "b", "c"]
 
 
-def test_round_robin_goes_on_to_host_that_failed():
+def test_round_robin_continues_with_host_that_failed():
     pool = RoundRobin("ab")
     pool.failed("b", 0)
 
@@ -62,7 +62,7 @@ def test_success_brings_host_back():
     assert set(picks(pool, 4, now=1)) == {"a", "b"}
 
 
-def test_all_dead_are_all_revived_and_the_first_is_used():
+def test_dead_hosts_are_all_revived_and_first_is_used():
     pool = HostPool("abc")
     for host in "abc":
         pool.failed(host, 0)
@@ -117,7 +117,7 @@ def test_times_older_than_five_minutes_are_forgotten():
     st.integers(1, 4),
     st.lists(st.tuples(st.floats(0, 1000), st.booleans(), st.floats(0, 60))),
 )
-def test_there_is_always_host_to_try(mode, hosts, story):
+def test_pool_always_has_host_to_try(mode, hosts, story):
     names = [f"h{number}" for number in range(hosts)]
     pool, now = chooser(mode, names, random.Random(0).random), 0.0
 

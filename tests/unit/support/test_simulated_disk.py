@@ -195,13 +195,13 @@ def test_killed_process_leaves_everything_it_wrote(disk):
     assert content(disk.killed(), "a") == b"not synced"
 
 
-def test_what_was_written_before_kill_may_still_be_lost_by_power_cut_after_it(disk):
+def test_power_cut_after_kill_may_lose_earlier_writes(disk):
     written(disk, "a", b"not synced")
 
     assert None in cuts(disk.killed(), "a")
 
 
-def test_what_was_synced_with_its_folder_is_always_there(disk):
+def test_file_synced_with_its_folder_survives(disk):
     written(disk, "a", b"x" * 9000, synced=True)
 
     assert cuts(disk, "a") == {b"x" * 9000}
@@ -230,7 +230,7 @@ def test_unsynced_tail_may_be_there_in_any_part(disk):
     assert all(found.startswith(b"a" * PAGE) for found in left)
 
 
-def test_of_page_written_several_times_any_version_may_be_there(disk):
+def test_rewritten_page_may_have_any_version_after_power_cut(disk):
     fd = disk.open_write(DATA / "a")
     disk.write_at(fd, b"1" * 100, 0)
     disk.sync(fd)
@@ -281,7 +281,7 @@ def test_changes_of_folder_may_be_lost_in_any_order(disk):
     assert left == {(), ("a",), ("b",), ("a", "b")}
 
 
-def test_folder_is_lost_with_all_that_was_synced_in_it_when_its_own_entry_was_not(disk):
+def test_folder_without_synced_entry_is_lost_with_its_files(disk):
     disk.make_folder(DATA / "topic")
     fd = disk.create(DATA / "topic" / "a")
     disk.append(fd, [b"x"])
@@ -291,7 +291,7 @@ def test_folder_is_lost_with_all_that_was_synced_in_it_when_its_own_entry_was_no
     assert cuts(disk, "topic/a") == {None, b"x"}
 
 
-def test_after_sync_all_nothing_is_lost(disk):
+def test_synced_files_survive_power_cut(disk):
     disk.make_folder(DATA / "topic")
     disk.replace(DATA / "topic" / "a", b"x", durable=False)
     disk.sync_all()
@@ -299,7 +299,7 @@ def test_after_sync_all_nothing_is_lost(disk):
     assert cuts(disk, "topic/a") == {b"x"}
 
 
-def test_what_a_failed_sync_did_not_write_no_later_one_makes_durable(disk):
+def test_pages_of_failed_sync_never_become_durable(disk):
     fd = written(disk, "a", b"1", synced=True)
     disk.append(fd, [b"2"])
     disk.fail(errno.EIO, "sync")
@@ -373,7 +373,7 @@ def test_read_can_end_early(disk):
     assert content(disk, "a") == b"12345"
 
 
-def test_full_disk_takes_what_fits_and_more_once_something_was_removed(disk):
+def test_full_disk_takes_part_of_write_and_more_after_removal(disk):
     disk.capacity = 2 * PAGE
     written(disk, "a", b"a" * PAGE)
     fd = disk.create(DATA / "b")
@@ -392,7 +392,7 @@ def test_full_disk_takes_what_fits_and_more_once_something_was_removed(disk):
     assert content(disk, "b") == b"b" * (PAGE + 1)
 
 
-def test_what_was_allocated_can_be_written_on_full_disk(disk):
+def test_allocated_bytes_can_be_written_on_full_disk(disk):
     disk.capacity = 2 * PAGE
     fd = disk.open_write(DATA / "a")
     disk.allocate(fd, 2 * PAGE)
@@ -404,7 +404,7 @@ def test_what_was_allocated_can_be_written_on_full_disk(disk):
     assert content(disk, "a") == b"x" * 2 * PAGE
 
 
-def test_no_more_files_are_open_than_allowed(disk):
+def test_open_files_stay_within_limit(disk):
     disk.max_open = 1
     fd = disk.create(DATA / "a")
     with pytest.raises(OSError, match="Too many open files"):

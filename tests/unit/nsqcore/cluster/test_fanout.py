@@ -20,7 +20,7 @@ async def test_answers_keep_order_of_targets_and_errors_are_kept_beside_them():
     assert not found.failed
 
 
-async def test_it_failed_only_when_everybody_failed():
+async def test_fanout_fails_only_if_all_nodes_fail():
     assert (await call_all([-1, -2], answer)).failed
     assert not (await call_all([], answer)).failed
 
@@ -33,7 +33,7 @@ async def test_error_that_is_no_failure_of_node_is_not_swallowed():
         await call_all([1], broken)
 
 
-async def test_no_more_are_asked_at_once_than_was_said():
+async def test_fanout_limits_concurrent_requests():
     running = most = 0
 
     async def busy(target):

@@ -27,7 +27,7 @@ def test_ipv6_node_gets_brackets_in_its_addresses():
     assert (found.tcp_address, found.http_address) == ("[::1]:4150", "[::1]:4151")
 
 
-def test_each_nsqlookupd_adds_where_it_saw_node():
+def test_nsqlookupd_adds_address_of_connection():
     found = NodeInfo.from_json({"remote_address": "10.0.0.9:5000"}).listed_by("a:4161")
 
     assert found.remote_addresses == ("a:4161/10.0.0.9:5000",)

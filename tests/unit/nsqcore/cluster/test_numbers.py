@@ -12,13 +12,13 @@ def test_sum_that_is_too_large_is_nearest_number_of_64_bits():
 
 
 @pytest.mark.parametrize("value", [MOST + 1, LEAST - 1, 10**400, 1.5, "7", None, float("nan")])
-def test_what_is_no_whole_number_of_64_bits_is_refused(value):
+def test_integer_beyond_64_bits_is_refused(value):
     with pytest.raises(ValueError, match="Expected"):
         int64(value)
 
 
 @pytest.mark.parametrize("number", [MOST, LEAST, -1])
-def test_every_count_that_go_can_send_is_read(number):
+def test_counts_that_go_can_send_are_read(number):
     stats = read_stats(b'{"start_time": %d, "topics": [{"depth": %d}]}' % (number, number))
 
     assert (stats.start_time, stats.topics[0].depth) == (number, number)

@@ -21,7 +21,7 @@ def test_secret_that_was_changed_is_used_from_then_on(tmp_path):
     assert secret.read() == "new"
 
 
-def test_without_file_nothing_is_shown():
+def test_missing_secret_file_sends_no_header():
     assert NO_SECRET.headers() == {}
 
 

@@ -38,7 +38,7 @@ def test_names_in_path_are_its_parameters(daemon):
 
 
 @pytest.mark.parametrize("daemon", EVERY)
-def test_it_is_openapi_3_1(daemon):
+def test_description_is_openapi_3_1(daemon):
     found = json.loads(json.dumps(EVERY[daemon]))
 
     assert found["openapi"].startswith("3.1.")

@@ -13,7 +13,7 @@ async def turns_during(work):
     return turns
 
 
-async def test_others_have_turn_after_so_many_pieces():
+async def test_pace_lets_other_tasks_run():
     async def work(pieces):
         pace = Pace(10)
         for _ in range(pieces):

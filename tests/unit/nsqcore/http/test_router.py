@@ -70,7 +70,7 @@ def test_known_path_tells_its_methods(router):
         ("/topics/a%20b/c/", "/topics/a%20b/c"),
     ],
 )
-def test_another_spelling_of_path_is_redirected(router, path, right):
+def test_path_in_other_spelling_is_redirected(router, path, right):
     assert found(router, "GET", path) == Redirect(right, 301)
 
 
@@ -82,7 +82,7 @@ def test_redirect_needs_handler_for_method(router):
     assert found(router, "POST", "/topics/") is None
 
 
-def test_with_base_path_everything_lives_below_it():
+def test_base_path_prefixes_all_routes():
     router = Router([Route("GET", "/", handler), Route("GET", "/ping", handler)], "/nsq")
 
     assert found(router, "GET", "/nsq") == ("/", {})

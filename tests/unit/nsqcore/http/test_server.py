@@ -154,7 +154,7 @@ async def test_head_where_it_is_allowed_is_get_without_its_body(service):
 @pytest.mark.parametrize(
     "head", ["GET /ping", "GET /nope", "GET /crash", "POST /create?topic=t", "GET //ping"]
 )
-async def test_no_reply_names_libraries_that_run_here(service, head):
+async def test_replies_do_not_name_libraries(service, head):
     _, headers, _ = await service.ask(head)
 
     assert "Server" not in dict(headers)
@@ -222,7 +222,7 @@ async def test_body_that_comes_in_pieces_is_put_together(service):
     await writer.wait_closed()
 
 
-async def test_many_requests_use_one_connection(service):
+async def test_requests_share_one_connection(service):
     reader, writer = await service.connect()
     for _ in range(3):
         writer.write(b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -299,12 +299,12 @@ SLOW = b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"
 PING = b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
-async def test_who_ends_its_side_behind_request_is_answered(service):
+async def test_half_closed_client_is_answered(service):
     for _ in range(20):
         assert (await half_closed(service, PING)).endswith(b"\r\n\r\nOK")
 
 
-async def test_who_ends_its_side_while_its_request_is_served_is_answered_and_let_go(service):
+async def test_client_that_half_closes_during_answer_is_answered_and_closed(service):
     transport, connection = MemoryTransport(), service.server.factory()
     transport.connect(connection)
     transport.say(SLOW)
@@ -319,7 +319,7 @@ async def test_who_ends_its_side_while_its_request_is_served_is_answered_and_let
 
 
 @pytest.mark.parametrize("rounds", range(QUIET_ROUNDS))
-async def test_who_ends_its_side_at_any_moment_of_request_is_answered_and_let_go(service, rounds):
+async def test_half_closed_client_at_any_moment_is_answered_and_closed(service, rounds):
     transport, connection = MemoryTransport(), service.server.factory()
     transport.connect(connection)
     transport.say(PING)
@@ -334,7 +334,7 @@ async def test_who_ends_its_side_at_any_moment_of_request_is_answered_and_let_go
     assert transport.is_closing()
 
 
-async def test_who_ends_its_side_behind_several_requests_is_answered_each(service):
+async def test_half_closed_client_gets_all_answers(service):
     service.gate.set()
     body = b"POST /pub HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
     received = await half_closed(service, SLOW + body + PING)
@@ -343,7 +343,7 @@ async def test_who_ends_its_side_behind_several_requests_is_answered_each(servic
     assert received.endswith(b"OK")
 
 
-async def test_who_ends_its_side_within_body_is_told_at_once_that_it_cannot_be_read(service, caplog):
+async def test_client_that_half_closes_within_body_is_refused(service, caplog):
     """Its time limit is shorter than BODY_STALL_S, so only an immediate answer passes."""
     async with asyncio.timeout(20):
         received = await half_closed(
@@ -355,7 +355,7 @@ async def test_who_ends_its_side_within_body_is_told_at_once_that_it_cannot_be_r
     assert received.endswith(b'{"message":"INTERNAL_ERROR"}')
 
 
-async def test_who_ends_its_side_between_requests_is_let_go(service):
+async def test_half_closed_idle_client_is_closed(service):
     reader, writer = await service.connect()
     writer.write(PING)
     await reader.readuntil(b"\r\n\r\n")
@@ -367,7 +367,7 @@ async def test_who_ends_its_side_between_requests_is_let_go(service):
     await writer.wait_closed()
 
 
-async def test_who_ends_its_side_without_request_is_let_go(service):
+async def test_half_closed_client_without_request_is_closed(service):
     assert await half_closed(service, b"") == b""
     assert await half_closed(service, b"GET /pi") == b""
 

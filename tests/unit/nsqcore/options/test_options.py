@@ -66,11 +66,11 @@ def config(tmp_path):
         ("--tcp-address=:1",),
     ],
 )
-def test_one_dash_or_two_and_blank_or_equals_sign_mean_the_same(argv):
+def test_flags_take_one_or_two_dashes_and_blank_or_equals_sign(argv):
     assert read(*argv).tcp_address == ":1"
 
 
-def test_without_flags_every_option_has_its_default():
+def test_options_without_flags_have_defaults():
     options = read()
 
     assert options == SampleOptions()
@@ -347,7 +347,7 @@ def test_value_is_found_by_its_key_as_config_endpoint_shows_it():
 
 
 @pytest.mark.parametrize("key", ["node_id", "version", "config", "verbose", "worker_id", "", "nonsense"])
-def test_what_has_no_key_is_not_found(key):
+def test_missing_key_is_not_found(key):
     with pytest.raises(KeyError):
         config_value(read(), key)
 

@@ -58,7 +58,7 @@ def test_interrupt_termination_and_hang_up_are_graceful_stops():
         assert stopped_by(number) == (0, "stopping\nstopped\n", "")
 
 
-def test_where_hang_up_means_something_else_it_does_not_end_what_is_still_loading():
+def test_sighup_with_other_meaning_does_not_end_loading_daemon():
     with daemon("reloads") as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGHUP)

@@ -103,7 +103,7 @@ def test_socket_file_of_killed_daemon_is_no_obstacle(tmp_path):
         assert listen_port(sock) is None
 
 
-def test_socket_file_of_living_daemon_is_left_alone(tmp_path):
+def test_socket_file_of_running_daemon_stays(tmp_path):
     path = str(tmp_path / "nsqd.sock")
     with bind(path, allow_unix=True), pytest.raises(StartupError) as refused:
         bind(path, allow_unix=True)

@@ -95,7 +95,7 @@ def test_other_words_are_no_level(word):
         ("ümlaut", "ümlaut"),
     ],
 )
-def test_what_would_end_line_or_move_cursor_is_spelled_out(text, shown):
+def test_control_characters_are_escaped(text, shown):
     assert one_line(text) == shown
 
 
@@ -112,7 +112,7 @@ def test_users_and_passwords_of_addresses_are_left_out(text, shown):
     assert without_passwords(text) == shown
 
 
-def test_every_line_of_log_is_one_deed_without_passwords():
+def test_log_lines_name_actions_without_passwords():
     stream = io.StringIO()
     log = Log("[x] ", stream=stream)
 

@@ -43,14 +43,14 @@ def unread():
     os.close(writer)
 
 
-def test_what_was_asked_for_is_written_as_it_is():
+def test_output_is_written_unchanged():
     stream = io.StringIO()
     output.write_output("a\nb\n", stream)
 
     assert stream.getvalue() == "a\nb\n"
 
 
-def test_what_was_asked_for_and_cannot_be_written_ends_command_with_sentence(full):
+def test_output_that_cannot_be_written_ends_command_with_sentence(full):
     done = run('write_output("text")', stdout=full)
 
     assert (done.returncode, done.stderr) == (1, FULL)
@@ -69,7 +69,7 @@ def test_reader_that_has_ended_ends_command_without_word(unread):
 
 
 @pytest.mark.parametrize("call", ['write_all(b"text")', 'write_text("text")'])
-def test_caller_may_decide_what_an_unwritable_stdout_means(full, unread, call):
+def test_unwritable_stdout_is_error_for_caller(full, unread, call):
     code = f"try:\n    {call}\nexcept Unwritable as error:\n    sys.exit(type(error).__name__)"
 
     assert [run(f"\n{code}", stdout=out).stderr for out in (full, unread)] == [

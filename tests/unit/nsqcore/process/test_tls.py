@@ -65,7 +65,7 @@ def test_files_that_did_not_change_are_not_loaded_again(first):
     assert certificates.refresh() is False
 
 
-def test_what_is_new_is_shown_from_then_on(first, second):
+def test_renewed_certificate_is_served(first, second):
     certificates = server_certificates(str(first.certificate), str(first.key), LEAST)
     before = shown(certificates.context)
     shutil.copy(second.certificate, first.certificate)
@@ -90,7 +90,7 @@ def test_secret_that_is_exchanged_by_moving_link_is_noticed(tmp_path, first, sec
 
 
 @pytest.mark.parametrize("damage", ["other key", "other certificate", "garbage", "gone"])
-def test_what_cannot_be_used_is_told_each_time_and_old_serves_on(first, second, damage):
+def test_invalid_certificate_is_reported_and_old_one_stays(first, second, damage):
     certificates = server_certificates(str(first.certificate), str(first.key), LEAST)
     before = shown(certificates.context)
     if damage == "other key":
@@ -118,7 +118,7 @@ def test_authority_that_is_added_is_believed(first, second):
     assert len(believed.context.get_ca_certs()) == 2
 
 
-def test_renewed_certificate_is_what_a_client_shows_from_then_on(tmp_path, first):
+def test_renewed_client_certificate_is_shown(tmp_path, first):
     server = server_certificates(
         str(first.certificate), str(first.key), LEAST, verify_clients=True, authorities=str(first.file)
     ).context

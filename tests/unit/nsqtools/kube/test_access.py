@@ -21,7 +21,7 @@ def test_call_returns_what_it_asks_for(api, node):
     assert api.node_labels("worker") == {"zone": "a"}
 
 
-def test_right_that_is_missing_is_said_at_once(api, kubernetes, node, waiting):
+def test_missing_right_is_reported_immediately(api, kubernetes, node, waiting):
     kubernetes.faults[f"GET {NODE}"] = [Fault(403)]
 
     with pytest.raises(Forbidden, match=r"^cannot read node worker: the account of this pod may not$"):
@@ -30,7 +30,7 @@ def test_right_that_is_missing_is_said_at_once(api, kubernetes, node, waiting):
     assert waiting.pauses == []
 
 
-def test_what_does_not_exist_is_said_at_once(api, waiting):
+def test_missing_topic_is_reported_immediately(api, waiting):
     with pytest.raises(NotFound, match=r"^cannot read Service mq-nsqd-0: it does not exist$"):
         api.service("mq", "mq-nsqd-0")
 
@@ -93,7 +93,7 @@ def test_watch_that_fails_ends_after_pause_so_that_caller_reads_again(api, kuber
     assert waiting.pauses == [0.25]
 
 
-def test_watch_that_is_not_allowed_is_said(api, kubernetes):
+def test_forbidden_watch_is_reported(api, kubernetes):
     kubernetes.faults[f"WATCH {SERVICES}"] = [Fault(403)]
 
     with pytest.raises(Forbidden, match=r"^cannot watch Service mq-nsqd-0: the account of this pod may not$"):

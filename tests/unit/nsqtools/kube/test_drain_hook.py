@@ -48,7 +48,7 @@ def test_words_after_two_dashes_are_those_of_drain(monkeypatch):
     )
 
 
-def test_what_a_scale_down_strands_is_event_of_stateful_set(api, kubernetes, two_replicas):
+def test_event_of_stateful_set_reports_stranded_messages(api, kubernetes, two_replicas):
     write_event(api, of_pod("mq-nsqd-2"), "12 messages in orders")
 
     ((path, event),) = kubernetes.created
@@ -61,7 +61,7 @@ def test_what_a_scale_down_strands_is_event_of_stateful_set(api, kubernetes, two
     )
 
 
-def test_what_a_restart_leaves_is_event_of_pod(api, kubernetes, two_replicas):
+def test_event_of_pod_reports_backlog_at_restart(api, kubernetes, two_replicas):
     write_event(api, of_pod("mq-nsqd-1"), "12 messages in orders")
 
     ((_, event),) = kubernetes.created
@@ -69,7 +69,7 @@ def test_what_a_restart_leaves_is_event_of_pod(api, kubernetes, two_replicas):
     assert event["involvedObject"]["name"] == "mq-nsqd-1"
 
 
-def test_drain_that_fails_is_told_and_keeps_its_exit_code(api, kubernetes, two_replicas, capfd):
+def test_failed_drain_is_reported_with_its_exit_code(api, kubernetes, two_replicas, capfd):
     options = of_pod("mq-nsqd-2", f"--http-address=127.0.0.1:{free_port()}", "--timeout=1s")
 
     assert hook(options, lambda: api) == 1
@@ -122,7 +122,7 @@ def leaving(name, targets="", **more):
     return HookOptions("mq", name, "mq-nsqd", FLAGS, decommission=True, targets=targets, **more)
 
 
-def test_only_pod_that_is_scaled_away_is_decommissioned(api, kubernetes, two_replicas):
+def test_pod_is_decommissioned_only_when_scaled_away(api, kubernetes, two_replicas):
     assert is_scaled_away(api, of_pod("mq-nsqd-2"))
     assert not is_scaled_away(api, of_pod("mq-nsqd-1"))
 
@@ -131,7 +131,7 @@ def test_only_pod_that_is_scaled_away_is_decommissioned(api, kubernetes, two_rep
     assert command(of_pod("mq-nsqd-2", *FLAGS), lambda: api) == ["nsqd.drain", *FLAGS]
 
 
-def test_without_replicas_pod_that_stays_takes_logs_over(api, kubernetes, two_replicas):
+def test_remaining_pod_takes_logs_over_without_replicas(api, kubernetes, two_replicas):
     found = [
         command(leaving(f"mq-nsqd-{number}", "mq-nsqd-headless:4150"), lambda: api)[-1] for number in (2, 3)
     ]
@@ -195,7 +195,7 @@ def test_pod_that_is_not_known_is_drained(
     assert f"not decommissioned: {problem}" in capfd.readouterr().err
 
 
-def test_pod_that_is_not_known_makes_no_event_of_what_a_drain_left(api, kubernetes, two_replicas, capfd):
+def test_unknown_pod_gets_no_event_after_drain(api, kubernetes, two_replicas, capfd):
     drain = (f"--http-address=127.0.0.1:{free_port()}", "--timeout=1s")
 
     assert hook(HookOptions("mq", "", "mq-nsqd", drain), lambda: api) == 1
@@ -204,7 +204,7 @@ def test_pod_that_is_not_known_makes_no_event_of_what_a_drain_left(api, kubernet
     assert "no event about it: the environment names no pod" in capfd.readouterr().err
 
 
-def test_answer_that_nobody_expected_does_not_keep_pod_from_its_drain(cluster, capfd):
+def test_unexpected_answer_does_not_prevent_drain(cluster, capfd):
     def broken():
         raise RuntimeError("no such thing")
 

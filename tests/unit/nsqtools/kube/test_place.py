@@ -36,7 +36,7 @@ def test_region_and_zone_are_those_of_node(api, kubernetes, tmp_path):
     assert written(tmp_path) == {"topology_region": "east", "topology_zone": "east-1"}
 
 
-def test_nsqd_understands_what_is_written(api, kubernetes, tmp_path):
+def test_place_file_is_read_by_nsqd(api, kubernetes, tmp_path):
     kubernetes.objects[NODE] = {"metadata": {"labels": {"topology.kubernetes.io/zone": 'a "b" \\c'}}}
     kubernetes.objects[SERVICE] = service("mq-nsqd-1", "NodePort")
 

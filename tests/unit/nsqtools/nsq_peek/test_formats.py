@@ -67,6 +67,6 @@ def test_json_line_is_all_that_nsqd_said_and_names_it():
 
 
 @pytest.mark.parametrize("answer", [b"", b"[]", b"{}", b'{"messages":[],"next":5,"more":false}'])
-def test_what_is_no_answer_to_messages_is_refused(answer):
+def test_invalid_answer_to_messages_is_refused(answer):
     with pytest.raises(ValueError):
         read_page(answer)

@@ -23,7 +23,7 @@ def test_columns_stand_as_the_original_puts_them():
     )
 
 
-def test_what_is_not_on_disk_is_in_memory():
+def test_depth_in_memory_is_depth_without_backend():
     assert line(Statistics(depth=100, backend_depth=30), 0, 0).split()[3:6] == ["100", "70", "30"]
 
 
@@ -68,7 +68,7 @@ def test_nsqd_whose_counter_fell_counts_again_in_the_next_round(old, new):
 
 
 @given(st.dictionaries(st.sampled_from("abc"), st.tuples(counts, counts)))
-def test_no_rate_of_arrival_is_ever_negative(rounds):
+def test_rates_of_arrival_are_not_negative(rounds):
     before = {node: Statistics(messages=old) for node, (old, _) in rounds.items()}
     now = {node: Statistics(messages=new) for node, (_, new) in rounds.items()}
 

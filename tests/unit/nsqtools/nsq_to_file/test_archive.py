@@ -162,7 +162,7 @@ def test_interval_rotates_at_the_next_record(tmp_path):
     assert list(runs.files().values()) == [b"a\n", b"b\n"]
 
 
-def test_each_sync_ends_member_of_gzip(tmp_path):
+def test_sync_ends_member_of_gzip(tmp_path):
     runs = Runs(tmp_path, level=9)
     archive = runs.archive()
     archive.add([b"a"])
@@ -208,7 +208,7 @@ def test_files_are_moved_when_they_are_finished(tmp_path):
     assert (runs.files(), runs.files(runs.work)) == ({"t-000000.0000.log": b"a\n"}, {})
 
 
-def test_after_move_the_next_record_opens_the_next_file(tmp_path):
+def test_record_after_move_opens_next_file(tmp_path):
     runs = Runs(tmp_path, work=True)
     archive = runs.archive()
     for body in (b"a", b"b"):
@@ -230,7 +230,7 @@ def test_file_that_is_there_already_is_never_overwritten(tmp_path):
 
 
 @pytest.mark.parametrize("level", [None, 6])
-def test_what_a_killed_run_left_is_finished_by_the_next(tmp_path, level):
+def test_files_of_killed_run_are_finished_by_next(tmp_path, level):
     runs = Runs(tmp_path, work=True, level=level)
     archive = runs.archive()
     archive.add([b"synced"])
@@ -269,7 +269,7 @@ def left_behind(folder, content: bytes, level: int | None) -> tuple[Runs, list[b
         (packed(b"a\n"), b""),
     ],
 )
-def test_leftover_is_recovered_by_what_it_contains_whatever_new_run_writes(tmp_path, level, complete, torn):
+def test_leftover_is_recovered_by_its_content(tmp_path, level, complete, torn):
     runs, found = left_behind(tmp_path, complete + torn, level)
 
     assert found == [complete]
@@ -365,7 +365,7 @@ def test_file_is_no_leftover_before_it_has_its_final_name(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("opens_first", [True, False])
-def test_leftover_that_another_run_moves_at_the_same_time_is_left_to_it(tmp_path, monkeypatch, opens_first):
+def test_leftover_moved_by_concurrent_run_is_skipped(tmp_path, monkeypatch, opens_first):
     runs = Runs(tmp_path, work=True)
     leftover = runs.work / "t-000000.0000.log"
     leftover.write_bytes(b"a\n")

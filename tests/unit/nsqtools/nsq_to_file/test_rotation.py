@@ -20,5 +20,5 @@ def test_file_is_kept_up_to_its_limits(rules, age, size, reason):
     assert rules.reason("a", "a", age, size) == reason
 
 
-def test_another_name_is_reason_whatever_rules():
+def test_name_without_rule_is_the_reason():
     assert Rotation().reason("a", "b", 0, 0) == "new filename b, rotating..."
