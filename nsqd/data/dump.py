@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from nsqd.data.opened import BACKLOG, DataPathRefused, OpenedDataPath, OpenedTopic
+from nsqd.log import cursor
 from nsqd.log import headers as headers_of
-from nsqd.log.cursor import Cursor
 from nsqd.log.frames import ID_SPAN, Block
 from nsqd.log.gaps import EVERYTHING, CannotRead
 from nsqd.log.ranges import Ranges, within
@@ -48,13 +48,12 @@ def _of_topic(
 ) -> Iterator[dict[str, Any]]:
     store = one.store
     pending = one.pending_ranges()
-    cursor = Cursor(store.segments)
     end = min(wanted.end, store.segments.end)
     first = max(wanted.start, store.segments.first_seq or 0)
     try:
         if wanted.from_ns:
             first = max(first, store.segments.seek(wanted.from_ns))
-        for seq, stop, found in cursor.scan(first, end):
+        for seq, stop, found in cursor.scan(store.segments, first, end):
             if isinstance(found, Block):
                 yield from _of_block(one, found, seq, stop, wanted, pending)
             elif found.is_loss:

@@ -6,7 +6,6 @@ from typing import Any
 
 from nsqd.data.opened import OpenedDataPath, OpenedTopic
 from nsqd.engine.backlog import Backlog
-from nsqd.log.cursor import Cursor
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
 from nsqd.log.segment import Segment
@@ -78,7 +77,7 @@ def _segment(store: TopicLog, segment: Segment) -> dict[str, Any]:
 def _published(store: TopicLog, seq: int) -> str | None:
     """When a message was published; None when it cannot be read or does not exist."""
     try:
-        found = Cursor(store.segments).at(seq)
+        found = store.segments.read(seq, seq + 1)
     except CannotRead:
         return None
     return _time(found.timestamp_ns(seq)) if isinstance(found, Block) else None

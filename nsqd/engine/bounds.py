@@ -10,7 +10,7 @@ from nsqd.engine.channel import Channel
 from nsqd.engine.settings import Settings
 from nsqd.engine.staging import Bound
 from nsqd.engine.topic import Refused, Topic
-from nsqd.log.cursor import Cursor
+from nsqd.log import cursor
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
 from nsqd.log.ranges import merged, size_of
@@ -129,7 +129,7 @@ def _expire(channel: Channel, settings: Settings, now_ns: int) -> None:
     wall_ns = now_ns + offset_ns
     oldest_ns = wall_ns - settings.ttl_ns
     try:
-        position = Cursor(log).seek(oldest_ns + 1)
+        position = cursor.seek(log, oldest_ns + 1)
         found = log.read(position, position + 1) if position < log.next_seq else None
         published_ns = found.timestamp_ns(position) if isinstance(found, Block) else wall_ns
         if published_ns > wall_ns:
@@ -155,7 +155,7 @@ def _behind_future(log: MessageLog, start: int, oldest_ns: int, wall_ns: int) ->
     """
     position = start
     # Not through a long log: the rest expires when these are gone, or when the clock has caught up.
-    for begin, end, found in Cursor(log).scan(start, start + MAX_EXAMINED):
+    for begin, end, found in cursor.scan(log, start, start + MAX_EXAMINED):
         if not isinstance(found, Block):
             continue
         for seq in range(begin, end):

@@ -10,7 +10,7 @@ from typing import Final
 from xxhash import xxh3_128_intdigest
 
 from nsqd.engine.clock import Wall
-from nsqd.log.cursor import Cursor
+from nsqd.log import cursor
 from nsqd.log.encoder import Batch
 from nsqd.log.frames import FRAME_OVERHEAD, Block, Buffer
 from nsqd.log.headers import extension_bytes, split
@@ -83,8 +83,8 @@ class DedupWindow:
 
         Those that lie in the future, because the wall clock was set back, count as published now.
         """
-        cursor, offset_ns = Cursor(log), wall.offset_ns
-        for start, stop, found in cursor.scan(cursor.seek(now_ns + offset_ns - self.window_ns)):
+        offset_ns = wall.offset_ns
+        for start, stop, found in cursor.scan(log, cursor.seek(log, now_ns + offset_ns - self.window_ns)):
             if not isinstance(found, Block) or not found.has_headers:
                 continue
             for seq in range(start, stop):

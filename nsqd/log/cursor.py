@@ -1,7 +1,6 @@
-"""Cursors: read a range, one message, or all messages from a time on. Also parses positions from text.
+"""Reading a range of a log, or all messages from a time on. Also parses positions from text.
 
-All readers of a log use a cursor. They get a block, a gap, or `CannotRead`. Only delivery takes its blocks
-from the log itself, a few at a time.
+Readers get blocks and gaps, or `CannotRead`. Delivery takes its blocks from the log itself, a few at a time.
 """
 
 import re
@@ -31,55 +30,44 @@ class Readable(Protocol):
         """The first sequence that is read together with *seq*; at or before it."""
 
 
-class Cursor:
-    """Reads one log; it has no state."""
+def scan(
+    log: Readable, start: int, end: int = EVERYTHING, *, few: int = EVERYTHING
+) -> Iterator[tuple[int, int, Block | Gap]]:
+    """Yield the range ``start <= seq < end`` in order and without holes: from, to, block or gap.
 
-    def __init__(self, log: Readable) -> None:
-        self._log = log
+    A block may extend beyond these bounds. For a reader that wants only a *few* messages, no more is
+    read. Ends where the log does. Raises CannotRead.
+    """
+    while start < end:
+        found = log.read(start, min(end, start + few))
+        if found is None:
+            return
+        stop = min(end, found.next if isinstance(found, Block) else found.end)
+        yield start, stop, found
+        start = stop
 
-    def scan(
-        self, start: int, end: int = EVERYTHING, *, few: int = EVERYTHING
-    ) -> Iterator[tuple[int, int, Block | Gap]]:
-        """Yield the range ``start <= seq < end`` in order and without holes: from, to, block or gap.
 
-        A block may extend beyond these bounds. For a reader that wants only a *few* messages, no more is
-        read. Ends where the log does. Raises CannotRead.
-        """
-        while start < end:
-            found = self._log.read(start, min(end, start + few))
-            if found is None:
-                return
-            stop = min(end, found.next if isinstance(found, Block) else found.end)
-            yield start, stop, found
-            start = stop
+def backwards(log: Readable, start: int, end: int) -> Iterator[tuple[int, int, Block | Gap]]:
+    """Like :func:`scan`, but last first. All messages of a read are read before the first is yielded."""
+    while start < end:
+        low = max(start, min(log.page_start(end - 1), end - 1))
+        together = list(scan(log, low, end))
+        yield from reversed(together)
+        end = low
 
-    def backwards(self, start: int, end: int) -> Iterator[tuple[int, int, Block | Gap]]:
-        """Like :meth:`scan`, but last first. All messages of a read are read before the first is yielded."""
-        while start < end:
-            low = max(start, min(self._log.page_start(end - 1), end - 1))
-            together = list(self.scan(low, end))
-            yield from reversed(together)
-            end = low
 
-    def at(self, seq: int) -> Block | Gap | None:
-        """The block that holds one message, the gap in which it lies, or None past the end.
+def seek(log: Readable, time_ns: int, end: int = EVERYTHING) -> int:
+    """The first message published at *time_ns* or later, else the end of the readable messages.
 
-        Reads no more than one message needs. Raises CannotRead.
-        """
-        return self._log.read(seq, seq + 1)
-
-    def seek(self, time_ns: int, end: int = EVERYTHING) -> int:
-        """The first message published at *time_ns* or later, else the end of the readable messages.
-
-        Messages are in publishing order, unless a clock was set back. Raises CannotRead.
-        """
-        position = self._log.seek(time_ns)
-        for start, stop, found in self.scan(position, end):
-            position = stop
-            if isinstance(found, Gap) or found.timestamp_ns(stop - 1) < time_ns:
-                continue
-            return start + bisect_left(range(start, stop), time_ns, key=found.timestamp_ns)
-        return position
+    Messages are in publishing order, unless a clock was set back. Raises CannotRead.
+    """
+    position = log.seek(time_ns)
+    for start, stop, found in scan(log, position, end):
+        position = stop
+        if isinstance(found, Gap) or found.timestamp_ns(stop - 1) < time_ns:
+            continue
+        return start + bisect_left(range(start, stop), time_ns, key=found.timestamp_ns)
+    return position
 
 
 _SEQUENCE: Final = re.compile(r"[0-9]{1,18}")
@@ -122,12 +110,12 @@ class LogPosition:
             return end
         if self.kind is PositionKind.SEQUENCE:
             return self.number
-        return max(first, min(Cursor(log).seek(self.number, end), end))
+        return max(first, min(seek(log, self.number, end), end))
 
     def last(self, log: Readable, first: int, end: int) -> int:
         """The last message at or before this position, for reading backwards. Raises CannotRead."""
         if self.kind is PositionKind.TIME:
-            return max(first, min(Cursor(log).seek(self.number + 1, end), end)) - 1
+            return max(first, min(seek(log, self.number + 1, end), end)) - 1
         return end - 1 if self.kind is PositionKind.LATEST else self.position(log, first, end)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from nsqd.log import pages
-from nsqd.log.cursor import Cursor
+from nsqd.log.cursor import Readable, scan
 from nsqd.log.disk import Disk
 from nsqd.log.frames import FRAME_OVERHEAD, Block
 from nsqd.log.gaps import Gap
@@ -189,12 +189,12 @@ def parts_on_disk(
                 return
 
 
-def parts_in_memory(cursor: Cursor, there: Ranges, *, forward: bool) -> list[BlockInMemory]:
+def parts_in_memory(log: Readable, there: Ranges, *, forward: bool) -> list[BlockInMemory]:
     """The blocks that hold any of *there*, first or last one first. Raises CannotRead."""
     found = {
         block.first: BlockInMemory(block)
         for start, end in there
-        for _, _, block in cursor.scan(start, end)
+        for _, _, block in scan(log, start, end)
         if isinstance(block, Block)
     }
     return list(found.values()) if forward else list(reversed(found.values()))

@@ -13,7 +13,7 @@ from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.dead_letter_queue import DeadLetterMove, dead_letter_topic
 from nsqd.engine.topic import Refused, Topic
-from nsqd.log.cursor import Cursor
+from nsqd.log import cursor
 from nsqd.log.encoder import Batch
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
@@ -96,7 +96,7 @@ class DeadLetterMover:
         """The messages of *move* that are still in the log. Raises CannotRead."""
         letters: list[_DeadLetter] = []
         move.lost = 0
-        for start, stop, found in Cursor(channel.log).scan(move.start, move.end):
+        for start, stop, found in cursor.scan(channel.log, move.start, move.end):
             if not isinstance(found, Block):
                 move.lost += stop - start
                 if found.is_loss:

@@ -6,7 +6,7 @@ from typing import Final
 
 from nsqd.engine.settings import Settings
 from nsqd.engine.topic import Topic
-from nsqd.log.cursor import Cursor
+from nsqd.log import cursor
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
 from nsqd.log.segment import Segment
@@ -86,9 +86,8 @@ def _bounds(settings: Settings) -> list[RetentionLimit]:
 
 def _newest_ns(topic: Topic, now_ns: int) -> int:
     """When the last message was published; *now_ns* if it cannot be read just now, 0 if there is none."""
-    cursor = Cursor(topic.log)
     try:
-        for start, end, found in cursor.backwards(topic.log.log_start, topic.log.next_seq):
+        for start, end, found in cursor.backwards(topic.log, topic.log.log_start, topic.log.next_seq):
             if isinstance(found, Block) and start < end:
                 return found.timestamp_ns(end - 1)
     except CannotRead:

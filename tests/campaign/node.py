@@ -16,7 +16,7 @@ from nsqd.engine.broker import Broker, Event
 from nsqd.engine.limits import Limits
 from nsqd.engine.sending_back import is_there
 from nsqd.engine.settings import NOTHING, Settings, SettingsOf
-from nsqd.log.cursor import Cursor
+from nsqd.log import cursor
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
 from nsqd.log.ids import MessageIds
@@ -287,7 +287,7 @@ class Node:
         found: dict[int, bytes] = {}
         if topic is not None:
             with suppress(CannotRead):
-                for start, stop, block in Cursor(topic.log).scan(max(seq, topic.log.log_start)):
+                for start, stop, block in cursor.scan(topic.log, max(seq, topic.log.log_start)):
                     if isinstance(block, Block):
                         found |= {one: body_in(block, one) for one in range(start, stop)}
         return found

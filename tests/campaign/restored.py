@@ -7,7 +7,7 @@ from nsqd.engine.dedup import key_of
 from nsqd.engine.delivering import deliver
 from nsqd.engine.settings import SettingsOf
 from nsqd.engine.topic import Topic
-from nsqd.log.cursor import Cursor
+from nsqd.log import cursor
 from nsqd.log.frames import Block
 from nsqd.log.headers import extension
 from nsqd.server import clock
@@ -78,7 +78,7 @@ def _forgotten(topic: Topic, now_ns: int) -> set[bytes]:
     ids: list[tuple[int, bytes]] = []
     if topic.published is None:
         return set()
-    for start, stop, block in Cursor(topic.log).scan(topic.log.log_start):
+    for start, stop, block in cursor.scan(topic.log, topic.log.log_start):
         if isinstance(block, Block) and block.has_headers:
             ids += [
                 (block.timestamp_ns(seq), body)

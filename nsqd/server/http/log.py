@@ -21,7 +21,7 @@ from nsqcore.http.pieces import InPieces
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.topic import Topic
-from nsqd.log.cursor import Cursor
+from nsqd.log import cursor
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.headers import other_kind
@@ -187,11 +187,11 @@ def _first(topic: Topic, channel_name: str) -> int:
 
 
 def _scan(topic: Topic, channel_name: str, start: int, end: int) -> Iterator[tuple[int, int, Block | Gap]]:
-    """Yield the messages of ``start <= seq < end`` for this channel's reader, like :meth:`Cursor.scan`."""
+    """Yield the messages of ``start <= seq < end`` for this channel's reader, like :func:`cursor.scan`."""
     for first, stop in _visible(topic, channel_name, [(start, end)]):
         if start < first:
             yield start, first, Gap(start, first, Why.UNUSED)
-        yield from Cursor(topic.log).scan(first, stop)
+        yield from cursor.scan(topic.log, first, stop)
         start = stop
     if start < end:
         yield start, end, Gap(start, end, Why.UNUSED)

@@ -17,7 +17,8 @@ from nsqd.engine.backlog import MessageState
 from nsqd.engine.channel import Channel
 from nsqd.engine.message_status import StateFilter
 from nsqd.engine.topic import Topic
-from nsqd.log.cursor import Cursor, LogPosition, PositionKind
+from nsqd.log import cursor
+from nsqd.log.cursor import LogPosition, PositionKind
 from nsqd.log.disk import Disk, error_text
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Gap, Why
@@ -130,13 +131,13 @@ class Finder:
 
     async def _read(self, topic: Topic, ranges: Ranges, query: MessageQuery, picked: Picked) -> None:
         """Read the messages of *ranges*, in the given order, until the answer is full."""
-        cursor, pace = Cursor(topic.log), Pace(_MESSAGES_PER_STEP)
+        pace = Pace(_MESSAGES_PER_STEP)
         try:
             for start, end in ranges:
                 scan = (
-                    cursor.scan(start, end, few=query.limit)
+                    cursor.scan(topic.log, start, end, few=query.limit)
                     if query.forward
-                    else cursor.backwards(start, end)
+                    else cursor.backwards(topic.log, start, end)
                 )
                 for low, high, found in scan:
                     if isinstance(found, Gap):
@@ -228,7 +229,7 @@ class Finder:
         """Search the next parts of the log."""
         store = store_of(topic)
         if store is None:
-            parts: list[SearchRange] = list(parts_in_memory(Cursor(topic.log), there, forward=forward))
+            parts: list[SearchRange] = list(parts_in_memory(topic.log, there, forward=forward))
         else:
             parts = list(parts_on_disk(self._disk, store.segments, there, _STEP_BYTES, forward=forward))
         if not parts:

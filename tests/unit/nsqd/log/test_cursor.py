@@ -1,14 +1,14 @@
 import pytest
 
-from nsqd.log.cursor import Cursor
+from nsqd.log import cursor
 from nsqd.log.disk import Disk
 from nsqd.log.encoder import Batch, Encoder
 from nsqd.log.frames import Block
-from nsqd.log.gaps import CannotRead, Gap, Why
+from nsqd.log.gaps import CannotRead, Why
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import RangeSet, size_of_range
 from nsqd.log.tail import MIN_RESIDENT_BYTES, MessageLog
-from tests.support.stores import FIRST, Shop, zero
+from tests.support.stores import FIRST, Shop
 
 
 @pytest.fixture
@@ -27,10 +27,10 @@ def publish(shop, *bodies, at_ns):
     return block
 
 
-def seen(cursor, start, end):
+def seen(log, start, end):
     return [
         (first, stop, "block" if isinstance(found, Block) else found.why)
-        for first, stop, found in cursor.scan(start, end)
+        for first, stop, found in cursor.scan(log, start, end)
     ]
 
 
@@ -39,7 +39,7 @@ def test_scan_gives_all_of_range_in_order_and_nothing_else(shop):
     shop.encoder.skip_to(FIRST + 10)
     shop.publish(b"d", b"e")
 
-    found = seen(Cursor(shop.store.segments), FIRST + 1, FIRST + 11)
+    found = seen(shop.store.segments, FIRST + 1, FIRST + 11)
 
     assert found == [
         (FIRST + 1, FIRST + 3, "block"),
@@ -51,8 +51,8 @@ def test_scan_gives_all_of_range_in_order_and_nothing_else(shop):
 def test_scan_ends_where_log_does(shop):
     shop.publish(b"a")
 
-    assert seen(Cursor(shop.store.segments), FIRST, FIRST + 100) == [(FIRST, FIRST + 1, "block")]
-    assert seen(Cursor(shop.store.segments), FIRST + 1, FIRST + 100) == []
+    assert seen(shop.store.segments, FIRST, FIRST + 100) == [(FIRST, FIRST + 1, "block")]
+    assert seen(shop.store.segments, FIRST + 1, FIRST + 100) == []
 
 
 def test_scan_goes_from_disk_on_into_memory(shop):
@@ -64,22 +64,11 @@ def test_scan_goes_from_disk_on_into_memory(shop):
 
     found = [
         found.frames(seq, seq + 1)[-1:]
-        for start, stop, found in Cursor(log).scan(FIRST, log.next_seq)
+        for start, stop, found in cursor.scan(log, FIRST, log.next_seq)
         for seq in range(start, stop)
     ]
 
     assert found == [b"0", b"1", b"2", b"3", b"4", b"5"]
-
-
-def test_cursor_finds_message_or_its_gap(shop):
-    shop.publish(b"a")
-    shop.publish(b"b")
-    zero(shop.log(1), shop.store.segments.size - 30, shop.store.segments.size)
-    cursor = Cursor(shop.store.segments)
-
-    assert cursor.at(FIRST).frames(FIRST, FIRST + 1)[-1:] == b"a"
-    assert cursor.at(FIRST + 1) == Gap(FIRST + 1, FIRST + 2, Why.DAMAGED)
-    assert cursor.at(FIRST + 2) is None
 
 
 def test_scan_that_cannot_go_on_says_so_after_what_it_had(shop):
@@ -90,7 +79,7 @@ def test_scan_that_cannot_go_on_says_so_after_what_it_had(shop):
             return shop.store.segments.read(seq, end)
 
     shop.publish(b"a")
-    scan = Cursor(Half()).scan(FIRST, FIRST + 5)
+    scan = cursor.scan(Half(), FIRST, FIRST + 5)
 
     assert next(scan)[:2] == (FIRST, FIRST + 1)
     with pytest.raises(CannotRead):
@@ -103,10 +92,10 @@ def test_first_message_from_a_time_on_is_found(shop, time_ns, found):
     publish(shop, b"c", at_ns=20)
     publish(shop, b"d", b"e", at_ns=30)
 
-    assert Cursor(shop.store.segments).seek(time_ns) == FIRST + found
+    assert cursor.seek(shop.store.segments, time_ns) == FIRST + found
     log = MessageLog(shop.store.segments, FIRST, limit=1)
     log.next_seq = shop.store.segments.end
-    assert Cursor(log).seek(time_ns) == FIRST + found
+    assert cursor.seek(log, time_ns) == FIRST + found
 
 
 def test_time_is_found_far_into_log_without_reading_all_of_it(tmp_path):
@@ -119,7 +108,7 @@ def test_time_is_found_far_into_log_without_reading_all_of_it(tmp_path):
     reads = []
     store.segments.disk = Watching(reads)
 
-    assert Cursor(store.segments).seek(40) == FIRST + 4000
+    assert cursor.seek(store.segments, 40) == FIRST + 4000
     assert len(reads) <= 2
     store.appender.close()
 
@@ -130,7 +119,7 @@ def test_time_is_found_in_log_in_memory():
     for n in (10, 20, 30):
         log.append(encoder.batch(Batch([b"x"]), n))
 
-    assert [Cursor(log).seek(time_ns) - FIRST for time_ns in (5, 20, 21, 31)] == [0, 1, 2, 3]
+    assert [cursor.seek(log, time_ns) - FIRST for time_ns in (5, 20, 21, 31)] == [0, 1, 2, 3]
 
 
 class Watching(Disk):
@@ -147,7 +136,7 @@ def test_back_is_the_same_as_onward_the_last_first(shop):
         shop.publish(b"%d" % n * 20_000)
     shop.encoder.skip_to(FIRST + 100)
     shop.publish(b"z")
-    cursor = Cursor(shop.store.segments)
+    log = shop.store.segments
 
     for start, end in (
         (FIRST, FIRST + 101),
@@ -155,8 +144,10 @@ def test_back_is_the_same_as_onward_the_last_first(shop):
         (FIRST + 50, FIRST + 60),
         (0, FIRST + 2),
     ):
-        onward = [seq for low, high, _ in cursor.scan(start, end) for seq in range(low, high)]
-        back = [seq for low, high, _ in cursor.backwards(start, end) for seq in reversed(range(low, high))]
+        onward = [seq for low, high, _ in cursor.scan(log, start, end) for seq in range(low, high)]
+        back = [
+            seq for low, high, _ in cursor.backwards(log, start, end) for seq in reversed(range(low, high))
+        ]
         assert back == onward[::-1]
 
 
@@ -168,7 +159,7 @@ def test_back_leads_from_memory_on_to_disk(shop):
 
     found = [
         found.frames(seq, seq + 1)[-1:]
-        for start, stop, found in Cursor(log).backwards(FIRST, log.next_seq)
+        for start, stop, found in cursor.backwards(log, FIRST, log.next_seq)
         for seq in reversed(range(start, stop))
     ]
 
@@ -237,7 +228,7 @@ def test_time_is_found_beside_pages_of_notes(shop, reopened):
         shop.reopen()
 
     found = [
-        Cursor(shop.store.segments).seek(time_ns) - FIRST
+        cursor.seek(shop.store.segments, time_ns) - FIRST
         for time_ns in (0, 100, 101, 151, 250, 251, 350, 351)
     ]
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsqd.engine.topic import Topic
-from nsqd.log.cursor import Cursor
+from nsqd.log import cursor
 from nsqd.log.encoder import Batch
 from nsqd.log.frames import Block
 from nsqd.log.headers import join, message
@@ -28,7 +28,7 @@ def publish(shop, *messages, extended, due_ns=0):
 def messages(read, seq, end):
     """Every readable message, by its sequence."""
     found = {}
-    for start, stop, block in Cursor(read).scan(seq, end):
+    for start, stop, block in cursor.scan(read, seq, end):
         if isinstance(block, Block):
             found |= {each: message(block, each) for each in range(start, stop)}
     return found
@@ -50,7 +50,7 @@ def test_appends_of_both_kinds_are_kept_apart_when_page_is_read(shop):
     publish(shop, (SOME, b"5"), extended=True)
     publish(shop, ({}, b"6"), extended=False)
 
-    found = [block for _, _, block in Cursor(shop.store.segments).scan(FIRST, FIRST + 6)]
+    found = [block for _, _, block in cursor.scan(shop.store.segments, FIRST, FIRST + 6)]
 
     assert [(block.first, block.next, block.has_headers) for block in found] == [
         (FIRST, FIRST + 2, False),
@@ -67,7 +67,7 @@ def test_single_messages_of_both_kinds_are_read_from_among_many(shop):
         expected[block.first] = (SOME if extended else {}, b"%d" % n)
 
     for seq in (FIRST, FIRST + 7, FIRST + 9, FIRST + 100, FIRST + 101, FIRST + 199):
-        block = Cursor(shop.store.segments).at(seq)
+        block = shop.store.segments.read(seq, seq + 1)
         assert message(block, seq) == expected[seq]
         assert {
             each: message(block, each) for each in range(block.first, block.next)

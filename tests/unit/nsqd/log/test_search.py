@@ -1,6 +1,5 @@
 import pytest
 
-from nsqd.log.cursor import Cursor
 from nsqd.log.disk import Disk
 from nsqd.log.encoder import Batch, Encoder
 from nsqd.log.headers import join
@@ -122,7 +121,7 @@ def test_log_without_disk_is_looked_through_as_well():
         log.append(encoder.batch(Batch([b"a%d" % n, b"b%d" % n]), 1))
 
     for forward in (True, False):
-        parts = parts_in_memory(Cursor(log), [(FIRST, FIRST + 12)], forward=forward)
+        parts = parts_in_memory(log, [(FIRST, FIRST + 12)], forward=forward)
         assert search(parts, b"b3", forward=forward).matches == [FIRST + 7]
 
 
@@ -141,4 +140,4 @@ def test_headers_are_no_part_of_body():
     batch = Batch([join({"needle": "1"}, b"hay"), join({}, b"needle")], has_headers=True)
     log.append(Encoder(MessageIds(1), FIRST).batch(batch, 1))
 
-    assert search(parts_in_memory(Cursor(log), [(FIRST, FIRST + 2)], forward=True)).matches == [FIRST + 1]
+    assert search(parts_in_memory(log, [(FIRST, FIRST + 2)], forward=True)).matches == [FIRST + 1]

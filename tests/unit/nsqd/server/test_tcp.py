@@ -5,7 +5,7 @@ import gc
 from collections import Counter
 
 from nsqd.engine.topic import Refused
-from nsqd.log.cursor import Cursor
+from nsqd.log import cursor
 from nsqd.protocol.session import MAX_NEW_TOPICS, Session
 from nsqd.server.heartbeats import Heartbeats
 from nsqd.server.read_quantum import FIRST, MAX_BYTES
@@ -82,7 +82,7 @@ async def test_commands_applied_in_portions_keep_their_order(tmp_path):
     await applied(client)
     log = bench.broker.topics["t"].log
     stored = b"".join(
-        block.frames(first, end) for first, end, block in Cursor(log).scan(log.next_seq - len(published))
+        block.frames(first, end) for first, end, block in cursor.scan(log, log.next_seq - len(published))
     )
 
     assert [stored[at : at + 8] for at in range(34, len(stored), 42)] == published
