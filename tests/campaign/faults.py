@@ -90,7 +90,7 @@ def read_with(fault: Fault | None, played: Played) -> Workload:
 
     async def main() -> None:
         await workload.start_at_last()
-        await workload.recover()
+        await workload.recover(faulty=fault is not None)
 
     run(world, workload, main, played.seed, strict=played.strict)
     return workload

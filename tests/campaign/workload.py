@@ -351,8 +351,11 @@ class Workload:
 
     # --- the end ---
 
-    async def recover(self) -> None:
-        """End all faults; the node must become healthy, accept publishes and deliver its backlog."""
+    async def recover(self, *, faulty: bool = False) -> None:
+        """End all faults; the node must become healthy, accept publishes and deliver its backlog.
+
+        With *faulty* reads may still fail: then a publish may be refused, and the backlog is delivered.
+        """
         self.disk.heal()
         self.rules.refusals.clear()
         self.was_faulty = self.faulty
@@ -362,7 +365,7 @@ class Workload:
             await self.restart()
         if not self.node.health.ok:
             raise Broken(f"unhealthy {RECOVERY_S} s after the fault: {self.node.health}")
-        self.faulty = False
+        self.faulty = faulty
         for reader in list(self.consumers.readers):
             reader.client.close()
         self.consumers.readers = []
