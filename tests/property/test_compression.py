@@ -23,7 +23,7 @@ def pieces(codec):
 
 @kinds
 @given(sent=writes, positions=st.lists(st.integers(min_value=0)))
-def test_any_split_of_stream_gives_what_was_written(make, sent, positions):
+def test_compressed_stream_reads_the_same_for_any_split(make, sent, positions):
     here, there = make(), make()
     stream = b"".join(here.compress(data) for data in sent)
 
@@ -37,7 +37,7 @@ def test_any_split_of_stream_gives_what_was_written(make, sent, positions):
 
 @kinds
 @given(sent=writes)
-def test_each_write_can_be_read_at_once(make, sent):
+def test_compressed_writes_are_readable_immediately(make, sent):
     here, there = make(), make()
 
     for data in sent:
@@ -103,7 +103,7 @@ def test_empty_block_alone_is_nothing():
     assert pieces(codec) == []
 
 
-def test_deflate_stream_that_its_sender_ended_is_read_to_its_end_and_no_further():
+def test_ended_deflate_stream_is_read_to_its_end():
     sender = zlib.compressobj(6, zlib.DEFLATED, -15)
     codec = Deflate(6)
     codec.feed(sender.compress(b"last words") + sender.flush())

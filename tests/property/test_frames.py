@@ -26,7 +26,7 @@ def cut(stream: bytes, positions: list[int]) -> list[bytes]:
 
 
 @given(frames, st.lists(st.integers(min_value=0)))
-def test_any_split_of_stream_gives_the_same_frames(sent, positions):
+def test_frames_are_the_same_for_any_split(sent, positions):
     parser = FrameParser()
     stream = b"".join(encode_frame(frame_type, data) for frame_type, data in sent)
 
@@ -46,7 +46,7 @@ runs = st.lists(
 
 
 @given(runs, st.lists(st.integers(min_value=0)))
-def test_any_split_gives_the_same_oks_messages_and_other_frames(sent, positions):
+def test_runs_of_frames_are_the_same_for_any_split(sent, positions):
     parser = FrameParser(message=lambda *parts: parts, source="nsqd")
     stream = b"".join(encode_frame(frame_type, data) for frame_type, data in sent)
     messages: list[tuple[object, ...]] = []

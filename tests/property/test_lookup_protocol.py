@@ -48,7 +48,7 @@ def pieces(data, cuts):
 
 
 @given(conversations(), st.lists(st.integers(min_value=0), max_size=12))
-def test_any_split_of_stream_gives_the_same_commands(conversation, cuts):
+def test_lookup_commands_are_the_same_for_any_split(conversation, cuts):
     stream = MAGIC_V1 + b"".join(sent for sent, _ in conversation)
     parser = CommandParser()
     commands = []
@@ -60,7 +60,7 @@ def test_any_split_of_stream_gives_the_same_commands(conversation, cuts):
 
 
 @given(st.lists(st.binary(max_size=30)), st.lists(st.integers(min_value=0), max_size=12))
-def test_any_split_of_stream_gives_the_same_replies(payloads, cuts):
+def test_lookup_replies_are_the_same_for_any_split(payloads, cuts):
     parser = ReplyParser(30)
     replies = []
     for piece in pieces(b"".join(map(encode_reply, payloads)), cuts):

@@ -132,9 +132,7 @@ class Watched:
     st.integers(0, 400),
     st.randoms(use_true_random=False),
 )
-def test_no_nsqd_with_messages_is_left_waiting_once_handler_is_well(
-    max_in_flight, busy, idle, failing_seconds, chance
-):
+def test_nsqd_with_messages_is_served_after_backoff(max_in_flight, busy, idle, failing_seconds, chance):
     consumer = Watched(max_in_flight, busy, idle - busy, chance)
     for _ in range(failing_seconds):
         consumer.second(failing=True)

@@ -69,7 +69,7 @@ def test_message_is_read_once_however_often_somebody_asks(node, channel, ages):
     assert disk.count == 1
 
 
-def test_so_many_are_read_in_a_second_and_the_others_are_taken_for_older(node, ages):
+def test_ages_read_bounded_messages_a_second(node, ages):
     channels = [node.channel(f"c{n}") for n in range(150)]
     began_ns = node.now_ns
     node.publish(b"a")

@@ -472,7 +472,7 @@ def test_due_messages_wait_for_unreadable_file(node, shelf, apart):
     assert channel.lost_count == 0
 
 
-def test_how_long_each_of_those_took_that_were_due_together_is_measured(node, apart):
+def test_latency_of_due_messages_is_measured_for_each(node, apart):
     channel, consumer, outlet, first = apart
     channel.latency = Latency((0.5,), 60 * SECOND, node.now_ns)
     node.ready(consumer, 4)

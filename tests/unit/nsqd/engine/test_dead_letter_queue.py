@@ -46,7 +46,7 @@ def test_taken_letters_count_until_written():
     assert dead_letter_queue.count == 0
 
 
-def test_many_are_taken_in_parts():
+def test_long_dead_letter_move_is_taken_in_parts():
     dead_letter_queue = DeadLetterQueue()
     dead_letter_queue.add(0, 10, REQUEUED)
 

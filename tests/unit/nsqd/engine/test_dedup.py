@@ -167,7 +167,7 @@ def test_deleted_topic_gives_its_room_back(node):
     assert node.broker._room.used == 0
 
 
-def test_another_window_counts_for_what_was_published_before(node):
+def test_changed_dedup_window_counts_for_earlier_publishes(node):
     node.channel()
     publish(node, "a")
     node.broker.apply(lambda topic, channel: Settings(dedup_window_ns=60 * SECOND))

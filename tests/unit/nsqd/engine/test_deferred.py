@@ -27,7 +27,7 @@ def test_messages_deferred_together_are_one_run(deferred):
     assert deferred.count == 100
 
 
-def test_whoever_comes_when_told_to_finds_everything_in_time(deferred):
+def test_due_messages_are_taken_within_a_tick(deferred):
     rng = random.Random(2)
     dues = [rng.randrange(1, SECOND) for _ in range(500)]
     for seq, due_ns in enumerate(dues):
@@ -41,7 +41,7 @@ def test_whoever_comes_when_told_to_finds_everything_in_time(deferred):
     assert 0 <= min(waits) <= max(waits) < TICK
 
 
-def test_very_many_that_are_due_at_once_are_taken_in_steps(deferred):
+def test_due_messages_of_one_moment_are_taken_in_steps(deferred):
     count = 3 * STEP + 7
     for number in range(count):
         deferred.add(2 * number, 2 * number + 1, SECOND)

@@ -57,7 +57,7 @@ def test_numbers_that_no_message_has_are_not_told(node, channel, first):
     assert told(node) == finished_ranges.stored_ranges(topic)
 
 
-def test_however_many_publishes_fail_oldest_messages_were_had(node, channel, first):
+def test_failed_publishes_leave_oldest_messages_stored(node, channel, first):
     topic = node.topic()
     for _ in range(2 * MAX_REMEMBERED_RANGES):
         topic.stage(b"refused", node.now_ns)

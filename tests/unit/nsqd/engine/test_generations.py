@@ -18,7 +18,7 @@ ONE = (5, "orders", "a", 1000, 1)
     ],
     ids=["another node", "another topic", "another channel", "another life", "made again"],
 )
-def test_another_channel_has_another_number(other):
+def test_channels_have_different_generations(other):
     assert draw_generation(*ONE) != draw_generation(*other)
 
 

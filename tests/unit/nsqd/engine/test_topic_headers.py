@@ -124,7 +124,7 @@ class Full:
         self.room -= count
 
 
-def test_whatever_is_staged_bound_is_asked_first(node):
+def test_bound_is_asked_before_staging(node):
     topic = node.topic()
     bound = Full(3)
     topic.bind(bound)

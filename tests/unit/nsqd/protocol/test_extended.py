@@ -89,7 +89,7 @@ def test_limit_is_that_of_body():
 
 
 @given(st.binary(max_size=40))
-def test_whatever_is_sent_is_taken_or_refused(data):
+def test_extended_message_is_accepted_or_refused(data):
     try:
         extension, body = message(data, 0, len(data), 100)
     except ProtocolError:

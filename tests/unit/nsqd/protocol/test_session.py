@@ -31,7 +31,7 @@ def error(text):
     return [(1, text.encode())]
 
 
-def test_another_protocol_is_refused(node):
+def test_unknown_protocol_is_refused(node):
     session, _ = node.session()
     session.receive(b"GET / HTTP/1.1\r\n", node.now_ns)
 

@@ -77,7 +77,7 @@ def test_spare_is_not_refilled_on_nearly_full_disk(tmp_path):
     assert spare.there
 
 
-def test_whether_there_is_room_is_tried_without_leaving_anything(tmp_path):
+def test_check_for_room_leaves_no_file(tmp_path):
     disk = FaultyDisk()
     spare = Spare(disk, tmp_path)
     spare.make()
