@@ -28,7 +28,15 @@ commands = st.one_of(
     st.tuples(words, names, names).map(lambda of: b"%b %b %b\n" % of),
     st.tuples(words, names).map(lambda of: b"%b %b\r\n" % of),
     st.sampled_from(
-        [identify(INFO), identify(b"{}"), identify(b""), b"IDENTIFY\n\xff\xff\xff\xff", b"PING\n"]
+        [
+            identify(INFO),
+            identify(b"{}"),
+            identify(b""),
+            b"IDENTIFY\n\xff\xff\xff\xff",
+            b"PING\n",
+            b"AVAILABLE\n",
+            b"UNAVAILABLE disk full\n",
+        ]
     ),
     st.binary(max_size=30),
 )

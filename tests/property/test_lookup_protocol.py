@@ -2,14 +2,12 @@
 
 from itertools import pairwise
 
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqclient.wire.errors import ProtocolError
 from nsqcore.lookup_protocol import (
     MAGIC_V1,
     PING,
-    Available,
     CommandParser,
     Identify,
     Ping,
@@ -68,21 +66,3 @@ def test_lookup_replies_are_the_same_for_any_split(payloads, cuts):
         replies += iter(parser.next_reply, None)
 
     assert replies == payloads
-
-
-@given(st.binary(max_size=200), st.lists(st.integers(min_value=0), max_size=6))
-@example(b"AVAILABLE\n", [])
-@example(b"UNAVAILABLE disk full\n", [3])
-def test_garbage_gives_commands_or_protocol_error_and_nothing_else(garbage, cuts):
-    parser = CommandParser()
-    refusal = b"E_none"
-    try:
-        for piece in pieces(MAGIC_V1 + garbage, cuts):
-            parser.feed(piece)
-            while (command := parser.next_command()) is not None:
-                assert isinstance(command, Identify | Ping | Register | Unregister | Available)
-        parser.end_of_stream()
-    except ProtocolError as error:
-        refusal = error.payload()
-
-    assert refusal.startswith(b"E_")
