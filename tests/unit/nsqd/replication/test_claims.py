@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqd.replication.claims import NO_CHANNEL, STAGGER_NS, Claim, count, subtract, takeover_wait_ns
+from nsqd.replication.claims import NO_CHANNEL, Claim, count, subtract
 
 A, B = ("a", 1), ("b", 2)
 CLAIMS = st.builds(
@@ -40,10 +40,6 @@ def test_messages_that_another_has_pending_are_left_out():
     }
 
 
-def test_ranges_of_several_others_count_together():
-    assert subtract({"t": {A: [(0, 10)]}}, [{"t": {A: [(0, 5)]}}, {"t": {A: [(5, 10)]}}]) == {}
-
-
 @pytest.mark.parametrize("other", [("a", 2), ("b", 1), NO_CHANNEL])
 def test_another_channel_or_generation_covers_nothing(other):
     pending = {"t": {A: [(0, 10)]}}
@@ -53,7 +49,3 @@ def test_another_channel_or_generation_covers_nothing(other):
 
 def test_message_on_two_channels_counts_twice():
     assert count({"t": {A: [(0, 3)], B: [(0, 3)]}, "u": {A: [(7, 8)]}}) == 7
-
-
-def test_replica_waits_longer_for_each_replica_before_it():
-    assert [takeover_wait_ns(30, index) for index in (0, 1)] == [30, 30 + STAGGER_NS]

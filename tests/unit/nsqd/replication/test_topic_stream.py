@@ -39,14 +39,6 @@ def report(segment, **change):
     return CopiedFile(**{**known, **change})
 
 
-def test_snapshot_covers_everything_before_stream(stream):
-    log = stream.log
-
-    assert stream.covered_by(log.segments.end, log.segments.notes)
-    assert not stream.covered_by(log.segments.end - 1, log.segments.notes)
-    assert not stream.covered_by(log.segments.end, log.segments.notes - 1)
-
-
 def test_obsolete_file_stays_until_its_replacements_are_complete(stream):
     sizes = {segment.path.name: segment.size for segment in stream.log.segments}
     stream.sizes = {**sizes, "00000002.1.log": 500}
