@@ -4,7 +4,6 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias, TypeVar
@@ -32,16 +31,6 @@ _MAX_PORT: Final = 65_535
 
 # While a connection is missing, the name is resolved more often, because a replaced pod has another address.
 LOST_RESOLVE_INTERVAL_S: Final = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class LookupPeerState:
-    """One nsqlookupd as statistics and health checks see it."""
-
-    address: str
-    connected: bool
-    last_error: str
-    last_ping_ns: int
 
 
 class LookupPeers:
@@ -130,17 +119,12 @@ class LookupPeers:
         for session in self._sessions():
             session.set_obstacle(obstacle)
 
-    def peers(self) -> list[LookupPeerState]:
-        """Describe every peer; a name without an address is shown as a peer that is not connected."""
-        states = []
+    def peers(self) -> list["LookupSession | _Name"]:
+        """Every peer; a name without an address is a peer that is not connected."""
+        peers: list[LookupSession | _Name] = []
         for name in self._names.values():
-            if not name.sessions:
-                states.append(LookupPeerState(name.address, False, name.last_error, 0))
-            states += [
-                LookupPeerState(session.label, session.connected, session.last_error, session.last_ping_ns)
-                for session in name.sessions
-            ]
-        return states
+            peers += name.sessions or [name]
+        return peers
 
     async def channels_of(self, topic: str) -> list[str]:
         """Return the channels of *topic*, without ephemeral ones, that the answering peers know, sorted."""
@@ -221,6 +205,7 @@ class _Name:
 
     def __init__(self, address: str, announcer: Announcer, resolve: Resolve, interval_s: float) -> None:
         self.address = address
+        self.connected = False
         self.last_error = ""
         self._announcer = announcer
         self._log = announcer.log
