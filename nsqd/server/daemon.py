@@ -53,6 +53,7 @@ from nsqd.server.http.replication import ReplicationApi
 from nsqd.server.http.routes import routes
 from nsqd.server.http.topics import TopicsApi
 from nsqd.server.lookup.peer import LookupPeers
+from nsqd.server.lookup.session import Announcer
 from nsqd.server.messages.finding import Finder
 from nsqd.server.opening import OpenedNsqd
 from nsqd.server.policies import Policies
@@ -152,9 +153,7 @@ class Nsqd:
         self.availability = Availability(self.broker, self.health, self.replication)
         self.lookups = LookupPeers(
             options.lookupd_tcp_address,
-            self._identity,
-            self._registrations,
-            log,
+            Announcer(self._identity, self._registrations, log),
             http_connect_timeout_s=options.http_client_connect_timeout / SECOND,
             http_request_timeout_s=options.http_client_request_timeout / SECOND,
             tls=self.trusted.context if self.trusted is not None else None,

@@ -2,8 +2,9 @@
 
 import asyncio
 import random
+import socket
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -26,6 +27,7 @@ from nsqcore.process.logs import Log
 
 Identity: TypeAlias = Callable[[], Mapping[str, object]]
 Registrations: TypeAlias = Callable[[], Iterable[tuple[str, Iterable[str]]]]
+Resolve: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
 
 # A restarted nsqlookupd is useful to consumers once every nsqd is back. So each nsqd tries again soon and
 # often; a connection every two seconds costs nothing.
@@ -40,16 +42,31 @@ _READ_BYTES: Final = 65_536
 PIPELINE: Final = 128
 
 
+async def addresses_of(host: str, port: int) -> list[str]:
+    """List the addresses behind a name; only IPv4 if it has any, because both name the same daemons."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    ipv4 = {str(name[0]) for family, _, _, _, name in found if family == socket.AF_INET}
+    return sorted(ipv4 or {str(name[0]) for _, _, _, _, name in found})
+
+
 @dataclass(frozen=True, slots=True)
 class Announcer:
-    """The data of this nsqd that every session needs, and the time limits."""
+    """What every session needs: functions of this nsqd, and the time limits.
+
+    *identify* returns the body of IDENTIFY, *registrations* all topics with their channels; both are called
+    for every connection. *resolve* returns the addresses behind a name and a port.
+    """
 
     identify: Identity
     registrations: Registrations
     log: Log
-    connect_timeout_s: float
-    io_timeout_s: float
-    ping_interval_s: float
+    connect_timeout_s: float = 1.0
+    io_timeout_s: float = 1.0
+    ping_interval_s: float = 15.0
+    # How often a name is resolved, to notice pods that join or leave behind it.
+    resolve_interval_s: float = 15.0
+    resolve: Resolve = addresses_of
 
 
 class LookupSession:

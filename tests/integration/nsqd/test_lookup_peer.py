@@ -22,6 +22,7 @@ from nsqcore.process.clock import steady_ns
 from nsqcore.process.logs import Log, LogLevel
 from nsqd.replication.choosing import Candidate
 from nsqd.server.lookup.peer import LookupPeers
+from nsqd.server.lookup.session import Announcer
 from nsqlookupd.daemon import Nsqlookupd
 from nsqlookupd.opening import open_all
 from nsqlookupd.options import NsqlookupdOptions
@@ -44,13 +45,13 @@ class Nsqd:
         self._stack = stack
 
     def announce(self, *addresses, **more):
-        peers = LookupPeers(
-            addresses,
+        announcer = Announcer(
             lambda: IDENTITY,
             lambda: [(topic, list(channels)) for topic, channels in self.topics.items()],
             Log("", LogLevel.DEBUG, self.lines),
             **more,
         )
+        peers = LookupPeers(addresses, announcer)
         peers.start()
         self._stack.push_async_callback(peers.stop)
         return peers
