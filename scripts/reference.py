@@ -25,7 +25,7 @@ from nsqcore.http.metrics import BUILD_MEANING
 from nsqcore.options.options import CommandOptions, DaemonOptions, OptionSpec, specs
 from nsqd.engine.age import Ages
 from nsqd.options import NsqdOptions
-from nsqd.server.allocator import SOMEBODYS
+from nsqd.server.allocator import MALLOC_VARIABLES
 from nsqd.server.statistics.metrics import NsqdCollector
 from nsqlookupd.metrics import NsqlookupdCollector
 from nsqlookupd.options import NsqlookupdOptions
@@ -435,7 +435,7 @@ _READS: Final = re.compile(
 
 def variables_read() -> set[str]:
     """Return the environment variables that the distributions and setup.py read."""
-    found: set[str] = set(SOMEBODYS)
+    found: set[str] = set(MALLOC_VARIABLES)
     packages = ("nsqd", "nsqlookupd", "nsqadmin", "nsqtools", "nsqcore", "devcluster", "client", "pipelines")
     files = [ROOT / "setup.py", *(path for package in packages for path in (ROOT / package).rglob("*.py"))]
     for path in files:

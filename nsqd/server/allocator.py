@@ -15,20 +15,25 @@ M_MMAP_THRESHOLD: Final = -3
 # between, each page would cost a fault, and reading that backlog a quarter more.
 RETAINED_BYTES: Final = RESIDENT_BYTES + STRETCHES_BYTES + STARTS_BYTES
 # The largest value that mallopt accepts on 64 bits.
-FROM_THE_HEAP: Final = 32 << 20
+MAX_HEAP_BLOCK_BYTES: Final = 32 << 20
 
 # If one of these is set, the operator's choice stays.
-SOMEBODYS: Final = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES")
+MALLOC_VARIABLES: Final = (
+    "MALLOC_TRIM_THRESHOLD_",
+    "MALLOC_MMAP_THRESHOLD_",
+    "MALLOC_TOP_PAD_",
+    "GLIBC_TUNABLES",
+)
 
 
 def retain_freed_memory() -> bool:
-    """Keep freed memory for later blocks; False without glibc, or when one of `SOMEBODYS` is set.
+    """Keep freed memory for later blocks; False without glibc, or when one of `MALLOC_VARIABLES` is set.
 
     The peak memory of the process stays the same; only its memory at rest grows.
     """
-    if any(name in os.environ for name in SOMEBODYS):
+    if any(name in os.environ for name in MALLOC_VARIABLES):
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     return mallopt is not None and bool(
-        mallopt(M_MMAP_THRESHOLD, FROM_THE_HEAP) and mallopt(M_TRIM_THRESHOLD, RETAINED_BYTES)
+        mallopt(M_MMAP_THRESHOLD, MAX_HEAP_BLOCK_BYTES) and mallopt(M_TRIM_THRESHOLD, RETAINED_BYTES)
     )

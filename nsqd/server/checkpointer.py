@@ -75,8 +75,8 @@ class Checkpointer:
 
         After a crash, messages finished within this time could be delivered again.
         """
-        live = [care for topic, care in self._states.items() if not topic.deleted]
-        oldest = min((care.changed_at for care in live if care.changed_at is not None), default=None)
+        live = [state for topic, state in self._states.items() if not topic.deleted]
+        oldest = min((state.changed_at for state in live if state.changed_at is not None), default=None)
         return 0.0 if oldest is None else time.monotonic() - oldest
 
     async def run(self) -> None:
@@ -111,9 +111,9 @@ class Checkpointer:
                 await pace.done(_TOPICS_PER_TURN)
             if topic.ephemeral or topic.deleted:
                 continue
-            care = self._state_of(topic)
-            if care.changed_at is None:
-                care.changed_at = now
+            state = self._state_of(topic)
+            if state.changed_at is None:
+                state.changed_at = now
             changed.append(topic)
             self._compactor.changed(topic)
         busy = set(changed)
@@ -140,9 +140,9 @@ class Checkpointer:
     def _check_copy(self, copy: Topic, now: float, changed: deque[Topic]) -> None:
         """Note a changed promoted copy for a checkpoint; its files are not removed or compacted here."""
         if copy.take_changed() and not copy.deleted:
-            care = self._state_of(copy)
-            if care.changed_at is None:
-                care.changed_at = now
+            state = self._state_of(copy)
+            if state.changed_at is None:
+                state.changed_at = now
             changed.append(copy)
 
     async def write_now(self, topic: Topic) -> bool:
@@ -165,9 +165,10 @@ class Checkpointer:
         return self._states.setdefault(topic, _TopicCheckpoints())
 
     def _forget_deleted(self) -> None:
-        cares = self._states
-        for topic in [one for one, care in cares.items() if one.deleted and not (care.jobs or care.quiesced)]:
-            self._forget(topic)
+        deleted = [(topic, state) for topic, state in self._states.items() if topic.deleted]
+        for topic, state in deleted:
+            if not (state.jobs or state.quiesced):
+                self._forget(topic)
 
     def _forget(self, topic: Topic) -> None:
         self._states.pop(topic, None)
@@ -222,10 +223,10 @@ class Checkpointer:
             if not topic.deleted:
                 self._written(topic, store, job)
             self._health.worked(_what(topic))
-            care = self._state_of(topic)
-            if care.changed_at is not None and care.changed_at <= began:
-                care.changed_at = None
-            if topic.deleted or care.quiesced or store.segments.read_only:
+            state = self._state_of(topic)
+            if state.changed_at is not None and state.changed_at <= began:
+                state.changed_at = None
+            if topic.deleted or state.quiesced or store.segments.read_only:
                 return True
             covered = store.checkpoints
             # A channel created during that may need messages that no channel needed when the
@@ -246,15 +247,15 @@ class Checkpointer:
     @contextlib.asynccontextmanager
     async def quiesced(self, topic: Topic) -> AsyncIterator[None]:
         """Keep threads off the topic's files, because another topic may soon have their names."""
-        care = self._state_of(topic)
-        care.quiesced += 1
+        state = self._state_of(topic)
+        state.quiesced += 1
         try:
-            while care.jobs:
-                await asyncio.wait(care.jobs)
+            while state.jobs:
+                await asyncio.wait(state.jobs)
             yield
         finally:
-            care.quiesced -= 1
-            if topic.deleted and not (care.jobs or care.quiesced):
+            state.quiesced -= 1
+            if topic.deleted and not (state.jobs or state.quiesced):
                 # Forgetting the topic also frees its messages in memory.
                 self._forget(topic)
 

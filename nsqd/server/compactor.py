@@ -101,12 +101,12 @@ class Compactor:
         self._threads = threads
         self._log = log
         # Topics that may have something to remove, and the time before which they are not checked again.
-        self._restless: dict[Topic, float] = {}
+        self._to_check: dict[Topic, float] = {}
         # Topics that wait for a worker; True: the topic did not change since the last round.
         self._waiting: dict[Topic, bool] = {}
         self._working: set[Topic] = set()
         # Topics that changed while a worker was at them.
-        self._changed_meanwhile: set[Topic] = set()
+        self._changed_again: set[Topic] = set()
         self._workers: set[asyncio.Task[None]] = set()
         self._compacting: set[Compaction] = set()
         # Topics with files that cannot be removed, for which a warning was logged.
@@ -115,16 +115,16 @@ class Compactor:
 
     def changed(self, topic: Topic) -> None:
         """Note that more of the topic may be finished than at the last check."""
-        self._restless.setdefault(topic, 0.0)
+        self._to_check.setdefault(topic, 0.0)
         if topic in self._working:
-            self._changed_meanwhile.add(topic)
+            self._changed_again.add(topic)
 
     def start(self, changed: set[Topic]) -> None:
         """Start workers for the topics to check; those *changed* since the last call are in use."""
         now = time.monotonic()
-        for topic, not_before in list(self._restless.items()):
+        for topic, not_before in list(self._to_check.items()):
             if topic.deleted:
-                del self._restless[topic]
+                del self._to_check[topic]
                 self._logged.discard(topic)
             elif topic not in self._working and now >= not_before:
                 self._waiting[topic] = topic not in changed
@@ -148,40 +148,40 @@ class Compactor:
             if not self._waiting:
                 break
             topic = next(iter(self._waiting))
-            resting = self._waiting.pop(topic)
+            idle = self._waiting.pop(topic)
             store = store_of(topic)
             if store is None or not self._threads.may_work(topic):
                 continue
             self._working.add(topic)
             try:
-                await self._make_room(topic, store, resting=resting)
+                await self._make_room(topic, store, idle=idle)
             finally:
                 self._working.discard(topic)
-                self._changed_meanwhile.discard(topic)
+                self._changed_again.discard(topic)
 
-    async def _make_room(self, topic: Topic, store: TopicLog, *, resting: bool) -> None:
+    async def _make_room(self, topic: Topic, store: TopicLog, *, idle: bool) -> None:
         await self._remove(topic, store)
         while self._threads.may_work(topic):
             low_water, notes = topic.unwanted_below(), store.checkpoints.covered_notes
-            if not store.cleaner.needs_compaction(notes, low_water, resting=resting):
+            if not store.cleaner.needs_compaction(notes, low_water, resting=idle):
                 break
             began = time.monotonic()
             compaction = store.cleaner.begin_compaction(
-                wanted_of(topic), notes, low_water, resting=resting, spend=self._rate.spend
+                wanted_of(topic), notes, low_water, resting=idle, spend=self._rate.spend
             )
             try:
                 saved = await self._compact(topic, store, compaction)
             except OSError as error:
                 self._log.warning("TOPIC(%s): compaction failed - %s", topic.name, error)
-                self._restless[topic] = time.monotonic() + _MAX_PAUSE_S
+                self._to_check[topic] = time.monotonic() + _MAX_PAUSE_S
                 return
             if not saved:
                 ended = time.monotonic()
-                self._restless[topic] = ended + min(_PAUSE_FACTOR * (ended - began), _MAX_PAUSE_S)
+                self._to_check[topic] = ended + min(_PAUSE_FACTOR * (ended - began), _MAX_PAUSE_S)
                 break
             self._log.debug("TOPIC(%s): compaction saved %d bytes", topic.name, saved)
             await self._remove(topic, store)
-        if resting:
+        if idle:
             self._forget(topic, store)
 
     def _forget(self, topic: Topic, store: TopicLog) -> None:
@@ -191,11 +191,11 @@ class Compactor:
             # The next checkpoint covers these notes.
             topic.changed = True
         elif not (
-            topic in self._changed_meanwhile
+            topic in self._changed_again
             or store.cleaner.has_removable
             or store.cleaner.waits_for_sync(low_water)
         ):
-            self._restless.pop(topic, None)
+            self._to_check.pop(topic, None)
 
     async def _compact(self, topic: Topic, store: TopicLog, compaction: Compaction) -> int:
         self._compacting.add(compaction)

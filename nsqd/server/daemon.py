@@ -53,6 +53,7 @@ from nsqd.server.http.replication import ReplicationApi
 from nsqd.server.http.routes import routes
 from nsqd.server.http.topics import TopicsApi
 from nsqd.server.lookup.peer import LookupPeers
+from nsqd.server.lookup.session import Announcer
 from nsqd.server.messages.finding import Finder
 from nsqd.server.opening import OpenedNsqd
 from nsqd.server.policies import Policies
@@ -152,9 +153,7 @@ class Nsqd:
         self.availability = Availability(self.broker, self.health, self.replication)
         self.lookups = LookupPeers(
             options.lookupd_tcp_address,
-            self._identity,
-            self._registrations,
-            log,
+            Announcer(self._identity, self._registrations, log),
             http_connect_timeout_s=options.http_client_connect_timeout / SECOND,
             http_request_timeout_s=options.http_client_request_timeout / SECOND,
             tls=self.trusted.context if self.trusted is not None else None,
@@ -192,6 +191,7 @@ class Nsqd:
         )
         self.fast_publish = FastPublish(self.broker, self.write_batch)
         self.tcp, self.http, self.https = self._listen(opened, tls)
+        self._web = [server for server in (self.http, self.https) if server is not None]
 
     def _metrics(self) -> "Metrics":
         from nsqcore.http.metrics import Metrics
@@ -248,9 +248,8 @@ class Nsqd:
         """Close the connections of publishers that wait for no answer: they go to other nodes."""
         self.clients.close_idle_publishers()
         self.fast_publish.close_idle()
-        for server in (self.http, self.https):
-            if server is not None:
-                server.close_idle()
+        for server in self._web:
+            server.close_idle()
 
     # --- start and stop ---
 
@@ -276,23 +275,20 @@ class Nsqd:
         await self.watermark.check()
         self.lookups.start()
         await self.tcp.start(self.clients.accept)
-        if self.http is not None:
-            await self.http.start()
-        if self.https is not None:
-            await self.https.start()
+        for server in self._web:
+            await server.start()
         self.info.serving = True
-        tasks = [
-            asyncio.create_task(self.checkpoints.run(), name="checkpoints"),
-            asyncio.create_task(self._sync_in_time(), name="sync timer"),
-            asyncio.create_task(self.drain.watch(), name="drain"),
-            asyncio.create_task(self.watermark.watch(), name="disk watermark"),
-            asyncio.create_task(self.availability.report(self.lookups), name="availability"),
-            asyncio.create_task(watch(self._watched(), self.log), name="certificates"),
-            asyncio.create_task(self.replication.watch(self.checkpoints), name="replication"),
-            asyncio.create_task(stop.wait(), name="until stopped"),
-        ]
-        if statsd is not None:
-            tasks.append(asyncio.create_task(statsd.run(), name="statsd"))
+        work = {
+            "checkpoints": self.checkpoints.run(),
+            "sync timer": self._sync_in_time(),
+            "drain": self.drain.watch(),
+            "disk watermark": self.watermark.watch(),
+            "availability": self.availability.report(self.lookups),
+            "certificates": watch(self._watched(), self.log),
+            "replication": self.replication.watch(self.checkpoints),
+            "until stopped": stop.wait(),
+        } | ({"statsd": statsd.run()} if statsd is not None else {})
+        tasks = [asyncio.create_task(one, name=name) for name, one in work.items()]
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         self.info.serving = False
         for task in tasks:
@@ -335,10 +331,8 @@ class Nsqd:
         await self.fsync.synced()
         await self.replication.wait_until_answered()
         self.clients.close_all()
-        if self.http is not None:
-            await self.http.close()
-        if self.https is not None:
-            await self.https.close()
+        for server in self._web:
+            await server.close()
         self.fast_publish.close()
         self.finder.close()
         self.write_batch.run()

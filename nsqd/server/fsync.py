@@ -7,10 +7,11 @@ wait get an error, and the next fsync includes the file.
 """
 
 import asyncio
+import contextlib
 import errno
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Final
@@ -47,7 +48,7 @@ Callback = Callable[[str], None]
 class _Run:
     """One job, and the callbacks that get its result."""
 
-    __slots__ = ("callbacks", "error", "job", "seconds", "store", "topic")
+    __slots__ = ("callbacks", "ended", "error", "job", "seconds", "store", "topic")
 
     def __init__(self, topic: Topic, store: TopicLog, job: SyncJob, callbacks: list[Callback]) -> None:
         self.topic = topic
@@ -55,6 +56,7 @@ class _Run:
         self.job = job
         self.callbacks = callbacks
         self.error: OSError | None = None
+        self.ended = asyncio.Event()
         self.seconds = 0.0
 
 
@@ -95,10 +97,9 @@ class Fsync:
         self._waiting: dict[TopicLog, None] = {}
         self._waiting_new: dict[TopicLog, None] = {}
         self._running: dict[TopicLog, _Run] = {}
-        # Stores to be synced after their job or rest; stores at rest; futures that wait for a job to end.
+        # Stores to be synced after their job or when they are no longer quiesced; and by how many they are.
         self._again: dict[TopicLog, None] = {}
-        self._resting: dict[TopicLog, int] = {}
-        self._rested: dict[TopicLog, asyncio.Future[None]] = {}
+        self._quiesced: dict[TopicLog, int] = {}
         # How many threads are busy, and how many of them sync new stores.
         self._busy = 0
         self._busy_new = 0
@@ -183,7 +184,7 @@ class Fsync:
 
     def sync_now(self, topic: Topic, store: TopicLog) -> str:
         """Sync a store now; returns the reason why that failed, or "". Only while no job runs."""
-        if store.appender.is_new or store in self._waiting or store in self._resting:
+        if store.appender.is_new or store in self._waiting or store in self._quiesced:
             # It is synced later by a thread; callbacks that wait for it are called then.
             return ""
         job = store.appender.begin_sync()
@@ -199,7 +200,7 @@ class Fsync:
 
     def sync(self, store: TopicLog) -> None:
         """Begin a job soon; a job that already runs may not include the last appends."""
-        if store in self._running or store in self._resting:
+        if store in self._running or store in self._quiesced:
             self._again[store] = None
         elif store not in self._waiting and store not in self._waiting_new:
             # A store becomes new while it waits if its folder is removed.
@@ -329,13 +330,15 @@ class Fsync:
             if self._health.failed(syncing_of(topic.name), reason):
                 self._log.error("TOPIC(%s) failed to sync, will try again - %s", topic.name, reason)
         self._notify(run.callbacks, reason)
-        rested = self._rested.pop(store, None)
-        if rested is not None and not rested.done():
-            rested.set_result(None)
-        if store not in self._resting and store in self._again:
+        run.ended.set()
+        self._sync_again(store)
+        return reason
+
+    def _sync_again(self, store: TopicLog) -> None:
+        """Sync a store if that was requested during its job, or while it was quiesced."""
+        if store in self._again and store not in self._quiesced:
             del self._again[store]
             self.sync(store)
-        return reason
 
     def _notify(self, callbacks: list[Callback], reason: str) -> None:
         for callback in callbacks:
@@ -366,33 +369,26 @@ class Fsync:
             if store in self._unsynced:
                 self.sync(store)
 
-    # --- resting ---
-
-    async def quiesce(self, store: TopicLog) -> None:
-        """Wait until no thread touches the store's files; none will until :meth:`resume`."""
-        self._resting[store] = self._resting.get(store, 0) + 1
+    @contextlib.asynccontextmanager
+    async def quiesced(self, store: TopicLog | None) -> AsyncIterator[None]:
+        """Keep threads off the store's files; what is requested meanwhile is synced afterwards."""
+        if store is None:
+            yield
+            return
+        self._quiesced[store] = self._quiesced.get(store, 0) + 1
         for queue in (self._waiting, self._waiting_new):
             if store in queue:
                 del queue[store]
                 self._again[store] = None
         try:
             while store in self._running:
-                rested = self._rested.get(store)
-                if rested is None:
-                    rested = self._rested[store] = self._loop.create_future()
-                await asyncio.shield(rested)
-        except asyncio.CancelledError:
-            self.resume(store)
-            raise
-
-    def resume(self, store: TopicLog) -> None:
-        """End a rest, and sync the store if that was requested during it."""
-        self._resting[store] -= 1
-        if not self._resting[store]:
-            del self._resting[store]
-            if store in self._again:
-                del self._again[store]
-                self.sync(store)
+                await self._running[store].ended.wait()
+            yield
+        finally:
+            self._quiesced[store] -= 1
+            if not self._quiesced[store]:
+                del self._quiesced[store]
+                self._sync_again(store)
 
     def close(self) -> None:
         if self._pause is not None:

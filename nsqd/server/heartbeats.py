@@ -23,28 +23,13 @@ class Beating(Protocol):
         """End the connection of a client that was silent for *silent_s* seconds."""
 
 
-class _Removed:
-    """Stands in for a connection that is gone."""
-
-    deaf = True
-
-    def beat(self) -> bool:
-        return False
-
-    def cut_off(self, silent_s: float) -> None:
-        pass
-
-
-_REMOVED: Final = _Removed()
-
-
 class Heartbeats:
     """See the module."""
 
     __slots__ = ("_connection", "_deadline", "_heartbeat", "_loop", "heard")
 
     def __init__(self, connection: Beating) -> None:
-        self._connection = connection
+        self._connection: Beating | None = connection
         self._loop = asyncio.get_running_loop()
         self._heartbeat: asyncio.TimerHandle | None = None
         self._deadline: asyncio.TimerHandle | None = None
@@ -67,7 +52,7 @@ class Heartbeats:
     def end(self) -> None:
         """Stop, and release the connection."""
         self.stop()
-        self._connection = _REMOVED
+        self._connection = None
 
     def _beat(self, interval: float) -> None:
         if self._heartbeat is None:
@@ -77,7 +62,7 @@ class Heartbeats:
             # This process was stopped or busy. A client that only answers heartbeats had none to answer, so
             # it gets a full interval from here on.
             self.heard = max(self.heard, now - interval)
-        if self._connection.beat():
+        if self._connection is not None and self._connection.beat():
             self._heartbeat = self._loop.call_later(interval, self._beat, interval)
 
     def _check_deadline(self, limit: float) -> None:
@@ -93,8 +78,9 @@ class Heartbeats:
         silent = self._silent_s()
         if silent < limit:
             self._check_deadline(limit)
-        else:
+        elif self._connection is not None:
             self._connection.cut_off(silent)
 
     def _silent_s(self) -> float:
-        return 0.0 if self._connection.deaf else self._loop.time() - self.heard
+        connection = self._connection
+        return 0.0 if connection is None or connection.deaf else self._loop.time() - self.heard

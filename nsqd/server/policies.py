@@ -24,7 +24,7 @@ FILE_NAME: Final = "policies.json"
 _NAMED: Final = 3
 
 
-class NotYours(Exception):
+class ManagedByFile(Exception):
     """The policy is in the file, so HTTP may not change it; the text is a sentence."""
 
 
@@ -94,7 +94,7 @@ class Policies:
 
         With *dry* they are only checked.
 
-        Raises NotYours, WouldDelete unless *apply*, BadPolicy, and OSError; then nothing has changed.
+        Raises ManagedByFile, WouldDelete unless *apply*, BadPolicy, and OSError; then nothing has changed.
         """
         async with self._changing:
             new = _by_name(policies)
@@ -156,7 +156,9 @@ class Policies:
     def _refuse_files(self, names: Iterable[str]) -> None:
         for name in names:
             if name in self._of_file:
-                raise NotYours(f"policy {name} is in the policies file of this nsqd and is changed there")
+                raise ManagedByFile(
+                    f"policy {name} is in the policies file of this nsqd and is changed there"
+                )
 
     def _refuse_deletion(self, settings_of: SettingsOf) -> None:
         sentences = list(would_delete(self._broker, settings_of, time.time_ns()))

@@ -73,35 +73,35 @@ class HandlingApi:
         return await self._handle("cancel", request, self._broker.finish_messages, deferred=True)
 
     async def _handle(
-        self, what: str, request: Request, deed: MessageOperation, *, deferred: bool = False
+        self, action: str, request: Request, operation: MessageOperation, *, deferred: bool = False
     ) -> Response:
-        refuse_unknown(request, "POST", f"/message/{what}")
+        refuse_unknown(request, "POST", f"/message/{action}")
         topic, channel = topic_and_channel(self._broker, request)
         if channel is None:
             raise ApiError(400, "MISSING_ARG_CHANNEL")
         dry = truth(request.query, "dry_run")
-        onward: int | None = None
+        next_from: int | None = None
         more = False
         message_id = request.query.get("id")
         if message_id is not None:
             seqs = [self._sequence(topic, message_id)]
         else:
-            seqs, onward, more = await self._found(topic, channel, request, deferred=deferred)
+            seqs, next_from, more = await self._found(topic, channel, request, deferred=deferred)
             if channel.deleted:
                 raise ApiError(404, "CHANNEL_NOT_FOUND")
-        # Messages may have changed since they were found; from here to the deed they do not.
-        meant = handling.deferred_of(channel, seqs) if deferred else handling.unfinished_of(channel, seqs)
-        if message_id is not None and not meant:
+        # Messages may have changed since they were found; from here to the operation they do not.
+        selected = handling.deferred_of(channel, seqs) if deferred else handling.unfinished_of(channel, seqs)
+        if message_id is not None and not selected:
             if deferred and handling.unfinished_of(channel, seqs):
                 raise ApiError(409, "NOT_DEFERRED: the message waits or is in flight, and is not deferred")
-            raise ApiError(409, "NOT_OWED: the channel does not deliver this message, or not yet")
-        count = len(meant)
-        if meant and not dry:
+            raise ApiError(409, "NOT_PENDING: the channel does not deliver this message, or not yet")
+        count = len(selected)
+        if selected and not dry:
             refuse_when_decommissioning(self._broker)
-            count = deed(topic, channel, meant)
+            count = operation(topic, channel, selected)
             await self._durable(topic)
         answer = {"topic": topic.name, "channel": channel.name, "count": count, "dry_run": dry}
-        return json_reply(answer | ({} if onward is None else {"next": str(onward), "more": more}))
+        return json_reply(answer | ({} if next_from is None else {"next": str(next_from), "more": more}))
 
     async def _found(
         self, topic: Topic, channel: Channel, request: Request, *, deferred: bool
@@ -155,5 +155,5 @@ class HandlingApi:
         try:
             await self._write_batch.note_stored(topic, durable=True)
         except NotStored as error:
-            self._log.error("what was done to messages is not on the disk yet - %s", error)
+            self._log.error("a change of messages is not on the disk yet - %s", error)
             raise ApiError(503, "NOT_STORED") from error

@@ -55,25 +55,25 @@ class MessagesApi:
             raise ApiError(404, "TOPIC_NOT_FOUND")
         if channel is not None and channel.deleted:
             raise ApiError(404, "CHANNEL_NOT_FOUND")
-        onward = _next(topic, picked, query)
+        next_from = _next(topic, picked, query)
         if query.lines:
             headers = {"Content-Type": LINES_TYPE}
-            if onward is not None:
-                headers[NEXT_HEADER] = onward
-            return web.Response(body=InPieces(_each_before(pieces, b"\n"), LINES_TYPE), headers=headers)
+            if next_from is not None:
+                headers[NEXT_HEADER] = next_from
+            return web.Response(body=InPieces(_terminated(pieces, b"\n"), LINES_TYPE), headers=headers)
         answer = {
             "topic": topic.name,
             **({"channel": channel.name} if channel else {}),
             "first": topic.log.log_start,
             "end": topic.log.next_seq,
-            "next": onward,
+            "next": next_from,
             "more": _more(topic, picked, query),
             "scanned": picked.scanned,
             **({"promoted": others} if others else {}),
             "gaps": [{"start": gap.start, "end": gap.end, "why": gap.why.value} for gap in picked.gaps],
         }
         head = json_bytes(answer)[:-1] + b',"messages":['
-        body = [head, *_each_before(pieces, b",")[:-1], b"]}"]
+        body = [head, *_terminated(pieces, b",")[:-1], b"]}"]
         return web.Response(body=InPieces(body, JSON_TYPE), headers={"Content-Type": JSON_TYPE})
 
     async def _shown(
@@ -88,16 +88,16 @@ class MessagesApi:
         pieces: list[bytes] = []
         for first in range(0, len(picked.messages), _MESSAGES_PER_TURN):
             some = picked.messages[first : first + _MESSAGES_PER_TURN]
-            standings = [] if found is None else found[first : first + _MESSAGES_PER_TURN]
+            statuses = [] if found is None else found[first : first + _MESSAGES_PER_TURN]
             if channel is not None and found is None:
-                standings = StatusSnapshot(channel, topic.backlog, [seq for seq, _ in some]).resolve()
+                statuses = StatusSnapshot(channel, topic.backlog, [seq for seq, _ in some]).resolve()
             for place, (seq, block) in enumerate(some):
-                if query.state and standings[place].state is not query.state:
+                if query.state and statuses[place].state is not query.state:
                     # It changed its state since it was found.
                     continue
                 message = message_json(block, seq, query.max_body, exact=query.exact)
                 if channel is not None:
-                    message = self._state(topic, channel, seq, standings[place]) | message
+                    message = self._state(topic, channel, seq, statuses[place]) | message
                 pieces.append(json_bytes(message))
                 await pace.done(1 + len(pieces[-1]) // _BYTES_OF_ONE)
         return pieces
@@ -113,7 +113,7 @@ class MessagesApi:
         return state
 
 
-def _each_before(pieces: list[bytes], end: bytes) -> list[bytes]:
+def _terminated(pieces: list[bytes], end: bytes) -> list[bytes]:
     """The chunks, each followed by *end*."""
     ended = [end] * (2 * len(pieces))
     ended[::2] = pieces

@@ -18,7 +18,7 @@ from nsqcore.process.logs import Log
 from nsqd.policies.definition import BadPolicy
 from nsqd.policies.policy import Policy
 from nsqd.policies.written import from_json, json_of, listed
-from nsqd.server.policies import NotYours, Policies, WouldDelete
+from nsqd.server.policies import ManagedByFile, Policies, WouldDelete
 
 _BODY_BYTES: Final = 1 << 20
 
@@ -61,7 +61,7 @@ class PoliciesApi:
             await self._policies.put(
                 policies, exclusive=name is None, apply=apply, dry=request.flag("dry_run")
             )
-        except (NotYours, WouldDelete, BadPolicy, OSError) as error:
+        except (ManagedByFile, WouldDelete, BadPolicy, OSError) as error:
             raise self._refused(error) from error
         return json_reply(self._answer())
 
@@ -73,7 +73,7 @@ class PoliciesApi:
             await self._policies.delete(name, apply=apply)
         except KeyError as error:
             raise ApiError(404, "POLICY_NOT_FOUND") from error
-        except (NotYours, WouldDelete, BadPolicy, OSError) as error:
+        except (ManagedByFile, WouldDelete, BadPolicy, OSError) as error:
             raise self._refused(error) from error
         return json_reply(self._answer())
 

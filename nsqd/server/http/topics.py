@@ -77,15 +77,8 @@ class TopicsApi:
 
     async def delete_topic(self, request: Request) -> Response:
         topic = await self._existing_topic(request)
-        store = store_of(topic)
-        async with self._checkpoints.quiesced(topic):
-            if store is not None:
-                await self._fsync.quiesce(store)
-            try:
-                self._delete_topic(topic)
-            finally:
-                if store is not None:
-                    self._fsync.resume(store)
+        async with self._checkpoints.quiesced(topic), self._fsync.quiesced(store_of(topic)):
+            self._delete_topic(topic)
         await self._stored(self._write_batch.names_durable())
         await self._promoted_saved(topic)
         return empty_reply()

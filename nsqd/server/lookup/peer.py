@@ -1,13 +1,11 @@
 """Registration with every nsqlookupd, and questions to them, such as a new topic's channels."""
 
 import asyncio
-import socket
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
 from nsqclient.wire.names import is_ephemeral
 from nsqcore.cluster.fanout import Partial, call_all
@@ -16,15 +14,10 @@ from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.models import NodeInfo
 from nsqcore.lookup_protocol import is_identity
 from nsqcore.process.addresses import split_host_port
-from nsqcore.process.logs import Log
 from nsqd.replication.choosing import Candidate
-from nsqd.server.lookup.session import Announcer, Identity, LookupSession, Registrations
+from nsqd.server.lookup.session import Announcer, LookupSession
 
 _T = TypeVar("_T")
-Resolve: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
-
-# How often a name is resolved, to notice pods that join or leave behind it.
-RESOLVE_INTERVAL_S: Final = 15.0
 
 # A question names at most so many identities, because a line of HTTP is limited.
 _MAX_IDENTITIES: Final = 100
@@ -34,47 +27,25 @@ _MAX_PORT: Final = 65_535
 LOST_RESOLVE_INTERVAL_S: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class LookupPeerState:
-    """One nsqlookupd as statistics and health checks see it."""
-
-    address: str
-    connected: bool
-    last_error: str
-    last_ping_ns: int
-
-
 class LookupPeers:
     """Keeps this nsqd registered with each configured nsqlookupd.
 
-    Every peer has its own task, so that a slow or dead peer does not delay the others. *identify* returns the
-    body of IDENTIFY, *registrations* all topics with their channels; both are called for every connection. A
-    host name is resolved again and again, and each address behind it (a pod, say) is a peer.
+    Every peer has its own task, so that a slow or dead peer does not delay the others. A host name is
+    resolved again and again, and each address behind it (a pod, say) is a peer.
     """
 
     def __init__(
         self,
         addresses: Iterable[str],
-        identify: Identity,
-        registrations: Registrations,
-        log: Log,
+        announcer: Announcer,
         *,
-        connect_timeout_s: float = 1.0,
-        io_timeout_s: float = 1.0,
-        ping_interval_s: float = 15.0,
         http_connect_timeout_s: float = 2.0,
         http_request_timeout_s: float = 5.0,
-        resolve_interval_s: float = RESOLVE_INTERVAL_S,
-        resolve: Resolve | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """*tls* verifies an nsqlookupd that requires HTTPS."""
-        self._announcer = Announcer(
-            identify, registrations, log, connect_timeout_s, io_timeout_s, ping_interval_s
-        )
-        self._log = log
-        self._resolve = resolve or addresses_of
-        self._resolve_interval_s = resolve_interval_s
+        self._announcer = announcer
+        self._log = announcer.log
         self._wanted = list(dict.fromkeys(addresses))
         self._names: dict[str, _Name] = {}
         self._started = False
@@ -111,9 +82,7 @@ class LookupPeers:
         for address in self._wanted:
             if address not in self._names:
                 self._log.info("LOOKUP(%s): adding peer", address)
-                self._names[address] = _Name(
-                    address, self._announcer, self._resolve, self._resolve_interval_s
-                )
+                self._names[address] = _Name(address, self._announcer)
 
     def register(self, topic: str, channel: str | None = None) -> None:
         """Announce a new topic or channel."""
@@ -130,17 +99,12 @@ class LookupPeers:
         for session in self._sessions():
             session.set_obstacle(obstacle)
 
-    def peers(self) -> list[LookupPeerState]:
-        """Describe every peer; a name without an address is shown as a peer that is not connected."""
-        states = []
+    def peers(self) -> list["LookupSession | _Name"]:
+        """Every peer; a name without an address is a peer that is not connected."""
+        peers: list[LookupSession | _Name] = []
         for name in self._names.values():
-            if not name.sessions:
-                states.append(LookupPeerState(name.address, False, name.last_error, 0))
-            states += [
-                LookupPeerState(session.label, session.connected, session.last_error, session.last_ping_ns)
-                for session in name.sessions
-            ]
-        return states
+            peers += name.sessions or [name]
+        return peers
 
     async def channels_of(self, topic: str) -> list[str]:
         """Return the channels of *topic*, without ephemeral ones, that the answering peers know, sorted."""
@@ -219,13 +183,13 @@ class LookupPeers:
 class _Name:
     """One configured ``host:port`` and a session for each address the host has at the moment."""
 
-    def __init__(self, address: str, announcer: Announcer, resolve: Resolve, interval_s: float) -> None:
+    def __init__(self, address: str, announcer: Announcer) -> None:
         self.address = address
+        self.connected = False
         self.last_error = ""
         self._announcer = announcer
         self._log = announcer.log
-        self._resolve = resolve
-        self._interval_s = interval_s
+        self._interval_s = announcer.resolve_interval_s
         self._lost = asyncio.Event()
         self._running: dict[LookupSession, asyncio.Task[None]] = {}
         self._resolver = _spawn(self._resolve_for_ever(), f"resolve {address}")
@@ -246,7 +210,7 @@ class _Name:
         while True:
             try:
                 host, port = split_host_port(self.address)
-                self._adjust(await self._resolve(host, int(port)), int(port))
+                self._adjust(await self._announcer.resolve(host, int(port)), int(port))
                 self.last_error = ""
             except (OSError, ValueError) as error:
                 # Sessions continue: a DNS server that does not answer says nothing about them.
@@ -285,14 +249,6 @@ class _Name:
 
     def _forget(self, session: LookupSession, _: asyncio.Task[None]) -> None:
         self._running.pop(session, None)
-
-
-async def addresses_of(host: str, port: int) -> list[str]:
-    """List the addresses behind a name; only IPv4 if it has any, because both name the same daemons."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    ipv4 = {str(name[0]) for family, _, _, _, name in found if family == socket.AF_INET}
-    return sorted(ipv4 or {str(name[0]) for _, _, _, _, name in found})
 
 
 def _spawn(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:

@@ -2,9 +2,9 @@
 
 import asyncio
 import random
-import time
+import socket
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -27,6 +27,7 @@ from nsqcore.process.logs import Log
 
 Identity: TypeAlias = Callable[[], Mapping[str, object]]
 Registrations: TypeAlias = Callable[[], Iterable[tuple[str, Iterable[str]]]]
+Resolve: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
 
 # A restarted nsqlookupd is useful to consumers once every nsqd is back. So each nsqd tries again soon and
 # often; a connection every two seconds costs nothing.
@@ -41,33 +42,49 @@ _READ_BYTES: Final = 65_536
 PIPELINE: Final = 128
 
 
+async def addresses_of(host: str, port: int) -> list[str]:
+    """List the addresses behind a name; only IPv4 if it has any, because both name the same daemons."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    ipv4 = {str(name[0]) for family, _, _, _, name in found if family == socket.AF_INET}
+    return sorted(ipv4 or {str(name[0]) for _, _, _, _, name in found})
+
+
 @dataclass(frozen=True, slots=True)
 class Announcer:
-    """The data of this nsqd that every session needs, and the time limits."""
+    """What every session needs: functions of this nsqd, and the time limits.
+
+    *identify* returns the body of IDENTIFY, *registrations* all topics with their channels; both are called
+    for every connection. *resolve* returns the addresses behind a name and a port.
+    """
 
     identify: Identity
     registrations: Registrations
     log: Log
-    connect_timeout_s: float
-    io_timeout_s: float
-    ping_interval_s: float
+    connect_timeout_s: float = 1.0
+    io_timeout_s: float = 1.0
+    ping_interval_s: float = 15.0
+    # How often a name is resolved, to notice pods that join or leave behind it.
+    resolve_interval_s: float = 15.0
+    resolve: Resolve = addresses_of
 
 
 class LookupSession:
     """One peer at one network address. :meth:`run` continues until it is cancelled or :attr:`removed`."""
 
     def __init__(
-        self, label: str, host: str, port: int, announcer: Announcer, on_lost: Callable[[], None]
+        self, address: str, host: str, port: int, announcer: Announcer, on_lost: Callable[[], None]
     ) -> None:
-        """*on_lost* is called when a connection ended or could not be made."""
-        self.label = label
+        """*address* names the peer in logs and statistics.
+
+        *on_lost* is called when a connection ended or could not be made.
+        """
+        self.address = address
         self.host = host
         self.port = port
         self.info: LookupdInfo | None = None
         self.connected = False
         self.last_error = ""
-        self.last_ping_ns = 0
-        """Unix time of the last answered PING in ns; 0 when there was none yet."""
         self.removed = False
         """The name no longer resolves to this address: use the connection to its end, do not reconnect."""
         self._doing = "connect"
@@ -129,7 +146,7 @@ class LookupSession:
         pings: asyncio.Task[None] | None = None
         try:
             if not self.last_error:
-                self._log.info("LOOKUP connecting to %s", self.label)
+                self._log.info("LOOKUP connecting to %s", self.address)
             async with asyncio.timeout(self._announcer.connect_timeout_s):
                 reader, writer = await asyncio.open_connection(self.host, self.port)
             set_keepalive(writer.get_extra_info("socket"))
@@ -140,18 +157,18 @@ class LookupSession:
                 self._identified(await self._reply(reader))
             async with asyncio.timeout(None) as self._time_limit:
                 self._announce(writer)
-                pings = self._loop.create_task(self._ping(), name=f"pings to {self.label}")
+                pings = self._loop.create_task(self._ping(), name=f"pings to {self.address}")
                 while True:
                     self._replied(await self._reply(reader))
         except (OSError, ValueError) as error:
             reason = f"{self._doing} - {_reason(error)}"
             if reason != self.last_error:
                 # Logged once, not at every attempt.
-                self._log.error("LOOKUPD(%s): %s", self.label, reason)
+                self._log.error("LOOKUPD(%s): %s", self.address, reason)
             self.last_error = reason
         except Exception as error:  # noqa: BLE001 - a fault of ours must not end the registration
             self.last_error = f"{self._doing} - {error}"
-            self._log.error("LOOKUPD(%s): %s", self.label, self.last_error, error=error)
+            self._log.error("LOOKUPD(%s): %s", self.address, self.last_error, error=error)
         finally:
             self.connected = False
             self._writer = None
@@ -189,14 +206,14 @@ class LookupSession:
         self.info = info = decode_lookupd_info(payload)
         self._log.info(
             "LOOKUPD(%s): peer info {TCPPort:%d HTTPPort:%d Version:%s BroadcastAddress:%s}",
-            self.label,
+            self.address,
             info.tcp_port,
             info.http_port,
             info.version,
             info.broadcast_address,
         )
         if not info.broadcast_address:
-            self._log.error("LOOKUPD(%s): no broadcast address", self.label)
+            self._log.error("LOOKUPD(%s): no broadcast address", self.address)
 
     def _announce(self, writer: asyncio.StreamWriter) -> None:
         """Begin to send all topics and channels; from here on changes are noted."""
@@ -220,8 +237,7 @@ class LookupSession:
         if reply.startswith(b"E_"):
             # The peer closes after an error; without this the reason would be lost.
             raise ConnectionError(reply.decode("utf-8", "replace"))
-        if self._sent.popleft() == PING:
-            self.last_ping_ns = time.time_ns()
+        self._sent.popleft()
         self._write()
         self._expect()
 
@@ -239,7 +255,7 @@ class LookupSession:
     async def _ping(self) -> None:
         while True:
             await asyncio.sleep(self._announcer.ping_interval_s)
-            self._log.debug("LOOKUPD(%s): sending heartbeat", self.label)
+            self._log.debug("LOOKUPD(%s): sending heartbeat", self.address)
             self._outgoing.append(PING)
             self._write()
 
@@ -278,9 +294,9 @@ class LookupSession:
         registered = self._pending.pop(change)
         word = "REGISTER" if registered else "UNREGISTER"
         if channel is None:
-            self._log.info("LOOKUPD(%s): topic %s %s", self.label, word, topic)
+            self._log.info("LOOKUPD(%s): topic %s %s", self.address, word, topic)
         else:
-            self._log.info("LOOKUPD(%s): channel %s %s %s", self.label, word, topic, channel)
+            self._log.info("LOOKUPD(%s): channel %s %s %s", self.address, word, topic, channel)
         return (encode_register if registered else encode_unregister)(topic, channel)
 
 

@@ -85,10 +85,10 @@ class Picked:
 class Finder:
     """Searches the logs of one node."""
 
-    def __init__(self, disk: Disk, thread: Executor, bytes_per_second: int = _SCAN_BYTES_PER_SECOND) -> None:
+    def __init__(self, disk: Disk, thread: Executor) -> None:
         """*thread* is one thread, so that the processor time that it takes from others is bounded."""
         self._disk = disk
-        self._breaks = Breaks(bytes_per_second)
+        self._breaks = Breaks(_SCAN_BYTES_PER_SECOND)
         self._thread = thread
 
     def close(self) -> None:

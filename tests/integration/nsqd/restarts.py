@@ -1,9 +1,11 @@
 """Ways to restart an nsqd, also from a copy of its files, and its state afterwards."""
 
 import shutil
+import time
 from pathlib import Path
 
 from tests.support.processes import Daemon
+from tests.support.waiting import wait_until
 
 
 def crash(nsqd: Daemon) -> None:
@@ -14,6 +16,15 @@ def crash(nsqd: Daemon) -> None:
 def stop(nsqd: Daemon) -> None:
     assert nsqd.stop() == 0
     nsqd.start()
+
+
+def wait_for_checkpoint(nsqd: Daemon) -> None:
+    """Wait until a checkpoint of topic t has what has happened by now."""
+    began = time.time()
+    folder = nsqd.folder / "t.topic"
+    wait_until(
+        lambda: any(path.stat().st_mtime > began for path in folder.glob("checkpoint.?")), "a checkpoint", 10
+    )
 
 
 def copied(nsqd: Daemon) -> None:

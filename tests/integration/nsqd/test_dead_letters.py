@@ -9,6 +9,7 @@ import pytest
 from nsqclient.wire.frames import FrameParser
 from nsqclient.wire.headers import parse_extended
 from nsqclient.wire.message import MessageRecord
+from tests.integration.nsqd.restarts import wait_for_checkpoint
 from tests.support.nsqd_http import channel_stats, set_policy, topic_stats
 from tests.support.waiting import wait_until
 from tests.support.wire import fin, req
@@ -291,7 +292,7 @@ def test_ephemeral_channel_alone_takes_its_messages_along_at_kill(node, connect)
     wire = connect(node)
     wire.subscribe("t", "only#ephemeral")
     node.post("/pub?topic=t", b"1")
-    time.sleep(2.3)
+    wait_for_checkpoint(node)
     node.kill()
     node.wait()
     node.start()

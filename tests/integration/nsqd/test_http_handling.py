@@ -184,7 +184,7 @@ def test_message_that_is_finished_or_not_deferred_is_conflict(node):
     assert refusal(node, "/message/finish", channel="ch", id=never) == (404, "MESSAGE_NOT_FOUND")
     assert refusal(node, "/message/send", channel="ch", id=message_id)[0] == 409
     do(node, "finish", id=message_id)
-    assert refusal(node, "/message/finish", channel="ch", id=message_id)[1].startswith("NOT_OWED")
+    assert refusal(node, "/message/finish", channel="ch", id=message_id)[1].startswith("NOT_PENDING")
     assert refusal(node, "/message/cancel", channel="ch", id=message_id)[0] == 409
 
 

@@ -22,6 +22,7 @@ from nsqcore.process.clock import steady_ns
 from nsqcore.process.logs import Log, LogLevel
 from nsqd.replication.choosing import Candidate
 from nsqd.server.lookup.peer import LookupPeers
+from nsqd.server.lookup.session import Announcer
 from nsqlookupd.daemon import Nsqlookupd
 from nsqlookupd.opening import open_all
 from nsqlookupd.options import NsqlookupdOptions
@@ -44,13 +45,13 @@ class Nsqd:
         self._stack = stack
 
     def announce(self, *addresses, **more):
-        peers = LookupPeers(
-            addresses,
+        announcer = Announcer(
             lambda: IDENTITY,
             lambda: [(topic, list(channels)) for topic, channels in self.topics.items()],
             Log("", LogLevel.DEBUG, self.lines),
             **more,
         )
+        peers = LookupPeers(addresses, announcer)
         peers.start()
         self._stack.push_async_callback(peers.stop)
         return peers
@@ -159,7 +160,7 @@ async def test_changes_are_registered_immediately(nsqd, lookupd):
 async def test_pings_keep_registration_fresh(nsqd, lookupd):
     daemon = await lookupd()
     peers = nsqd.announce(daemon.tcp.address, ping_interval_s=0.02)
-    await eventually(lambda: peers.peers()[0].last_ping_ns, "a ping was answered")
+    await connected(peers)
 
     (node,) = daemon.registry.nodes(time.time_ns())
     before = node.peer.last_update_ns
@@ -173,7 +174,7 @@ async def test_pings_go_out_also_while_one_change_follows_the_other(nsqd, lookup
     await connected(peers)
     number = 0
     async with asyncio.timeout(20):
-        while not peers.peers()[0].last_ping_ns:
+        while "sending heartbeat" not in nsqd.lines.getvalue():
             # There is a change in each round of the loop, so in each round trip.
             peers.register("t", f"c{number % 100}#ephemeral")
             number += 1

@@ -6,7 +6,16 @@ import time
 
 import pytest
 
-from tests.integration.nsqd.restarts import bodies, channel_of, consume, crash, statistics, stop, topics
+from tests.integration.nsqd.restarts import (
+    bodies,
+    channel_of,
+    consume,
+    crash,
+    statistics,
+    stop,
+    topics,
+    wait_for_checkpoint,
+)
 from tests.support import beside
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire, dpub, fin, mpub, rdy, req, sub
@@ -63,13 +72,7 @@ def test_finished_message_does_not_come_back_a_second_before_crash(nsqd, connect
     finished, _ = wire.messages(2)
     wire.send(fin(finished))
     wire.quiet()
-    folder = nsqd.folder / "t.topic"
-    noted = time.time()
-    wait_until(
-        lambda: any(path.stat().st_mtime > noted for path in folder.glob("checkpoint.?")),
-        "a checkpoint notes it",
-        5,
-    )
+    wait_for_checkpoint(nsqd)
     crash(nsqd)
     _, messages = consume(connect, nsqd, 1)
     assert bodies(messages) == [b"not yet"]

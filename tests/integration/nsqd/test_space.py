@@ -101,10 +101,10 @@ def test_stuck_message_keeps_no_other_message_on_disk(connect, nsqd):
 
 
 class Cramped(Daemon):
-    """An nsqd that may have 256 files open."""
+    """An nsqd that may have 128 files open."""
 
     def command(self):
-        return ["sh", "-c", 'ulimit -n 256; exec "$@"', "sh", *super().command()]
+        return ["sh", "-c", 'ulimit -n 128; exec "$@"', "sh", *super().command()]
 
 
 def test_topics_may_outnumber_descriptors(cluster):
@@ -115,10 +115,10 @@ def test_topics_may_outnumber_descriptors(cluster):
     before = len(list(files.iterdir()))
     wire = Wire(("127.0.0.1", nsqd.tcp_port))
     for round_ in (b"1", b"2"):
-        for number in range(300):
+        for number in range(150):
             wire.publish(f"t{number}", round_)
 
-    assert len(list(files.iterdir())) < before + 100
+    assert len(list(files.iterdir())) < before + 50
     wire.close()
     wait_until(lambda: len(list(files.iterdir())) < before + 5, "idle files are closed", seconds=20)
     assert nsqd.request("GET", "/ping") == (200, b"OK")

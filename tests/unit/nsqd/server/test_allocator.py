@@ -28,7 +28,7 @@ PAGES = 20 * (4 << 20) // os.sysconf("SC_PAGE_SIZE")
 
 
 def faults(**environ: str) -> tuple[bool, int]:
-    inherited = {name: value for name, value in os.environ.items() if name not in allocator.SOMEBODYS}
+    inherited = {name: value for name, value in os.environ.items() if name not in allocator.MALLOC_VARIABLES}
     out = subprocess.run(
         [sys.executable, "-c", TAKES_AND_FREES],
         env=inherited | environ,

@@ -168,7 +168,7 @@ async def test_failed_removal_is_logged_once_and_retried(house):
     del house.disk.faults["remove"]
     assert len(house.said.getvalue().splitlines()) == 1
 
-    house.checkpoints._compactor._restless = dict.fromkeys(house.checkpoints._compactor._restless, 0.0)
+    house.checkpoints._compactor._to_check = dict.fromkeys(house.checkpoints._compactor._to_check, 0.0)
     await house.rounds(5)
 
     assert len(house.logs()) <= 2
@@ -181,7 +181,7 @@ async def test_deleted_topic_is_forgotten(house):
 
     await house.rounds(1)
 
-    assert not house.checkpoints._compactor._restless
+    assert not house.checkpoints._compactor._to_check
 
 
 async def test_compaction_that_runs_when_all_is_closed_comes_to_nothing(house):

@@ -276,19 +276,14 @@ async def test_quiesced_store_is_touched_by_no_thread(strict, disk):
     strict.write_batch.run()
     await asyncio.sleep(0)
     store = store_of(strict.broker.topics["t"])
-    resting = asyncio.create_task(strict.fsync.quiesce(store))
-    await asyncio.sleep(0)
-    assert not resting.done()
-    gate.set()
-    await resting
-    assert first.replies == [OK]
-
-    second = publish(strict, b"t")
-    strict.write_batch.run()
-    other = publish(strict, b"other")
-    await settled(strict, other)
-    assert second.replies == []
-    strict.fsync.resume(store)
+    asyncio.get_running_loop().call_soon(gate.set)
+    async with strict.fsync.quiesced(store):
+        assert first.replies == [OK]
+        second = publish(strict, b"t")
+        strict.write_batch.run()
+        other = publish(strict, b"other")
+        await settled(strict, other)
+        assert second.replies == []
     await strict.rest()
 
     assert second.replies == [OK]
@@ -299,7 +294,12 @@ async def test_cancelled_quiesce_lets_store_be_synced(strict, disk):
     first = publish(strict, b"t")
     strict.write_batch.run()
     await asyncio.sleep(0)
-    resting = asyncio.create_task(strict.fsync.quiesce(store_of(strict.broker.topics["t"])))
+
+    async def quiesce():
+        async with strict.fsync.quiesced(store_of(strict.broker.topics["t"])):
+            pytest.fail("a thread is at work")
+
+    resting = asyncio.create_task(quiesce())
     await asyncio.sleep(0)
     second = publish(strict, b"t")
     strict.write_batch.run()
@@ -315,12 +315,11 @@ async def test_cancelled_quiesce_lets_store_be_synced(strict, disk):
 async def test_publisher_to_deleted_topic_is_answered_after_durable_deletion(strict, disk):
     await settled(strict, publish(strict, b"t"))
     topic = strict.broker.topics["t"]
-    await strict.fsync.quiesce(store_of(topic))
-    client = publish(strict, b"t")
-    strict.write_batch.run()
-    gate = disk.gates["/"] = threading.Event()
-    strict.data.delete(topic)
-    strict.fsync.resume(store_of(topic))
+    async with strict.fsync.quiesced(store_of(topic)):
+        client = publish(strict, b"t")
+        strict.write_batch.run()
+        gate = disk.gates["/"] = threading.Event()
+        strict.data.delete(topic)
     for _ in range(10):
         await asyncio.sleep(0)
 

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import io
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +15,6 @@ from nsqd.log.disk import Disk
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import size_of
 from nsqd.server.health import Health
-from nsqd.server.lookup.peer import LookupPeerState
 from nsqd.server.topology_events import TopologyEvents
 from nsqd.storage import metadata
 from nsqd.storage.data_path import DataPath, StorageOptions
@@ -124,7 +124,7 @@ class DeadPeers(NoPeers):
     """There is an nsqlookupd, but no connection to it."""
 
     def peers(self):
-        return [LookupPeerState("127.0.0.1:4160", False, "connect - connection refused", 0)]
+        return [SimpleNamespace(connected=False)]
 
 
 @pytest.mark.parametrize("lookups", [NoPeers(), DeadPeers()])
