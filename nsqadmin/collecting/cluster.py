@@ -146,11 +146,8 @@ class Cluster:
             return 0
         if not channel:
             return found.own_depth
-        return sum(
-            one.depth + one.in_flight_count + one.deferred_count
-            for one in found.channels
-            if one.channel_name == channel
-        )
+        one = found.channel(channel)
+        return one.unfinished if one is not None else 0
 
     def topics_and_channels(self) -> list[tuple[str, str]]:
         """Return every topic (with an empty channel name) and every channel."""

@@ -45,21 +45,19 @@ class OverviewPages(Pages):
         if not wants_json(request):
             return await self._topics(request, "topics.html")
         overview = await self._cluster.overview()
-        names = window(overview.value.sum.idle, request.query.get("page", ""))
-        channels = await self._cluster.registrations.channels_of(names.items, age_s=IDLE_AGE_S)
+        seen = overview.value
+        found = await self._registrations(request, seen)
         return self.page(
             request,
             "topics.html",
             overview,
             shown=lambda: {
                 "nsqlookupds": [
-                    {"address": one.address, "answers": one.error is None} for one in overview.value.lookupds
+                    {"address": one.address, "answers": one.error is None} for one in seen.lookupds
                 ],
-                "unregistered": [
-                    {"topic": topic, "nodes": nodes} for topic, nodes in unregistered(overview.value.nodes)
-                ],
+                "unregistered": [{"topic": topic, "nodes": nodes} for topic, nodes in found["unregistered"]],
                 **rows_json(
-                    "inactive", names, lambda name: {"topic": name, "channels": channels.value[name]}
+                    "inactive", found["names"], lambda name: {"topic": name, "channels": found["idle"][name]}
                 ),
             },
         )
