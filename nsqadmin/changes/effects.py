@@ -77,8 +77,7 @@ def tombstone_effects(node: str, topic: TopicSum | None) -> list[str]:
         return [hidden, "The node does not hold the topic now."]
     return [
         hidden,
-        f"Then the topic and {plural(topic.unfinished, 'unfinished message')}"
-        " will be permanently deleted there.",
+        f"Then {plural(topic.unfinished, 'unfinished message')} and the topic are permanently deleted there.",
         disconnected(topic.consumers),
         "Move its publishers to another node first, or they will create it here again.",
     ]
