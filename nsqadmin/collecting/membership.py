@@ -36,14 +36,19 @@ class Membership:
     """Discovers the nodes on demand; callers during a discovery wait for the same answer."""
 
     def __init__(
-        self, http: ClusterHttp, options: OptionsNow, log: Log, work: Work, came: Callable[[Member], None]
+        self,
+        http: ClusterHttp,
+        options: OptionsNow,
+        log: Log,
+        work: Work,
+        on_listed: Callable[[Member], None],
     ) -> None:
-        """*came* is called with each listed node, at each discovery."""
+        """*on_listed* is called with each listed node, at each discovery."""
         self._http = http
         self._options = options
         self._log = log
         self._work = work
-        self._came = came
+        self._on_listed = on_listed
         self.lookupd_lists: dict[str, LookupdList] = {}
         self.members: dict[str, Member] = {}
         # Nodes that no nsqlookupd lists any longer; polls continue, so that their return is noticed.
@@ -197,10 +202,10 @@ class Membership:
             return self._discovery
         if self._naming is None or self._naming.done():
             self._naming_ns = time.monotonic_ns()
-            self._naming = self._work.start(self._do_name(), "names of topics")
+            self._naming = self._work.start(self._request_names(), "names of topics")
         return self._naming
 
-    async def _do_name(self) -> None:
+    async def _request_names(self) -> None:
         async def ask(one: LookupdList) -> None:
             lookupd = LookupdApi(self._http, one.address)
             try:
@@ -276,7 +281,7 @@ class Membership:
                 member.producer, member.is_described = producer, True
             member.listed = True
             self.members[address] = member
-            self._came(member)
+            self._on_listed(member)
         for address in list(self.members):
             if address not in found:
                 self._lose(self.members.pop(address), now)
