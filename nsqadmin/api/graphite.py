@@ -59,7 +59,7 @@ class GraphiteApi:
             value = json.loads(body)[0]["datapoints"][0][0]
             shown = "N/A" if value < 0 else f"{value / interval_s:.2f}"
         except (ValueError, LookupError, TypeError, ZeroDivisionError, RecursionError) as error:
-            self._log.error("graphite: no figure for %s: %s", target, error)
+            self._log.error("graphite: no rate for %s: %s", target, error)
             raise ApiError(500, "INTERNAL_ERROR") from error
         return json_reply({"rate": shown})
 

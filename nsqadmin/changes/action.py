@@ -53,6 +53,28 @@ class Form:
     def one(self) -> Target:
         return self.targets[0] if self.targets else Target()
 
+    @property
+    def words(self) -> dict[str, str]:
+        """The words for the texts of an action: the names of its target, and phrases with them."""
+        one, fields = self.one, self.fields
+        message_id = fields.get("id", "")
+        return {
+            "kind": one.kind,
+            "topic": one.topic,
+            "node": one.node,
+            "place": one.place,
+            "last": one.channel or one.topic,
+            "of_topic": f" of topic {one.topic}" if one.channel else "",
+            "on_node": f" on {one.node}" if one.node else "",
+            "queue": f"Channel {one.channel} of topic {one.topic}" if one.channel else f"Topic {one.topic}",
+            "policy": fields.get("name", ""),
+            "problem": one.name or fields.get("key", "").split(" ")[0].replace("-", " "),
+            "messages": "message" if message_id else "messages of",
+            "message": message_id or one.place,
+            "of_place": f" of {one.place}" if message_id else "",
+            "all": "" if message_id else " all of these",
+        }
+
 
 @dataclass(slots=True)
 class Question:
@@ -88,8 +110,11 @@ class Scene:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """One action. ``verb`` is the text of its button, ``done`` that of the note about its success.
+    """One action. ``verb`` and ``done`` are its words: Pause, paused.
 
+    The question has the headline ``title`` (before the name, the name, behind it) and a ``button``; ``note``
+    reports the success, and ``back`` names the page that follows: empty for that of the target. These texts
+    contain words of :attr:`Form.words` in braces.
     ``audit`` is its name in the audit and in notifications, where {kind} is topic or channel. ``needs`` is
     the field without which there is nothing to do it to; ``inputs`` are the fields that a person fills in.
     ``everywhere`` actions change more than the topic that a request names. ``before`` returns what the audit
@@ -103,7 +128,10 @@ class Action:
     audit: str
     do: Do
     effects: Explain
-    family: str = "queue"
+    title: tuple[str, str, str] = ("{verb} {kind} ", "{last}", "{of_topic}{on_node}?")
+    button: str = "{verb} {kind}"
+    note: str = "{queue} was {done} on {nsqds}{also}."
+    back: str = ""
     needs: str = "topic"
     inputs: tuple[str, ...] = ()
     is_dangerous: bool = False

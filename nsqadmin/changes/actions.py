@@ -42,13 +42,23 @@ _POLICY: Final = ("name", "topic", "channel", "priority", "definition", "apply")
 _APPLY: Final = ("apply",)
 
 _TABLE: Final = (
-    replace(on_queue("create", "Create", "created", create), effects=nothing, needs="", inputs=_CREATE),
+    replace(
+        on_queue("create", "Create", "created", create),
+        title=("Create a topic or channel", "", ""),
+        button="{verb}",
+        note="{queue} was created.",
+        back="lookup",
+        effects=nothing,
+        needs="",
+        inputs=_CREATE,
+    ),
     on_queue("pause", "Pause", "paused", queue_command("pause")),
     on_queue("unpause", "Resume", "resumed", queue_command("unpause")),
     on_queue("empty", "Empty", "emptied", queue_command("empty"), **_DANGER),
     on_queue("delete", "Delete", "deleted", delete, **_TYPED),
     replace(
         on_queue("tombstone", "Tombstone", "tombstoned", tombstone, **_TYPED),
+        note="Topic {topic} {was} deleted on {node}; consumers are not sent there for a while.",
         effects=explain_tombstone,
         audit="tombstone_topic_producer",
     ),
@@ -56,7 +66,11 @@ _TABLE: Final = (
     on_node(
         "undrain", "Resume publishing", "Publishing resumed", "cancel_drain", undrain, always(_UNDRAINED)
     ),
-    on_node("dismiss", "Remove", "removed", "dismiss", dismiss, always(*_REMOVED)),
+    replace(
+        on_node("dismiss", "Remove", "removed", "dismiss", dismiss, always(*_REMOVED)),
+        note="nsqd {node} was removed from the pages. It is shown again if it comes back.",
+        back="index",
+    ),
     on_problem("mute", "Mute", "Muted for 1 hour.", mute, always(_MUTED)),
     on_problem("unmute", "Unmute", _UNMUTED, unmute, always(_UNMUTED)),
     on_messages("finish", "Finish", "finished", **_DANGER),
@@ -66,25 +80,32 @@ _TABLE: Final = (
     on_messages("send_back", "Send back", "sent back", audit="send_back_dead_letters", everywhere=True),
     replace(
         publishing("seek", "Seek", "set", seek, explain_seek, audit="seek_channel", **_DANGER),
+        title=("Seek channel ", "{last}", "{of_topic}"),
         inputs=("to", "node"),
         is_previewed=True,
     ),
     replace(
         publishing("publish", "Publish", "published", publish, nothing, audit="publish_message"),
+        title=("Publish to topic ", "{topic}", ""),
+        note="A message of {size} was published to {topic} on {node}.",
         inputs=("body", "headers", "defer", "node"),
     ),
     on_policies("set", "Set", "set_policy", done="set", needs="", inputs=_POLICY, is_previewed=True),
     on_policies("delete", "Delete", "delete_policy", done="deleted", needs="name", inputs=_APPLY, **_DANGER),
-    on_policies("copy", "Copy", "copy_policies", done="copied", needs="node", inputs=_APPLY),
+    replace(
+        on_policies("copy", "Copy", "copy_policies", done="copied", needs="node", inputs=_APPLY),
+        title=("Copy the policies of ", "{node}", " on all nodes?"),
+        note="The policies of {node} were copied on {nodes}.",
+    ),
 )
 ACTIONS: Final = {action.name: action for action in _TABLE}
 
 
 def targets_of(action: Action, fields: Fields, picked: Sequence[str], scene: Scene) -> list[Target]:
     """Return the targets of *action* in a request; for a seek a topic stands for all its channels."""
-    if action.family == "policies":
+    if action.back == "policies":
         return [Target(node=fields.get("node", "") if action.needs == "node" else "")]
-    if action.family == "problem":
+    if action.needs == "key":
         # The subject of the problem decides who may mute it. Other fields of the form do not count.
         return [Target(*subject_of(fields.get("key", "")))]
     if not picked:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from nsqadmin.collecting.views import Round
 from nsqadmin.stats.instant import Instant
-from nsqadmin.stats.problems import ALERT_S, Level, Problem, ProblemKey
+from nsqadmin.stats.problems import ALERT_S, REACH, Level, Problem, ProblemKey
 
 MUTE_S: Final = 3600.0
 
@@ -20,6 +20,11 @@ def subject_of(text: str) -> tuple[str, str, str]:
     words = ["" if word == "-" else word for word in text.split(" ")]
     _, topic, channel, node, *_ = (*words, "", "", "", "")
     return topic, channel, node
+
+
+def _alert_key(problem: Problem) -> ProblemKey:
+    """Return the key of its alert: a node that is unreachable and then down has one until it is back."""
+    return ("reach", "", "", problem.node) if problem.kind in REACH else problem.key
 
 
 class Alerts:
@@ -38,14 +43,14 @@ class Alerts:
         """Restore the *problems* of an earlier run. Those that lasted were reported already."""
         for one in problems:
             if one.level is Level.PROBLEM and one.began is not None and now.since(one.began) >= ALERT_S:
-                self._notified[one.key] = one
+                self._notified[_alert_key(one)] = one
 
     async def follow(self, this: Round) -> None:
         self.now = tuple(one for one in this.problems if one.level is Level.PROBLEM)
         self._muted = {
             key: this.now.reading(until) for key, until in self._muted.items() if until.at_ns > this.now.at_ns
         }
-        serious = {one.key: one for one in self.now}
+        serious = {_alert_key(one): one for one in self.now}
         for key, problem in serious.items():
             lasts = problem.began is None or this.now.since(problem.began) >= ALERT_S
             if lasts and key not in self._notified and not self.muted_until(problem):

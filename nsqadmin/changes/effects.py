@@ -27,7 +27,7 @@ def queue_effects(action: str, queues: Sequence[TopicSum] | Sequence[ChannelSum]
     names = [name for topic in topics for name in topic.channel_names]
     if topics:
         waiting = plural(sum(topic.own_depth for topic in topics), "message")
-        unfinished = sum(topic.depth + topic.in_flight + topic.deferred for topic in topics)
+        unfinished = sum(topic.unfinished for topic in topics)
         clients = sum(topic.consumers for topic in topics)
         receivers = plural(len(names), "channel")
     else:
@@ -75,10 +75,9 @@ def tombstone_effects(node: str, topic: TopicSum | None) -> list[str]:
     hidden = f"No nsqlookupd sends consumers of this topic to {node} for a while (45 s by default)."
     if topic is None:
         return [hidden, "The node does not hold the topic now."]
-    unfinished = topic.depth + topic.in_flight + topic.deferred
     return [
         hidden,
-        f"Then the topic and {plural(unfinished, 'unfinished message')} will be permanently deleted there.",
+        f"Then {plural(topic.unfinished, 'unfinished message')} and the topic are permanently deleted there.",
         disconnected(topic.consumers),
         "Move its publishers to another node first, or they will create it here again.",
     ]

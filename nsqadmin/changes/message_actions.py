@@ -60,8 +60,9 @@ def on_messages(name: str, verb: str, done: str, **more: Any) -> Action:
             return unexplained(error)
         return Question(effects.message_effects(name, done, dry, one=bool(form.fields.get("id"))))
 
-    more = {"audit": f"{name}_messages", "role": Role.OPERATOR, "family": "messages", **more}
-    return Action(name=name, verb=verb, done=done, do=do, effects=explain, **more)
+    more = {"audit": f"{name}_messages", "role": Role.OPERATOR, "back": "messages", **more}
+    more |= {"title": ("{verb} {messages} ", "{message}", "{of_place}?"), "button": "{verb}{all}"}
+    return Action(name=name, verb=verb, done=done, do=do, effects=explain, note="{result}", **more)
 
 
 async def seek(scene: Scene, target: Target, fields: Fields) -> ActionResult:
@@ -155,5 +156,5 @@ def _headers(text: str) -> dict[str, str]:
 
 
 def publishing(name: str, verb: str, done: str, do: Do, about: Explain, **more: Any) -> Action:
-    more |= {"family": "messages", "role": Role.OPERATOR}
+    more |= {"back": "messages", "role": Role.OPERATOR, "button": "{verb}", "note": "{result}"}
     return Action(name=name, verb=verb, done=done, do=do, effects=about, **more)

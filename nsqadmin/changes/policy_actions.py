@@ -62,7 +62,9 @@ def on_policies(kind: str, verb: str, audit: str, **more: Any) -> Action:
         after = change.applied(usual(nodes), _source(change, nodes))
         return change.concerned(usual(nodes)), change.concerned(after)
 
-    more |= {"role": Role.ADMIN, "family": "policies", "before": before}
+    more |= {"role": Role.ADMIN, "back": "policies", "before": before, "button": "{verb} on all nodes"}
+    more |= {"title": ("{verb} policy ", "{policy}", " on all nodes" + "?" * (kind != "set"))}
+    more |= {"note": "Policy {policy} was {done} on {nodes}."}
     name = "copy_policies" if kind == "copy" else f"{kind}_policy"
     return Action(name=name, verb=verb, audit=audit, do=do, effects=explain, **more)
 

@@ -169,10 +169,12 @@ def on_queue(name: str, verb: str, done: str, do: Do, role: Role = _OPERATOR, **
 
 
 def on_node(name: str, verb: str, done: str, audit: str, do: Do, about: Explain, **more: Any) -> Action:
-    more |= {"family": "node", "needs": "node", "everywhere": True}
+    more |= {"title": ("{verb} nsqd ", "{node}", "?"), "button": "{verb} nsqd"}
+    more |= {"note": "{done} on nsqd {node}.", "needs": "node", "everywhere": True}
     return Action(name=name, role=_OPERATOR, verb=verb, done=done, audit=audit, do=do, effects=about, **more)
 
 
 def on_problem(name: str, verb: str, done: str, do: Do, about: Explain) -> Action:
-    more: Any = {"family": "problem", "needs": "key", "audit": name}
+    more: Any = {"title": ("{verb} alerts for ", "{problem}", "?"), "button": "{verb}", "note": "{done}"}
+    more |= {"back": "index", "needs": "key", "audit": name}
     return Action(name=name, role=_OPERATOR, verb=verb, done=done, do=do, effects=about, **more)

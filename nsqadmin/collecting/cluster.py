@@ -11,9 +11,9 @@ from nsqadmin.collecting.consumers import API_PATIENCE_S, Consumers
 from nsqadmin.collecting.members import (
     Member,
     errors_of,
+    errors_of_lookupds,
     is_reachable,
     listed_now,
-    register_errors,
     require_one,
 )
 from nsqadmin.collecting.node_snapshot import NodeSnapshot
@@ -103,10 +103,10 @@ class Cluster:
         """
         await self.collector.ready()
         members = self.membership.sorted_members
-        registers = self.membership.register_lists if members else self.membership.require_register()
+        lists = self.membership.configured_lists if members else self.membership.require_lookupd()
         require_one(members)
         nsqds = [self.nsqd(member.request_address) for member in members if member.error is None]
-        return Answer(nsqds, (register_errors(registers, "/nodes"), errors_of(members)))
+        return Answer(nsqds, (errors_of_lookupds(lists, "/nodes"), errors_of(members)))
 
     async def holders_of(self, topic: str) -> Answer[list[NsqdApi]]:
         """Return the nsqds that hold *topic* at this moment, possibly none.
@@ -146,11 +146,8 @@ class Cluster:
             return 0
         if not channel:
             return found.own_depth
-        return sum(
-            one.depth + one.in_flight_count + one.deferred_count
-            for one in found.channels
-            if one.channel_name == channel
-        )
+        one = found.channel(channel)
+        return one.unfinished if one is not None else 0
 
     def topics_and_channels(self) -> list[tuple[str, str]]:
         """Return every topic (with an empty channel name) and every channel."""
@@ -186,11 +183,11 @@ class Cluster:
             require_one(members)
             named = [member.producer for member in members if member.is_described and not member.error]
             return Answer([(one, False) for one in sort_producers(named)], (errors_of(members),))
-        registers = self.membership.require_register()
-        producers = sort_producers(listed_now(registers))
+        lists = self.membership.require_lookupd()
+        producers = sort_producers(listed_now(lists))
         old = out_of_date(producers)
         found = [(one, one.tcp_address in old) for one in producers]
-        return Answer(found, (register_errors(registers, "/nodes"),))
+        return Answer(found, (errors_of_lookupds(lists, "/nodes"),))
 
     async def node_view(self, address: str) -> Answer[Member]:
         """Return one nsqd with its last good statistics, which do not name consumers. Raises UnknownError."""
@@ -198,7 +195,7 @@ class Cluster:
         member = self.membership.member(address)
         if member is None:
             raise UnknownError(NODE_NOT_FOUND)
-        return Answer(member, (self.membership.silent_registers,))
+        return Answer(member, (self.membership.lookupd_errors,))
 
     async def node_consumers(
         self, address: str, patience_s: float = API_PATIENCE_S
@@ -238,7 +235,7 @@ class Cluster:
         ]
         views.sort(key=lambda view: (view.producer.hostname, view.address))
         answering = {view.address for view in views}
-        lookupds = tuple(membership.register_lists)
+        lookupds = tuple(membership.configured_lists)
         if (
             self.membership.uses_lookupd
             and not membership.members
@@ -260,13 +257,13 @@ class Cluster:
                 if one.snapshot is not None and one.is_unreached and (depth := one.snapshot.load.depth)
             ),
         )
-        return Answer(shown, (membership.silent_registers, errors_of(membership.members.values())))
+        return Answer(shown, (membership.lookupd_errors, errors_of(membership.members.values())))
 
     async def stats_of_nodes(self) -> Answer[list[tuple[str, NodeSnapshot]]]:
         """Return the statistics of every nsqd that answers, with its address."""
         await self.collector.ready()
         members = self.membership.sorted_members
-        stage = register_errors(self.membership.require_register(), "/nodes")
+        stage = errors_of_lookupds(self.membership.require_lookupd(), "/nodes")
         require_one(members)
         looks = [
             (member.address, member.snapshot) for member in members if member.answers and member.snapshot

@@ -34,7 +34,7 @@ class Collector:
         """*http_of_left* is for nodes that no nsqlookupd lists any longer."""
         self._options = options
         self.work = Work()
-        self.membership = Membership(http, options, log, self.work, self._poll_loop)
+        self.membership = Membership(http, options, log, self.work, self._start_polling)
         self.asker = StatsPoller(http, http_of_left, log, self.work, self.membership)
         self.adder = Adder(options, self.work, self.membership)
         self._added_up = asyncio.Event()
@@ -160,15 +160,13 @@ class Collector:
             await self.membership.discover()
             await self._pause(self.membership.pause_s)
 
-    def _poll_loop(self, member: Member) -> None:
+    def _start_polling(self, member: Member) -> None:
         task = self._asking.get(member.request_address)
         if task is None or task.done():
-            task = self.work.start(
-                self._lookupd_loop(member.request_address), f"nsqd {member.request_address}"
-            )
+            task = self.work.start(self._poll_loop(member.request_address), f"nsqd {member.request_address}")
             self._asking[member.request_address] = task
 
-    async def _lookupd_loop(self, address: str) -> None:
+    async def _poll_loop(self, address: str) -> None:
         turn = random.randrange(DRAIN_EVERY)
         known, unlisted = self.membership.members, self.membership.unlisted
         while (member := known.get(address) or unlisted.get(address)) is not None:

@@ -253,7 +253,7 @@ class Member:
 
 
 @dataclass(slots=True)
-class MemberList:
+class LookupdList:
     """The list of an nsqlookupd: its last good answers, and why there are no newer ones."""
 
     address: str
@@ -281,16 +281,14 @@ def is_reachable(producer: NodeInfo) -> bool:
         return True
 
 
-def listed(registers: Iterable[MemberList]) -> list[NodeInfo]:
-    """Return the nsqds that *registers* list; an unreachable nsqlookupd counts with its last list.
+def listed(lists: Iterable[LookupdList]) -> list[NodeInfo]:
+    """Return the nsqds that *lists* list; an unreachable nsqlookupd counts with its last list.
 
     So a node that is registered with one nsqlookupd only stays listed while that nsqlookupd is unreachable.
     """
-    known = list(registers)
+    known = list(lists)
     silent = tuple(f"{one.address}/" for one in known if one.error is not None)
-    found = list(
-        filter(is_reachable, merge_nodes((register.address, register.producers) for register in known))
-    )
+    found = list(filter(is_reachable, merge_nodes((one.address, one.producers) for one in known)))
     if not silent:
         return found
     # The present registrations at an unreachable nsqlookupd are unknown.
@@ -300,14 +298,14 @@ def listed(registers: Iterable[MemberList]) -> list[NodeInfo]:
     ]
 
 
-def listed_now(registers: Sequence[MemberList]) -> list[NodeInfo]:
+def listed_now(lists: Sequence[LookupdList]) -> list[NodeInfo]:
     """Return the nsqds that are listed by the nsqlookupds that answer."""
-    answering = [one for one in registers if one.error is None]
+    answering = [one for one in lists if one.error is None]
     return list(filter(is_reachable, merge_nodes((one.address, one.producers) for one in answering)))
 
 
-def registered_topics(registers: Iterable[MemberList]) -> set[str]:
-    return {topic for register in registers for topic in register.topics}
+def registered_topics(lists: Iterable[LookupdList]) -> set[str]:
+    return {topic for one in lists for topic in one.topics}
 
 
 def require_one(members: Iterable[Member]) -> None:
@@ -322,7 +320,7 @@ def errors_of(members: Iterable[Member]) -> tuple[NodeError, ...]:
     return tuple(member.error for member in members if member.error is not None)
 
 
-def register_errors(registers: Iterable[MemberList], path: str) -> tuple[NodeError, ...]:
+def errors_of_lookupds(lists: Iterable[LookupdList], path: str) -> tuple[NodeError, ...]:
     """Return the errors of the nsqlookupds that do not answer, as if *path* had been requested."""
     return tuple(
         NodeError(
@@ -333,14 +331,14 @@ def register_errors(registers: Iterable[MemberList], path: str) -> tuple[NodeErr
             status=one.error.status,
             code=one.error.code,
         )
-        for one in registers
+        for one in lists
         if one.error is not None
     )
 
 
-def unasked(address: str) -> MemberList:
+def unasked(address: str) -> LookupdList:
     reason = "it has not answered yet"
-    return MemberList(address, error=NodeError("GET", f"http://{address}/nodes", address, reason))
+    return LookupdList(address, error=NodeError("GET", f"http://{address}/nodes", address, reason))
 
 
 def unregistered(nodes: Iterable[Member]) -> list[tuple[str, list[str]]]:

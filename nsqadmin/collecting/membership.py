@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from nsqadmin.collecting.answers import UpstreamError
 from nsqadmin.collecting.clock import instant
-from nsqadmin.collecting.members import Member, MemberList, listed, nameless, unasked
+from nsqadmin.collecting.members import LookupdList, Member, listed, nameless, unasked
 from nsqadmin.collecting.node_snapshot import NodeSnapshot
 from nsqadmin.collecting.work import Work
 from nsqadmin.options import OptionsNow
@@ -36,15 +36,20 @@ class Membership:
     """Discovers the nodes on demand; callers during a discovery wait for the same answer."""
 
     def __init__(
-        self, http: ClusterHttp, options: OptionsNow, log: Log, work: Work, came: Callable[[Member], None]
+        self,
+        http: ClusterHttp,
+        options: OptionsNow,
+        log: Log,
+        work: Work,
+        on_listed: Callable[[Member], None],
     ) -> None:
-        """*came* is called with each listed node, at each discovery."""
+        """*on_listed* is called with each listed node, at each discovery."""
         self._http = http
         self._options = options
         self._log = log
         self._work = work
-        self._came = came
-        self.registers: dict[str, MemberList] = {}
+        self._on_listed = on_listed
+        self.lookupd_lists: dict[str, LookupdList] = {}
         self.members: dict[str, Member] = {}
         # Nodes that no nsqlookupd lists any longer; polls continue, so that their return is noticed.
         self.unlisted: dict[str, Member] = {}
@@ -75,7 +80,7 @@ class Membership:
     def prompt_discovery(self) -> Discovery:
         """The discovery for pages: it sends no requests to unreachable nodes."""
         if self.uses_lookupd:
-            answering = [one.address for one in self.register_lists if one.error is None]
+            answering = [one.address for one in self.configured_lists if one.error is None]
             return LookupdDiscovery(self._http, answering)
         return StaticDiscovery(
             self._http, [one.request_address for one in self.sorted_members if one.error is None]
@@ -90,37 +95,37 @@ class Membership:
         return next((member for member in self.everyone() if member.address == address), None)
 
     @property
-    def register_lists(self) -> list[MemberList]:
+    def configured_lists(self) -> list[LookupdList]:
         """The list of each configured nsqlookupd."""
         addresses = self._options().nsqlookupd_http_addresses
-        return [self.registers.get(address) or unasked(address) for address in addresses]
+        return [self.lookupd_lists.get(address) or unasked(address) for address in addresses]
 
-    def require_register(self) -> list[MemberList]:
+    def require_lookupd(self) -> list[LookupdList]:
         """Return the list of each nsqlookupd. Raises UpstreamError if none of them answers."""
-        lists = self.register_lists
+        lists = self.configured_lists
         if lists and all(one.error is not None for one in lists):
-            raise UpstreamError("nsqlookupd", self.silent_registers)
+            raise UpstreamError("nsqlookupd", self.lookupd_errors)
         return lists
 
     @property
-    def silent_registers(self) -> tuple[NodeError, ...]:
+    def lookupd_errors(self) -> tuple[NodeError, ...]:
         """The errors of the nsqlookupds that do not answer."""
-        return tuple(one.error for one in self.register_lists if one.error is not None)
+        return tuple(one.error for one in self.configured_lists if one.error is not None)
 
     @property
     def addresses_changed(self) -> bool:
         """Whether the known lists come from other nsqlookupds than the configured ones."""
-        return self.uses_lookupd and set(self.registers) != set(self._options().nsqlookupd_http_addresses)
+        return self.uses_lookupd and set(self.lookupd_lists) != set(self._options().nsqlookupd_http_addresses)
 
     @property
     def pause_s(self) -> float:
         """The shortest pause between two requests to nsqlookupds, in seconds; tiny for a small list."""
-        took_s = max((register.took_s for register in self.registers.values()), default=0.0)
+        took_s = max((one.took_s for one in self.lookupd_lists.values()), default=0.0)
         return min(MAX_REST_S, took_s / LIST_SHARE)
 
     @property
     def registered_topics(self) -> set[str]:
-        return {topic for register in self.registers.values() for topic in register.topics}
+        return {topic for one in self.lookupd_lists.values() for topic in one.topics}
 
     @property
     def owners(self) -> dict[str, list[tuple[str, int]]]:
@@ -197,23 +202,23 @@ class Membership:
             return self._discovery
         if self._naming is None or self._naming.done():
             self._naming_ns = time.monotonic_ns()
-            self._naming = self._work.start(self._do_name(), "names of topics")
+            self._naming = self._work.start(self._request_names(), "names of topics")
         return self._naming
 
-    async def _do_name(self) -> None:
-        async def ask(register: MemberList) -> None:
-            lookupd = LookupdApi(self._http, register.address)
+    async def _request_names(self) -> None:
+        async def ask(one: LookupdList) -> None:
+            lookupd = LookupdApi(self._http, one.address)
             try:
                 topics = await lookupd.fetch("/topics")
-                if (digest := _digest(topics)) != register.topics_digest:
+                if (digest := _digest(topics)) != one.topics_digest:
                     names = lookupd.read("/topics", topics, lambda answer: fields.names(answer, "topics"))
-                    register.topics, register.topics_digest = frozenset(names), digest
+                    one.topics, one.topics_digest = frozenset(names), digest
             except NodeError as error:
-                self.registers[register.address] = self._silent(register, error)
+                self.lookupd_lists[one.address] = self._silent(one, error)
 
-        await asyncio.gather(*(ask(one) for one in self.registers.values() if one.error is None))
+        await asyncio.gather(*(ask(one) for one in self.lookupd_lists.values() if one.error is None))
 
-    def _silent(self, known: MemberList, error: NodeError) -> MemberList:
+    def _silent(self, known: LookupdList, error: NodeError) -> LookupdList:
         if known.error is None:
             self._log.warning("nsqlookupd %s does not answer: %s", known.address, error)
         error.__cause__ = error.__context__ = None
@@ -233,17 +238,17 @@ class Membership:
             self.discovered.set()
             return
         addresses = options.nsqlookupd_http_addresses
-        registers = {address: self.registers.get(address) or MemberList(address) for address in addresses}
-        answers = await asyncio.gather(*(self._request_list(one) for one in registers.values()))
+        lists = {address: self.lookupd_lists.get(address) or LookupdList(address) for address in addresses}
+        answers = await asyncio.gather(*(self._request_list(one) for one in lists.values()))
         if self._options().nsqlookupd_http_addresses != addresses or asked_ns < self._discovered_ns:
             # The answers come from other nsqlookupds, or are older than the known ones.
             return
         self._discovered_ns = asked_ns
-        self.registers = {register.address: register for register in answers}
+        self.lookupd_lists = {one.address: one for one in answers}
         self._follow({producer.http_address: producer for producer in listed(answers)})
         self.discovered.set()
 
-    async def _request_list(self, known: MemberList) -> MemberList:
+    async def _request_list(self, known: LookupdList) -> LookupdList:
         lookupd = LookupdApi(self._http, known.address)
         try:
             began = time.monotonic()
@@ -263,7 +268,7 @@ class Membership:
             return self._silent(known, error)
         if known.error is not None:
             self._log.info("nsqlookupd %s answers again", known.address)
-        return MemberList(known.address, producers, names, None, *digests, took_s)
+        return LookupdList(known.address, producers, names, None, *digests, took_s)
 
     def _follow(self, found: dict[str, NodeInfo | None]) -> None:
         """Make the nodes in *found* the members; *found* maps each address to how it is listed."""
@@ -276,7 +281,7 @@ class Membership:
                 member.producer, member.is_described = producer, True
             member.listed = True
             self.members[address] = member
-            self._came(member)
+            self._on_listed(member)
         for address in list(self.members):
             if address not in found:
                 self._lose(self.members.pop(address), now)

@@ -160,7 +160,7 @@ class StatsPoller:
             for one in members
             if everyone or (one.snapshot is not None and topic in one.snapshot.topics)
         }
-        lookupds = [one.address for one in membership.registers.values() if one.error is None]
+        lookupds = [one.address for one in membership.lookupd_lists.values() if one.error is None]
         found = await call_all(
             [LookupdApi(self._http, one) for one in lookupds], lambda one: one.lookup(topic)
         )

@@ -57,7 +57,7 @@ class Queues:
         left = self._departed_with(topic)
         if not self._is_known(topic) and not silent and not left:
             # If no nsqlookupd answers, this raises UpstreamError: the topic may exist.
-            _ = self._membership.require_register()
+            _ = self._membership.require_lookupd()
             raise UnknownError(TOPIC_NOT_FOUND)
         # Without *age_s* the statistics are those of the sums, so that a page shows one number for one thing.
         looks = {
@@ -188,7 +188,7 @@ class Queues:
 
     def _is_known(self, topic: str) -> bool:
         membership = self._membership
-        if any(topic in one.topics for one in membership.registers.values()):
+        if any(topic in one.topics for one in membership.lookupd_lists.values()):
             return True
         return any(
             member.snapshot is not None and topic in member.snapshot.topics
@@ -198,9 +198,9 @@ class Queues:
     def _topic_lookups(self, topic: str) -> tuple[NodeError, ...]:
         """Return the errors of the nsqlookupds that do not answer, or that do not know the topic."""
         errors: list[NodeError] = []
-        registers = self._membership.register_lists
-        somewhere = any(topic in one.topics for one in registers)
-        for one in registers:
+        lists = self._membership.configured_lists
+        somewhere = any(topic in one.topics for one in lists)
+        for one in lists:
             if one.error is not None:
                 errors.append(one.error)
             elif somewhere and topic not in one.topics:

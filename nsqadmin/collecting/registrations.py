@@ -7,7 +7,13 @@ from typing import Final
 
 from nsqadmin.collecting.answers import Answer
 from nsqadmin.collecting.collector import Collector
-from nsqadmin.collecting.members import errors_of, listed_now, register_errors, registered_topics, require_one
+from nsqadmin.collecting.members import (
+    errors_of,
+    errors_of_lookupds,
+    listed_now,
+    registered_topics,
+    require_one,
+)
 from nsqclient.wire.node_error import NodeError
 
 # The channels of idle topics are requested topic by topic, at most so many at a time.
@@ -39,10 +45,10 @@ class Registrations:
                 for name in member.snapshot.topics
             }
             return Answer(sorted(names), (errors_of(members),))
-        registers = self._membership.require_register()
+        lists = self._membership.require_lookupd()
         return Answer(
-            sorted(registered_topics(one for one in registers if one.error is None)),
-            (register_errors(registers, "/topics"),),
+            sorted(registered_topics(one for one in lists if one.error is None)),
+            (errors_of_lookupds(lists, "/topics"),),
         )
 
     async def channels_of(self, topics: Iterable[str], *, age_s: float = 0.0) -> Answer[dict[str, list[str]]]:
@@ -82,7 +88,7 @@ class Registrations:
         names = await self.topics()
         offered = {
             entry.topic
-            for producer in listed_now(self._membership.require_register())
+            for producer in listed_now(self._membership.require_lookupd())
             for entry in producer.topics
             if not entry.tombstoned
         }

@@ -221,9 +221,9 @@ class Adder:
         found += [
             problem_of_missing(one, now) for one in membership.missed(now) if one.address not in answering
         ]
-        registers = membership.registers.values()
-        silent = [(one.address, one.error.reason) for one in registers if one.error is not None]
-        return [*found, *problems_of_lookupds(silent, len(registers))]
+        lists = membership.lookupd_lists.values()
+        silent = [(one.address, one.error.reason) for one in lists if one.error is not None]
+        return [*found, *problems_of_lookupds(silent, len(lists))]
 
 
 def _shares(members: Iterable[Member], topic: str) -> list[Share]:

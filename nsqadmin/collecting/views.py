@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nsqadmin.collecting.members import Member, MemberList
+from nsqadmin.collecting.members import LookupdList, Member
 from nsqadmin.stats.cluster_sum import ClusterSum
 from nsqadmin.stats.instant import Instant
 from nsqadmin.stats.missing import MissingNode
@@ -29,7 +29,7 @@ class Overview:
     problems: tuple[Problem, ...]
     nodes: tuple[Member, ...]
     missing: tuple[MissingNode, ...]
-    lookupds: tuple[MemberList, ...]
+    lookupds: tuple[LookupdList, ...]
     # Unreachable nodes whose messages no other node delivers: address, state and last known depth.
     lacking: tuple[Lacking, ...] = ()
 

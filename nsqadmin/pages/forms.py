@@ -184,20 +184,20 @@ class Forms(Pages):
             if one.kind == "node":
                 return urls.page("nodes")
             return urls.topic(one.topic) if one.channel and len(topics) == 1 else urls.page("topics")
-        if action.name == "create" or fields.get("back") == "lookup":
-            return urls.page("lookup")
-        if action.family == "policies":
-            return urls.page("policies")
-        if action.name == "dismiss" or action.family == "problem":
-            return urls.index
-        if action.family == "messages":
-            query = {key: fields.get(key, "") for key in _LIST}
-            if fields.get("id") or action.inputs:
-                query["node"] = ""
-            return urls.page("messages", **query)
-        if one.node:
-            return urls.node(one.node)
-        return urls.channel(one.topic, one.channel) if one.channel else urls.topic(one.topic)
+        match "lookup" if fields.get("back") == "lookup" else action.back:
+            case "messages":
+                query = {key: fields.get(key, "") for key in _LIST}
+                if fields.get("id") or action.inputs:
+                    query["node"] = ""
+                return urls.page("messages", **query)
+            case "index":
+                return urls.index
+            case "":
+                if one.node:
+                    return urls.node(one.node)
+                return urls.channel(one.topic, one.channel) if one.channel else urls.topic(one.topic)
+            case page:
+                return urls.page(page)
 
     def _result_page(self, action: Action, form: Form) -> str:
         urls, one = self._urls, form.one
@@ -206,71 +206,29 @@ class Forms(Pages):
         return urls.topic(one.topic) if one.channel else urls.index
 
     def _note(self, action: Action, form: Form, done: ActionResult) -> PageNote:
-        one, fields = form.one, form.fields
-        nsqds = plural(done.nsqds, "nsqd")
         warnings = self.sentences(done.errors)
         named = {error.address for error in done.errors}
         warnings += [
             f"nsqd {node} was not reached: nothing changed there" for node in done.silent if node not in named
         ]
-        what = f"Channel {one.channel} of topic {one.topic}" if one.channel else f"Topic {one.topic}"
-        match action.family, action.name:
-            case "problem", _:
-                text = action.done
-            case "policies", _:
-                changed = (
-                    f"The policies of {one.node} were" if one.node else f"Policy {fields.get('name', '')} was"
-                )
-                text = f"{changed} {action.done} on {plural(done.nsqds, 'node')}."
-            case "node", "dismiss":
-                text = f"nsqd {one.node} was removed from the pages. It is shown again if it comes back."
-            case "node", _:
-                text = f"{action.done} on nsqd {one.node}."
-            case "messages", "publish":
-                size = plural(len(body_of(fields)), "byte")
-                text = f"A message of {size} was published to {one.topic} on {one.node}."
-            case "messages", name:
-                text, more = message_result(name, action.done, one.place, done)
-                warnings += more
-            case _, "create":
-                text = f"{what} was created."
-            case _, "tombstone":
-                was = "was" if done.nsqds else "was not"
-                gone = "consumers are not sent there for a while"
-                text = f"Topic {one.topic} {was} deleted on {one.node}; {gone}."
-            case _:
-                also = f" and {plural(done.lookupds, 'nsqlookupd')}" if done.lookupds else ""
-                text = f"{what} was {action.done} on {nsqds}{also}."
-        return PageNote(text, tuple(dict.fromkeys(warnings)))
+        result, more = message_result(action.name, action.done, form.one.place, done)
+        text = action.note.format(
+            **form.words,
+            done=action.done,
+            nsqds=plural(done.nsqds, "nsqd"),
+            nodes=plural(done.nsqds, "node"),
+            also=f" and {plural(done.lookupds, 'nsqlookupd')}" if done.lookupds else "",
+            was="was" if done.nsqds else "was not",
+            size=plural(len(body_of(form.fields)), "byte"),
+            result=result,
+        )
+        return PageNote(text, tuple(dict.fromkeys([*warnings, *more])))
 
 
-def _title(action: Action, form: Form) -> tuple[str, str, str, str]:
+def _title(action: Action, form: Form) -> tuple[str, ...]:
     """Return the headline in parts: before the name, the name, behind it; and the word on the button."""
-    one, fields, verb = form.one, form.fields, action.verb
-    if "pick" in fields:
-        what = plural(len(form.targets), one.kind)
-        return f"{verb} {what}?", "", "", f"{verb} {what}"
-    of = f" of topic {one.topic}" if one.channel else ""
-    match action.family, action.name:
-        case _, "create":
-            return "Create a topic or channel", "", "", verb
-        case "policies", "set_policy":
-            return "Set policy ", fields.get("name", ""), " on all nodes", "Set on all nodes"
-        case "policies", name:
-            what = "policy " if name == "delete_policy" else "the policies of "
-            return f"{verb} {what}", fields.get("name") or one.node, " on all nodes?", f"{verb} on all nodes"
-        case "problem", _:
-            name = one.name or fields.get("key", "").split(" ")[0].replace("-", " ")
-            return f"{verb} alerts for ", name, "?", verb
-        case "node", _:
-            return f"{verb} nsqd ", one.node, "?", f"{verb} nsqd"
-        case "messages", "publish":
-            return "Publish to topic ", one.topic, "", verb
-        case "messages", "seek":
-            return "Seek channel ", one.channel, of, verb
-        case "messages", _:
-            if fields.get("id"):
-                return f"{verb} message ", fields["id"], f" of {one.place}?", verb
-            return f"{verb} messages of ", one.place, "?", f"{verb} all of these"
-    where = f" on {one.node}" if one.node else ""
-    return f"{verb} {one.kind} ", one.channel or one.topic, f"{of}{where}?", f"{verb} {one.kind}"
+    if "pick" in form.fields:
+        what = plural(len(form.targets), form.one.kind)
+        return f"{action.verb} {what}?", "", "", f"{action.verb} {what}"
+    words = form.words | {"verb": action.verb}
+    return tuple(text.format(**words) for text in (*action.title, action.button))

@@ -15,8 +15,8 @@ from nsqadmin.stats.present import clock, duration, per_second, plural
 from nsqadmin.stats.problems import Level, Problem
 from nsqadmin.stats.sums import ChannelSum
 
-_MAX_CARDS: Final = 5
-# A card as text names at most so many channels.
+_MAX_ROWS: Final = 5
+# An incident as text names at most so many channels.
 _MAX_PARTS: Final = 20
 _DAY_S: Final = 86_400.0
 
@@ -51,13 +51,13 @@ class NodeTile:
 def verdict(
     problems: Sequence[Problem], waiting: int, now_s: float, oldest_ns: int = 0, away: int = 0
 ) -> Verdict:
-    """Say in one line how the cluster is; problems of one cause count once, as their cards.
+    """Say in one line how the cluster is; problems of one cause count once, as their incidents.
 
     *away* is the backlog on unreachable nodes.
     """
-    cards = incidents(problems)
-    serious = [one for one in cards if one.level is Level.PROBLEM]
-    mild = [one for one in cards if one.level is not Level.PROBLEM]
+    found = incidents(problems)
+    serious = [one for one in found if one.level is Level.PROBLEM]
+    mild = [one for one in found if one.level is not Level.PROBLEM]
     messages = f"{plural(waiting, 'message')} waiting" if waiting or away else "No backlog"
     if waiting and oldest_ns > 0:
         messages += f", the oldest in a channel for {duration(max(0.0, now_s * 1e9 - oldest_ns), whole=True)}"
@@ -70,18 +70,16 @@ def verdict(
     return Verdict(2 if serious else 1, f"{', '.join(counts)} since {_since(since_s, now_s)}. {messages}")
 
 
-def incident(
+def incidents_text(
     problems: Sequence[Problem], waiting: int, now_s: float, oldest_ns: int = 0, away: int = 0
 ) -> str:
     """Write the problems as text that can be pasted into a message."""
     at = datetime.fromtimestamp(now_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     lines = [f"{verdict(problems, waiting, now_s, oldest_ns, away).text} (as of {at})"]
-    for card in incidents(problems):
-        since = f", since {_since(card.since_s, now_s)}" if card.since_s else ""
-        lines.append(
-            f"- {card.title}{since}. {card.impact}{_left(card.only.consumers if card.only else None)}"
-        )
-        parts = card.parts if card.only is None else []
+    for one in incidents(problems):
+        since = f", since {_since(one.since_s, now_s)}" if one.since_s else ""
+        lines.append(f"- {one.title}{since}. {one.impact}{_left(one.only.consumers if one.only else None)}")
+        parts = one.parts if one.only is None else []
         lines += [
             f"  - {part.name}: {plural(part.messages, 'message')}{_left(part.consumers)}"
             for part in parts[:_MAX_PARTS]
@@ -103,9 +101,9 @@ def _since(at_s: float, now_s: float) -> str:
 def tops(total: ClusterSum) -> list[Top]:
     """Return the deepest channels and those that grow fastest; the cost grows with all channels."""
     channels = [one for topic in total.topics.values() for one in topic.channels if one.depth]
-    deepest = nlargest(_MAX_CARDS, channels, key=lambda one: one.depth)
+    deepest = nlargest(_MAX_ROWS, channels, key=lambda one: one.depth)
     growing = nlargest(
-        _MAX_CARDS,
+        _MAX_ROWS,
         (one for one in channels if one.trend is not None and one.trend.depth > 1.0),
         key=lambda one: one.trend.depth if one.trend is not None else 0.0,
     )

@@ -118,7 +118,7 @@ class NodePages(Pages):
             },
             lists={"consumers-": (consumer_table, found)},
             row=row,
-            cards=incidents(self._cluster.problems_of(nodes={address})),
+            incidents=incidents(self._cluster.problems_of(nodes={address})),
             topics=topics,
             names=names,
             consumers=consumers,

@@ -9,7 +9,7 @@ from nsqadmin.collecting.views import Overview, lacks
 from nsqadmin.history.recorder import age_of
 from nsqadmin.history.recorder import topic as history_topic
 from nsqadmin.pages import columns
-from nsqadmin.pages.glance import by_zone, incident, tops, verdict
+from nsqadmin.pages.glance import by_zone, incidents_text, tops, verdict
 from nsqadmin.pages.history_charts import name_of
 from nsqadmin.pages.paging import window
 from nsqadmin.pages.replies import Pages, rows_json, wants_json
@@ -45,21 +45,19 @@ class OverviewPages(Pages):
         if not wants_json(request):
             return await self._topics(request, "topics.html")
         overview = await self._cluster.overview()
-        names = window(overview.value.sum.idle, request.query.get("page", ""))
-        channels = await self._cluster.registrations.channels_of(names.items, age_s=IDLE_AGE_S)
+        seen = overview.value
+        found = await self._registrations(request, seen)
         return self.page(
             request,
             "topics.html",
             overview,
             shown=lambda: {
                 "nsqlookupds": [
-                    {"address": one.address, "answers": one.error is None} for one in overview.value.lookupds
+                    {"address": one.address, "answers": one.error is None} for one in seen.lookupds
                 ],
-                "unregistered": [
-                    {"topic": topic, "nodes": nodes} for topic, nodes in unregistered(overview.value.nodes)
-                ],
+                "unregistered": [{"topic": topic, "nodes": nodes} for topic, nodes in found["unregistered"]],
                 **rows_json(
-                    "inactive", names, lambda name: {"topic": name, "channels": channels.value[name]}
+                    "inactive", found["names"], lambda name: {"topic": name, "channels": found["idle"][name]}
                 ),
             },
         )
@@ -82,7 +80,7 @@ class OverviewPages(Pages):
         overview = template == "overview.html"
         if request.query.get("format") == "text":
             sums = total.totals
-            return plain_reply(incident(problems, sums.depth, time.time(), sums.oldest_ns, seen.away))
+            return plain_reply(incidents_text(problems, sums.depth, time.time(), sums.oldest_ns, seen.away))
         table = Table(columns.TOPICS, request.query, lambda row: row.names)
         found = await self._cluster.ordered(table.apply)
         rows = window(found, request.query.get("page", ""))
@@ -99,7 +97,7 @@ class OverviewPages(Pages):
                 "channel_message_count": total.totals.channel_messages,
                 "nodes": node_count,
                 "nodes_up": nodes_up,
-                "incidents": [card.to_json() for card in incidents(problems)],
+                "incidents": [one.to_json() for one in incidents(problems)],
                 "problems": [problem.to_json() for problem in problems],
                 **rows_json("topics", rows, TopicSum.to_json),
             },
@@ -108,7 +106,7 @@ class OverviewPages(Pages):
             table=table,
             topic_count=len(total.rows),
             sum=total.totals,
-            cards=incidents(problems),
+            incidents=incidents(problems),
             verdict=verdict(
                 [one for one in problems if not self._runner.scene.alerts.muted_until(one)],
                 total.totals.depth,

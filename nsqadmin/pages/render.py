@@ -209,7 +209,7 @@ class Renderer:
             paused_by=self._runner.audit.paused_by,
             audit_problem=self._runner.audit.problem,
             muted=self._alerts.muted_until,
-            problem_key=lambda card: key_text(card.key),
+            problem_key=lambda incident: key_text(incident.key),
             lookupd_mode=bool(options.nsqlookupd_http_addresses),
         )
         reply = web.Response(body=text.encode("utf-8", "replace"), status=status, headers=self._headers)

@@ -135,9 +135,9 @@ class Pages:
             return json_reply({"statistics_at": round(at_s, 3), "warnings": warnings, **shown()})
         if request.query.get("format") == "csv":
             return _csv_reply(request, lists or {})
-        # A node with a card needs no further warning.
-        carded = {one.node for card in context.get("cards", ()) for one in card.problems}
-        shown_errors = [error for error in answer.errors if error.address not in carded]
+        # A node with an incident needs no further warning.
+        incident_nodes = {one.node for incident in context.get("incidents", ()) for one in incident.problems}
+        shown_errors = [error for error in answer.errors if error.address not in incident_nodes]
         warnings = self._warnings(Answer(None, (tuple(shown_errors),)), known)
         return self._render.page(request, template, warnings=warnings, at_s=at_s, **context)
 

@@ -68,7 +68,7 @@ class TopicPages(Pages):
             },
             lists={"channels-": (channel_table, found), "nodes-": (node_table, found_nodes)},
             row=row,
-            cards=incidents(
+            incidents=incidents(
                 self._cluster.problems_of(topic=name, nodes={one.address for one in view.value.stale})
             ),
             channels=channels,
@@ -136,7 +136,7 @@ class TopicPages(Pages):
             },
             lists={"nodes-": (node_table, found_nodes), "consumers-": (consumer_table, found)},
             row=row,
-            cards=incidents(
+            incidents=incidents(
                 self._cluster.problems_of(
                     topic=name, channel=channel, nodes={one.address for one in view.stale}
                 )

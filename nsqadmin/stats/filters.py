@@ -77,13 +77,13 @@ def _test(
     value = columns.get(key.lower())
     if value is None:
         raise FilterError(f"There is no column {key}. There are {', '.join(sorted(columns))}.")
-    figure = _NUMBER.fullmatch(wanted.lower())
+    match = _NUMBER.fullmatch(wanted.lower())
     fits = _fits(wanted)
-    if figure is None and wanted[0] in "<>=":
-        raise FilterError(f"{wanted} is no figure to compare with.")
+    if match is None and wanted[0] in "<>=":
+        raise FilterError(f"{wanted} is not a number.")
     compare, limit = _COMPARE["="], 0.0
-    if figure is not None:
-        sign, number, unit = figure.groups()
+    if match is not None:
+        sign, number, unit = match.groups()
         if unit not in _UNITS:
             raise FilterError(f"{unit} is no unit. There are {', '.join(filter(None, _UNITS))}.")
         compare, limit = _COMPARE[sign or "="], float(number) * _UNITS[unit]
@@ -95,7 +95,7 @@ def _test(
         if isinstance(have, str):
             return fits(have)
         if isinstance(have, (int, float)):
-            return figure is not None and compare(have, limit)
+            return match is not None and compare(have, limit)
         return any(fits(one) for one in have)
 
     return holds

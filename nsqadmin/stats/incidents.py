@@ -1,4 +1,4 @@
-"""Problems grouped by their cause, one card each; PURE."""
+"""Problems grouped by their cause, one incident each; PURE."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -39,13 +39,13 @@ _CAUSES: Final = {
     "paused": ("is paused", "topics and channels are paused"),
 }
 _ORDER: Final = {kind: place for place, kind in enumerate(_CAUSES)}
-# More nodes with the same problem share a card.
+# More nodes with the same problem share an incident.
 _MAX_NODES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class IncidentPart:
-    """The problems of a card about channels of one name, or about one topic or node."""
+    """The problems of an incident about channels of one name, or about one topic or node."""
 
     name: str
     problems: Sequence[Problem]
@@ -67,14 +67,14 @@ class IncidentPart:
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """The content of one card: problems of one cause, the worst first."""
+    """Problems of one cause, the worst first."""
 
     kind: str
     problems: Sequence[Problem]
 
     @property
     def only(self) -> Problem | None:
-        """The problem of a card about one subject."""
+        """The problem of an incident about one subject."""
         return self.problems[0] if len(self.problems) == 1 else None
 
     @property
@@ -92,7 +92,7 @@ class Incident:
 
     @property
     def subject(self) -> str:
-        """The topic, channel or node of a card about one subject, else their number."""
+        """The topic, channel or node of an incident about one subject, else their number."""
         if self.only is None:
             return f"{len(self.problems):,}"
         return " / ".join(filter(None, (self.only.topic, self.only.channel))) or self.only.node
@@ -129,7 +129,7 @@ class Incident:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """The name of the card: that of its only problem, or only the badge."""
+        """The name of the incident: that of its only problem, or only the badge."""
         return self.only.key if self.only is not None else (self.kind, "", "", "")
 
     def to_json(self) -> dict[str, Any]:
@@ -147,7 +147,7 @@ class Incident:
 def incidents(problems: Iterable[Problem]) -> list[Incident]:
     """Group the problems in *problems* by cause: level problem before warning, each in the order of causes.
 
-    Up to three nodes with one problem have a card each.
+    Up to three nodes with one problem have an incident each.
     """
     by_kind: dict[str, list[Problem]] = {}
     ordered = worst_first(problems)

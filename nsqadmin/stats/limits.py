@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from math import inf
 
 from nsqadmin.stats.present import plural
 from nsqadmin.stats.problems import Level, Problem
@@ -14,7 +15,7 @@ class Limit:
     """The largest backlog of a channel in topics that match the pattern; None turns problems off."""
 
     topics: str
-    depth: int | None
+    depth: float | None
 
 
 def parse_limit(text: str) -> Limit:
@@ -38,16 +39,14 @@ def limited(
     if not limits:
         return list(problems)
     found = [
-        replace(one, level=Level.WARNING) if one.topic and _of(one.topic, limits, off=True) else one
+        replace(one, level=Level.WARNING) if one.topic and _limit(one.topic, limits).depth is None else one
         for one in problems
     ]
     for topic in topics:
-        limit = next((one for one in limits if fnmatchcase(topic.name, one.topics)), None)
-        if limit is None or limit.depth is None:
-            continue
+        most = _limit(topic.name, limits).depth
         for channel in topic.channels:
-            if channel.depth > limit.depth:
-                text = f"{plural(channel.depth, 'message')} wait, and the limit is {limit.depth:,}"
+            if most is not None and channel.depth > most:
+                text = f"{plural(channel.depth, 'message')} wait, and the limit is {most:,.0f}"
                 found.append(
                     Problem(
                         Level.PROBLEM,
@@ -62,6 +61,5 @@ def limited(
     return found
 
 
-def _of(topic: str, limits: Sequence[Limit], *, off: bool) -> bool:
-    limit = next((one for one in limits if fnmatchcase(topic, one.topics)), None)
-    return limit is not None and (limit.depth is None) is off
+def _limit(topic: str, limits: Sequence[Limit]) -> Limit:
+    return next((one for one in limits if fnmatchcase(topic, one.topics)), Limit(topic, inf))

@@ -142,6 +142,11 @@ class TopicSum:
         return self.depth - self.backend_depth
 
     @property
+    def unfinished(self) -> int:
+        """The backlog of the topic and its channels: messages that are queued, in flight or deferred."""
+        return self.depth + self.in_flight + self.deferred
+
+    @property
     def own_memory_depth(self) -> int:
         return self.own_depth - self.own_backend_depth
 

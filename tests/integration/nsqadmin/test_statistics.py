@@ -331,15 +331,15 @@ async def test_node_whose_registrations_are_not_what_it_holds_says_so():
 async def test_topic_names_are_requested_without_nodes():
     async with stub_site(lookupds=2, collect_interval=STILL) as site:
         await site.get("/api/topics")
-        for address in (membership := site.daemon.collector.membership).registers:
-            assert membership.registers[address].topics
+        for address in (membership := site.daemon.collector.membership).lookupd_lists:
+            assert membership.lookupd_lists[address].topics
         membership._discovery_ns = membership._naming_ns = 0
-        before = [register.nodes_digest for register in membership.registers.values()]
+        before = [one.nodes_digest for one in membership.lookupd_lists.values()]
         site.stubs.registered["new.topic"] = ["first"]
         site.stubs.unlisted.add(0)
 
         names = (await site.get("/api/topics")).json()["topics"]
-        after = [register.nodes_digest for register in membership.registers.values()]
+        after = [one.nodes_digest for one in membership.lookupd_lists.values()]
         nodes = (await site.get("/api/nodes")).json()["nodes"]
 
     assert "new.topic" in names

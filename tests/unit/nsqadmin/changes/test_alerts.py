@@ -115,3 +115,16 @@ async def test_restored_problem_is_not_told_of_twice():
     await follow(alerts)
 
     assert [one["status"] for one in told] == ["resolved"]
+
+
+async def test_node_that_goes_from_unreachable_to_down_is_one_alert():
+    told = Told()
+    alerts = Alerts(told, "json")
+    unreachable = replace(STUCK, kind="unreachable", topic="", channel="", node="a:4151")
+    for problems in ((unreachable,), (replace(unreachable, kind="down"),), ()):
+        await follow(alerts, *problems)
+
+    assert [(one["status"], one["state"]) for one in told] == [
+        ("firing", "unreachable"),
+        ("resolved", "unreachable"),
+    ]

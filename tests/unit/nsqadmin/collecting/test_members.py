@@ -1,6 +1,6 @@
 import pytest
 
-from nsqadmin.collecting.members import Member, MemberList, is_reachable, listed, listed_now, nameless
+from nsqadmin.collecting.members import LookupdList, Member, is_reachable, listed, listed_now, nameless
 from nsqadmin.collecting.node_snapshot import NodeSnapshot
 from nsqadmin.stats.trend import NodePace
 from nsqclient.wire.node_error import NodeError
@@ -14,7 +14,7 @@ def at(address):
 
 @pytest.mark.parametrize("address", ["169.254.169.254", "fe80::1", "[fe80::1]", "fe80::1%eth0"])
 def test_link_local_address_is_not_asked(address):
-    register = MemberList("l:4161", (at(address), at("10.0.0.1")))
+    register = LookupdList("l:4161", (at(address), at("10.0.0.1")))
 
     assert not is_reachable(at(address))
     assert [one.broadcast_address for one in listed([register])] == ["10.0.0.1"]

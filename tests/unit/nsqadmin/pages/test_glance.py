@@ -1,4 +1,4 @@
-from nsqadmin.pages.glance import incident, verdict
+from nsqadmin.pages.glance import incidents_text, verdict
 from nsqadmin.stats.instant import Instant
 from nsqadmin.stats.problems import Level, Problem
 
@@ -44,7 +44,7 @@ def test_verdict_counts_messages_of_nodes_that_are_down():
 
 
 def test_incident_is_text_with_line_for_each_problem():
-    text = incident([problem(), Problem(Level.WARNING, "down", "it left", node="a:1")], 5, NOON)
+    text = incidents_text([problem(), Problem(Level.WARNING, "down", "it left", node="a:1")], 5, NOON)
 
     assert text.splitlines() == [
         "1 problem, 1 warning since 11:00. 5 messages waiting (as of 1970-01-01 12:00:00 UTC)",

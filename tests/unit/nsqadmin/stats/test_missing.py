@@ -29,15 +29,6 @@ def failed_over(*, seen_s=0.0):
     return book
 
 
-def test_node_that_left_is_missed_until_it_is_back():
-    book = MissingNodes()
-    book.add(gone())
-
-    assert addresses(book, 10**6) == ["a:4151"]
-    book.back(["b:4151", "a:4151"])
-    assert addresses(book) == []
-
-
 def test_dismissed_node_is_missed_no_longer():
     book = MissingNodes()
     book.add(gone())

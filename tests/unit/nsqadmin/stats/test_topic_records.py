@@ -25,13 +25,6 @@ def total(*shares):
     return over_nodes("orders", [on_node(*one, NOW_S) for one in shares], [one for _, one in shares])
 
 
-def test_node_record_splits_depth_into_memory_and_disk():
-    record = topic_record(part(producer(4151), depth=7, backend_depth=5, message_count=9))
-
-    assert (record["node"], record["hostname"]) == ("127.0.0.1:4151", "vm")
-    assert (record["depth"], record["memory_depth"], record["backend_depth"]) == (7, 2, 5)
-
-
 def test_parts_of_channels_stay_as_they_were_when_they_are_added_up():
     found = total(
         on(producer(4151), channel_json("b", depth=1), channel_json("a", depth=2)),
