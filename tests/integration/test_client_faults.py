@@ -496,12 +496,12 @@ async def test_consumer_takes_as_much_as_its_handlers_can_have_in_hand(nsqd, kin
     for n in range(40):
         nsqd.publish("t", b"%d" % n)
     at_once = 0
-    go_on = asyncio.Event()
+    released = asyncio.Event()
 
     async def handle(messages):
         nonlocal at_once
         at_once += len(messages) if isinstance(messages, list) else 1
-        await go_on.wait()
+        await released.wait()
 
     consumer = consumer_of(nsqd, config=Config())
     if kind == "concurrency":
@@ -510,7 +510,7 @@ async def test_consumer_takes_as_much_as_its_handlers_can_have_in_hand(nsqd, kin
         consumer.add_batch_handler(handle, size=10, seconds=5)
     async with consumer:
         await eventually(lambda: at_once == 10, "ten are in hand")
-        go_on.set()
+        released.set()
 
 
 async def test_max_in_flight_below_handlers_demand_is_logged(nsqd, caplog):
@@ -538,17 +538,17 @@ async def test_bodies_may_be_any_bytes_and_delays_timedeltas(nsqd):
 
 async def test_answer_that_does_not_reach_nsqd_is_not_counted(nsqd):
     nsqd.publish("t", b"x")
-    working, go_on = asyncio.Event(), asyncio.Event()
+    working, released = asyncio.Event(), asyncio.Event()
 
     async def handle(message):
         working.set()
-        await go_on.wait()
+        await released.wait()
 
     async with consumer_of(nsqd, handle) as consumer:
         await working.wait()
         nsqd.drop_connections()
         await eventually(lambda: not consumer.nsqd_addresses, "it is noticed")
-        go_on.set()
+        released.set()
         await eventually(lambda: not consumer._handling._in_hand, "the handler has ended")
 
         assert consumer.stats.finished == 0
@@ -557,17 +557,17 @@ async def test_answer_that_does_not_reach_nsqd_is_not_counted(nsqd):
 async def test_waiting_messages_of_lost_connection_are_not_handled(nsqd):
     for n in range(3):
         nsqd.publish("t", b"%d" % n)
-    handled, go_on = [], asyncio.Event()
+    handled, released = [], asyncio.Event()
 
     async def handle(message):
         handled.append((message.body, message.attempts))
-        await go_on.wait()
+        await released.wait()
 
     async with consumer_of(nsqd, handle) as consumer:
         await eventually(lambda: handled, "the first is in hand")
         nsqd.drop_connections()
         await eventually(lambda: not consumer.nsqd_addresses, "the loss is noticed")
-        go_on.set()
+        released.set()
         await eventually(lambda: len(nsqd.finished("t", "c")) == 3, "all were delivered again")
 
     assert sorted(handled) == [(b"0", 1), (b"0", 2), (b"1", 2), (b"2", 2)]

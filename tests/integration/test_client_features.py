@@ -659,28 +659,30 @@ class Noting(Middleware):
     def __init__(self, name, notes):
         self.name, self.notes = name, notes
 
-    async def publish(self, publication, go_on):
+    async def publish(self, publication, call_next):
         self.notes.append(f"{self.name} publishes {len(publication.bodies)}")
         try:
-            await go_on(publication)
+            await call_next(publication)
         finally:
             self.notes.append(f"{self.name} published")
 
-    async def handle(self, message, go_on):
+    async def handle(self, message, call_next):
         self.notes.append(f"{self.name} before")
         try:
-            return await go_on(message)
+            return await call_next(message)
         finally:
             self.notes.append(f"{self.name} after")
 
-    async def handle_batch(self, messages, go_on):
-        return await self.handle(messages, go_on)
+    async def handle_batch(self, messages, call_next):
+        return await self.handle(messages, call_next)
 
 
 class Upper(Middleware):
-    async def publish(self, publication, go_on):
+    async def publish(self, publication, call_next):
         changed = [body.upper() for body in publication.bodies]
-        await go_on(Publication(publication.topic, changed, publication.delay, together=publication.together))
+        await call_next(
+            Publication(publication.topic, changed, publication.delay, together=publication.together)
+        )
 
 
 async def test_middlewares_stand_around_every_publish_and_may_change_it(nsqd):
@@ -704,10 +706,10 @@ class Late(Middleware):
         self.may_go = asyncio.Event()
         self.waiting = 0
 
-    async def publish(self, publication, go_on):
+    async def publish(self, publication, call_next):
         self.waiting += 1
         await self.may_go.wait()
-        await go_on(publication)
+        await call_next(publication)
 
 
 @pytest.mark.parametrize("ending", ["flush", "close"])

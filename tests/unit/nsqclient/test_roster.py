@@ -39,7 +39,7 @@ def test_rest_doubles_with_each_failure_up_to_limit():
     for _ in range(12):
         roster.failed("a", now)
         began = now
-        while not roster.is_well("a", now):
+        while not roster.is_available("a", now):
             now += 0.05
         rests.append(round(now - began, 1))
 
@@ -52,7 +52,7 @@ def test_failures_during_rest_count_once():
     for _ in range(100):
         roster.failed("a", 0)
 
-    assert roster.is_well("a", 0.11)
+    assert roster.is_available("a", 0.11)
 
 
 def test_success_forgets_failures():
@@ -60,9 +60,9 @@ def test_success_forgets_failures():
     roster.failed("a", 0)
     roster.succeeded("a")
 
-    assert roster.is_well("a", 0)
+    assert roster.is_available("a", 0)
     roster.failed("a", 1)
-    assert roster.is_well("a", 1.11)
+    assert roster.is_available("a", 1.11)
 
 
 def test_failure_after_long_time_without_one_rests_briefly():
@@ -71,7 +71,7 @@ def test_failure_after_long_time_without_one_rests_briefly():
     roster.failed("a", 1)
     roster.failed("a", 1 + 2 * MAX_BACKOFF_SECONDS)
 
-    assert roster.rests_until("a") == 1.1 + 2 * MAX_BACKOFF_SECONDS
+    assert roster.available_at("a") == 1.1 + 2 * MAX_BACKOFF_SECONDS
 
 
 def test_update_keeps_what_is_known_of_those_that_stay():
@@ -82,7 +82,7 @@ def test_update_keeps_what_is_known_of_those_that_stay():
     roster.update(["b", "c"])
 
     assert roster.addresses == ["b", "c"]
-    assert not roster.is_well("b", 0)
+    assert not roster.is_available("b", 0)
     assert roster.pick(0) == "c"
     roster.update([])
     assert (roster.pick(0), roster.current) == (None, None)
@@ -94,7 +94,7 @@ def test_failures_of_strangers_are_ignored():
     roster.succeeded("x")
 
     assert "x" not in roster
-    assert not roster.is_well("x", 0)
+    assert not roster.is_available("x", 0)
 
 
 def test_rest_after_end_backoff_is_longer():
@@ -102,8 +102,8 @@ def test_rest_after_end_backoff_is_longer():
     roster.failed("a", 0)
     roster.end_backoff()
 
-    assert roster.is_well("a", 0)
+    assert roster.is_available("a", 0)
 
     roster.failed("a", 0)
-    assert roster.is_well("a", 0.15) is False
-    assert roster.is_well("a", 0.21)
+    assert roster.is_available("a", 0.15) is False
+    assert roster.is_available("a", 0.21)
