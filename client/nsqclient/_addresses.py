@@ -54,7 +54,7 @@ class AddressBook:
         return bool(self._urls)
 
     @property
-    def known(self) -> list[str]:
+    def nsqds(self) -> list[str]:
         """Every nsqd that was given by address or that an nsqlookupd names."""
         listed = (address for url in self._urls for address in self._answers.get(url, ()))
         return list(dict.fromkeys((*self.configured, *listed)))
@@ -69,15 +69,15 @@ class AddressBook:
         split_address(address)
         if address not in self.configured:
             self.configured.append(address)
-        self.roster.update(self.known)
+        self.roster.update(self.nsqds)
 
     def remove(self, address: str) -> None:
         """Remove an nsqd that was given by address; ValueError when it was not given."""
         if address not in self.configured:
-            given = ", ".join(self.configured) or "none"
-            raise ValueError(f"{address} is none of the nsqd that were named ({given})")
+            configured = ", ".join(self.configured) or "none"
+            raise ValueError(f"{address} is none of the nsqd that were named ({configured})")
         self.configured.remove(address)
-        self.roster.update(self.known)
+        self.roster.update(self.nsqds)
 
     def add_lookupd(self, address: str) -> None:
         from nsqclient._lookups import lookup_url
@@ -125,11 +125,11 @@ class AddressBook:
 
         try:
             if self._topic:
-                found = await nsqds_of(self._topic, url, self._config)
+                nsqds = await nsqds_of(self._topic, url, self._config)
             else:
-                found = await nsqds_to_publish_to(url, self._config)
-                random.shuffle(found)  # producers that start together must not all start with the same nsqd
-            self._answers[url] = found
+                nsqds = await nsqds_to_publish_to(url, self._config)
+                random.shuffle(nsqds)  # producers that start together must not all start with the same nsqd
+            self._answers[url] = nsqds
             self._errors.pop(url, None)
         except Exception as error:  # noqa: BLE001 - an error of one must not stop the queries to the others
             text = f"nsqlookupd {url}: {error}"
@@ -188,17 +188,17 @@ class Roster:
         if self._current is not None:
             at = order.index(self._current)
             order = order[at:] + order[:at]
-        well = (address for address in order if self._backoff_until[address] <= now)
-        chosen = next(well, None)
+        available = (address for address in order if self._backoff_until[address] <= now)
+        chosen = next(available, None)
         if chosen is None and order:
             chosen = min(order, key=self._backoff_until.__getitem__)
         self._current = chosen
         return chosen
 
-    def is_well(self, address: str, now: float) -> bool:
-        return self.rests_until(address) <= now
+    def is_available(self, address: str, now: float) -> bool:
+        return self.available_at(address) <= now
 
-    def rests_until(self, address: str) -> float:
+    def available_at(self, address: str) -> float:
         """The time at which the rest ends; infinite for an address that may not be used."""
         return self._backoff_until.get(address, float("inf"))
 
@@ -206,7 +206,7 @@ class Roster:
         """The nsqd was unreachable, closed the connection or could not store a message."""
         if address in self._backoff_until and self._backoff_until[address] <= now:
             if MAX_BACKOFF_SECONDS < now - self._backoff_until[address] < float("inf"):
-                self._backoff.pop(address, None)  # it was well for a while
+                self._backoff.pop(address, None)  # it was available for a while
             rest = min(self._backoff.get(address, MIN_BACKOFF_SECONDS / 2) * 2, MAX_BACKOFF_SECONDS)
             self._backoff[address] = rest
             self._backoff_until[address] = now + rest

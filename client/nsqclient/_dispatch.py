@@ -184,8 +184,8 @@ class Dispatch(Listener):
         self.wake_all()
         await self.tasks.end()
         await self.links.stop_connecting()
-        for kept in (self.backlog, self.full_topics.refused):
-            kept.fail(ClosedError("the producer was closed before this was confirmed"))
+        for backlog in (self.backlog, self.full_topics.refused):
+            backlog.fail(ClosedError("the producer was closed before this was confirmed"))
         await asyncio.gather(*(link.close() for link in self.links.all))
 
     # --- listener of the connections

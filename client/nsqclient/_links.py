@@ -128,9 +128,9 @@ class Links:
         The last nsqd stays while it is connected or connecting. An nsqlookupd that was just started knows no
         nsqd before they register again.
         """
-        known = self.addresses.known
-        if known or not self.addresses.has_lookupds or not (self.in_use or self._connecting):
-            self.roster.update(known)
+        nsqds = self.addresses.nsqds
+        if nsqds or not self.addresses.has_lookupds or not (self.in_use or self._connecting):
+            self.roster.update(nsqds)
         self._changed.set()
 
     # --- connecting
@@ -173,7 +173,7 @@ class Links:
                 raise
         except (OSError, ProtocolError) as error:
             self._not_opened(address, error)
-            if self.roster.is_well(address, self._now()):
+            if self.roster.is_available(address, self._now()):
                 self.query_soon()  # it may be removed permanently
             self.addresses.unreachable(address)
             self.failed(address)
@@ -202,10 +202,10 @@ class Links:
             for address in self._chosen():
                 if address in self.open or address in self._connecting:
                     continue
-                if self.roster.is_well(address, now):
+                if self.roster.is_available(address, now):
                     self._opening(address)
                 else:
-                    due.append(self.roster.rests_until(address))
+                    due.append(self.roster.available_at(address))
             try:
                 async with asyncio.timeout_at(min(due)):
                     await self._changed.wait()

@@ -83,10 +83,10 @@ def producer_addresses(answer: Any) -> list[str]:
         answer = answer["data"]
     try:
         # Go writes an empty list as null.
-        found = [_address(node) for node in answer["producers"] or ()]
+        addresses = [_address(node) for node in answer["producers"] or ()]
     except (TypeError, LookupError, AttributeError) as error:
         raise ValueError(f"the answer is not one of /lookup: {error}") from error
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(addresses))
 
 
 def _address(node: Mapping[str, Any]) -> str:
@@ -116,10 +116,10 @@ def _cause(answer: HttpAnswer) -> str:
     if answer.location:
         return f", it points to {answer.location}"
     try:
-        said = json.loads(answer.body)["message"]
+        message = json.loads(answer.body)["message"]
     except (*_UNUSABLE, LookupError):
-        said = answer.body[:200].decode("utf-8", "replace").strip().partition("\n")[0]
-    return f": {said}" if said else ""
+        message = answer.body[:200].decode("utf-8", "replace").strip().partition("\n")[0]
+    return f": {message}" if message else ""
 
 
 def _with(url: str, params: Mapping[str, str]) -> str:

@@ -24,28 +24,28 @@ class Publication:
 
 
 class Middleware:
-    """Override the methods you need; *go_on* calls the next step and raises its errors.
+    """Override the methods you need; *call_next* calls the next step and raises its errors.
 
     The first middleware of a list is the outermost.
     """
 
     async def publish(
-        self, publication: Publication, go_on: Callable[[Publication], Awaitable[None]]
+        self, publication: Publication, call_next: Callable[[Publication], Awaitable[None]]
     ) -> None:
         """Called around one publish, until nsqd has confirmed it."""
-        await go_on(publication)
+        await call_next(publication)
 
     async def handle(
-        self, message: Message[Any], go_on: Callable[[Message[Any]], Awaitable[object]]
+        self, message: Message[Any], call_next: Callable[[Message[Any]], Awaitable[object]]
     ) -> object:
         """Called around the handler of one message."""
-        return await go_on(message)
+        return await call_next(message)
 
     async def handle_batch(
-        self, messages: list[Message[Any]], go_on: Callable[[list[Message[Any]]], Awaitable[object]]
+        self, messages: list[Message[Any]], call_next: Callable[[list[Message[Any]]], Awaitable[object]]
     ) -> object:
         """Called around a handler of several messages."""
-        return await go_on(messages)
+        return await call_next(messages)
 
 
 def around(methods: Iterable[Callable[[Any, Any], Awaitable[Any]]], call: Callable[[Any], Any]) -> Chained:
@@ -61,5 +61,5 @@ def around(methods: Iterable[Callable[[Any, Any], Awaitable[Any]]], call: Callab
     return chained
 
 
-def _swapped(method: Callable[[Any, Any], Awaitable[Any]], go_on: Any, given: Any) -> Awaitable[Any]:
-    return method(given, go_on)
+def _swapped(method: Callable[[Any, Any], Awaitable[Any]], call_next: Any, given: Any) -> Awaitable[Any]:
+    return method(given, call_next)

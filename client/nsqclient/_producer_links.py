@@ -70,19 +70,19 @@ class ProducerLinks(Links):
         if not self.spread:
             link = self.current
             return None if link is None or link.is_closed or link.under_way.is_full else link
-        late: Connection | None = None
+        overdue: Connection | None = None
         now = self._now()
         links = list(self.open.values())
         at = links.index(self.current) if self.current in links else 0
         for link in links[at:] + links[:at]:
             if not link.is_closed and not link.under_way.is_full:
-                if link.unanswered_for <= OVERDUE_SECONDS and self.roster.is_well(link.address, now):
+                if link.unanswered_for <= OVERDUE_SECONDS and self.roster.is_available(link.address, now):
                     self.current = link
                     return link
-                late = late or link
-        if late is not None:
-            self.current = late
-        return late
+                overdue = overdue or link
+        if overdue is not None:
+            self.current = overdue
+        return overdue
 
     def note_turn(self) -> None:
         self.turn_noted = True
@@ -106,9 +106,9 @@ class ProducerLinks(Links):
         if self.spread:
             if self._keeper is None or self._keeper.done():
                 self._keeper = self._tasks.spawn(self.keep_connected(), "producer connections")
-            well = [link for link in self.in_use if self.roster.is_well(link.address, self._now())]
-            if well:
-                return min(well, key=lambda link: link.unanswered_for > OVERDUE_SECONDS)
+            available = [link for link in self.in_use if self.roster.is_available(link.address, self._now())]
+            if available:
+                return min(available, key=lambda link: link.unanswered_for > OVERDUE_SECONDS)
         address = self.roster.pick(self._now())
         if address is None:
             raise UnreachableError("; ".join(self.addresses.errors) or "nsqlookupd knows no nsqd")

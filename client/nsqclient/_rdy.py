@@ -127,18 +127,18 @@ class RdyDistribution(Generic[Key]):
             wanted[key] = 1
         return self._send(wanted, now)
 
-    def _longest(self, keys: list[Key], wanted: int, choose: Choose[Key]) -> list[Key]:
-        """The *wanted* of *keys* that have waited longest, chosen by chance among equals; sorts them once."""
-        found: list[Key] = []
+    def _longest(self, keys: list[Key], count: int, choose: Choose[Key]) -> list[Key]:
+        """The *count* of *keys* that have waited longest, chosen by chance among equals; sorts them once."""
+        chosen: list[Key] = []
         for _, equals in groupby(sorted(keys, key=self._sent_at), self._sent_at):
             group = list(equals)
-            if len(found) + len(group) <= wanted:
-                found += group
+            if len(chosen) + len(group) <= count:
+                chosen += group
                 continue
-            while len(found) < wanted:
-                found.append(group.pop(group.index(choose(group))))
+            while len(chosen) < count:
+                chosen.append(group.pop(group.index(choose(group))))
             break
-        return found
+        return chosen
 
     def _sent_at(self, key: Key) -> float:
         return self._shares[key].sent_at

@@ -178,7 +178,7 @@ async def test_tcp_port_of_nsqlookupd_is_recognised(cluster):
 
 
 @pytest.mark.parametrize("daemon", ["nsqd", "nsqlookupd"])
-async def test_tcp_port_in_place_of_nsqlookupds_http_port_is_said_in_log(cluster, daemon, caplog):
+async def test_tcp_port_in_place_of_nsqlookupds_http_port_is_logged(cluster, daemon, caplog):
     address = getattr(cluster, daemon)().tcp_address
 
     async with Consumer("t", "c", lambda _: None, lookupd_addresses=[address]):

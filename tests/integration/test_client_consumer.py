@@ -7,6 +7,7 @@ import pytest
 
 from nsqclient._config import Config
 from nsqclient._consumer import Consumer
+from nsqclient.testing import MemoryNsqd
 from nsqclient.wire.errors import ProtocolError
 from tests.support.client import IMPATIENT, SOON, Bodies, channel, consumer_of, is_empty, publish
 from tests.support.processes import Daemon
@@ -121,8 +122,8 @@ async def test_handler_may_answer_for_itself(cluster):
     assert channel(nsqd)["requeue_count"] == 1
 
 
-async def test_answers_may_come_later_in_batch(cluster):
-    nsqd = cluster.nsqd()
+async def test_answers_may_come_later_in_batch(memory_nsqd):
+    nsqd = memory_nsqd
     held = []
     await publish(nsqd, *(b"%d" % n for n in range(10)))
 
@@ -179,10 +180,10 @@ async def test_refused_subscription_is_error(cluster):
             await second.start()
 
 
-async def test_consumer_knows_how_long_it_may_hold_message(cluster):
-    patient, hasty = cluster.nsqd("--msg-timeout=40s"), cluster.nsqd("--msg-timeout=5s")
-    consumer = consumer_of(patient, hasty, Bodies())
+async def test_consumer_knows_how_long_it_may_hold_message(memory_nsqd):
+    with MemoryNsqd(msg_timeout=5) as hasty:
+        consumer = consumer_of(memory_nsqd, hasty, Bodies())
 
-    assert consumer.msg_timeout == float("inf")
-    async with consumer:
-        assert consumer.msg_timeout == 5
+        assert consumer.msg_timeout == float("inf")
+        async with consumer:
+            assert consumer.msg_timeout == 5

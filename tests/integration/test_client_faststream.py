@@ -190,19 +190,19 @@ async def test_handler_can_put_message_off(nsqd):
 
 
 async def test_stopping_lets_handlers_finish(nsqd):
-    broker, begun, go_on = broker_of(nsqd), asyncio.Event(), asyncio.Event()
+    broker, begun, released = broker_of(nsqd), asyncio.Event(), asyncio.Event()
 
     @broker.subscriber("t")
     async def handle(body) -> None:
         begun.set()
-        await go_on.wait()
+        await released.wait()
 
     await broker.start()
     await broker.publish("x", "t")
     await begun.wait()
     stopping = asyncio.create_task(broker.stop())
     await asyncio.sleep(0)
-    go_on.set()
+    released.set()
     async with asyncio.timeout(10):
         await stopping
 

@@ -22,7 +22,6 @@ from nsqclient import (
     ClosedError,
     Config,
     Consumer,
-    Fixed,
     Linear,
     NSQError,
     Producer,
@@ -119,51 +118,28 @@ async def test_coroutine_function_for_threads_is_refused(nsqd):
 # --- 4. requeue() with its defaults waits
 
 
-async def test_requeue_without_delay_waits_longer_after_each_attempt_and_backs_off(nsqd):
+@pytest.mark.parametrize(
+    ("delay", "retry", "deferred", "backs_off"),
+    [
+        (None, Retry(delay=Linear(10)), [10, 20, 30], True),
+        (None, Retry(delay=Linear(10), backoff=False), [10, 20, 30], False),
+        (timedelta(seconds=5), Retry(delay=Linear(10)), [5, 5, 5], False),
+    ],
+    ids=["as after a failure", "without back-off", "with a delay"],
+)
+async def test_requeue_decides_about_delay_and_back_off(nsqd, delay, retry, deferred, backs_off):
     nsqd.publish("t", b"x")
     config = Config(max_backoff_duration=0.001)
-    slow = []
-    retry = Retry(delay=Linear(10))
-    async with consumer_of(nsqd, lambda message: message.requeue(), config=config, retry=retry) as consumer:
-        for attempt in (1, 2, 3):
+    delays, levels = [], []
+    handle = lambda message: message.requeue(delay)  # noqa: E731
+    async with consumer_of(nsqd, handle, config=config, retry=retry) as consumer:
+        for _ in deferred:
             await eventually(lambda: nsqd.deferred("t", "c"), "it was put off")
-            assert nsqd.deferred("t", "c") == [10 * attempt]
-            slow.append(consumer._subscriptions.backoff.level)
-            nsqd.advance(10 * attempt)
+            delays += nsqd.deferred("t", "c")
+            levels.append(consumer._subscriptions.backoff.level)
+            nsqd.advance(delays[-1])
 
-    assert slow == [1, 1, 1]
-
-
-async def test_requeue_without_delay_backs_off_only_if_failing_handler_would(nsqd):
-    nsqd.publish("t", b"x")
-    seen = []
-
-    def handle(message):
-        seen.append(consumer.is_backing_off)
-        if len(seen) == 1:
-            message.requeue()
-
-    consumer = consumer_of(nsqd, handle, config=Config(), retry=Retry(5, Fixed(0), backoff=False))
-    async with consumer:
-        await eventually(lambda: len(seen) == 2, "it came again")
-
-    assert seen == [False, False]
-
-
-async def test_requeue_with_delay_leaves_consumer_at_its_pace(nsqd):
-    nsqd.publish("t", b"x")
-    seen = []
-
-    def handle(message):
-        seen.append(message.attempts)
-        if len(seen) < 3:
-            message.requeue(timedelta(0))
-
-    async with consumer_of(nsqd, handle) as consumer:
-        await eventually(lambda: nsqd.finished("t", "c"), "it was finished")
-        assert not consumer.is_backing_off
-
-    assert seen == [1, 2, 3]
+    assert (delays, levels) == (deferred, [int(backs_off)] * 3)
 
 
 # --- 6. memory while nsqd is away
@@ -480,22 +456,16 @@ async def test_close_does_not_wait_for_abandoned_publish(nsqd):
 # --- 11. start()
 
 
-async def test_consumer_starts_when_one_of_its_nsqd_is_there(nsqd, caplog):
+async def test_consumer_starts_with_one_nsqd_and_connects_to_the_other_later(nsqd, caplog):
     nsqd.publish("t", b"x")
     bodies = Bodies()
-    gone = f"127.0.0.1:{free_port()}"
-    async with Consumer("t", "c", bodies, nsqd_addresses=[gone, nsqd.address], config=CALM) as consumer:
-        await eventually(lambda: bodies, "it is read")
-        assert consumer.nsqd_addresses == [nsqd.address]
-
-    assert f"({gone}) not connected: {gone}: connection refused" in caplog.text
-
-
-async def test_nsqd_that_refuses_at_first_is_tried_again_soon(nsqd, caplog):
     port = free_port()
     late = f"127.0.0.1:{port}"
-    async with Consumer("t", "c", Bodies(), nsqd_addresses=[late, nsqd.address], config=CALM) as consumer:
-        await eventually(lambda: caplog.text.count(f"({late}) not connected") > 1, "it is refused")
+    async with Consumer("t", "c", bodies, nsqd_addresses=[late, nsqd.address], config=CALM) as consumer:
+        await eventually(lambda: bodies, "it is read")
+        assert consumer.nsqd_addresses == [nsqd.address]
+        refused = f"({late}) not connected: {late}: connection refused"
+        await eventually(lambda: caplog.text.count(refused) > 1, "it is tried again")
         with MemoryNsqd(port=port):
             await eventually(lambda: late in consumer.nsqd_addresses, "it is connected", seconds=20)
 
@@ -526,12 +496,12 @@ async def test_consumer_takes_as_much_as_its_handlers_can_have_in_hand(nsqd, kin
     for n in range(40):
         nsqd.publish("t", b"%d" % n)
     at_once = 0
-    go_on = asyncio.Event()
+    released = asyncio.Event()
 
     async def handle(messages):
         nonlocal at_once
         at_once += len(messages) if isinstance(messages, list) else 1
-        await go_on.wait()
+        await released.wait()
 
     consumer = consumer_of(nsqd, config=Config())
     if kind == "concurrency":
@@ -540,7 +510,7 @@ async def test_consumer_takes_as_much_as_its_handlers_can_have_in_hand(nsqd, kin
         consumer.add_batch_handler(handle, size=10, seconds=5)
     async with consumer:
         await eventually(lambda: at_once == 10, "ten are in hand")
-        go_on.set()
+        released.set()
 
 
 async def test_max_in_flight_below_handlers_demand_is_logged(nsqd, caplog):
@@ -568,17 +538,17 @@ async def test_bodies_may_be_any_bytes_and_delays_timedeltas(nsqd):
 
 async def test_answer_that_does_not_reach_nsqd_is_not_counted(nsqd):
     nsqd.publish("t", b"x")
-    working, go_on = asyncio.Event(), asyncio.Event()
+    working, released = asyncio.Event(), asyncio.Event()
 
     async def handle(message):
         working.set()
-        await go_on.wait()
+        await released.wait()
 
     async with consumer_of(nsqd, handle) as consumer:
         await working.wait()
         nsqd.drop_connections()
         await eventually(lambda: not consumer.nsqd_addresses, "it is noticed")
-        go_on.set()
+        released.set()
         await eventually(lambda: not consumer._handling._in_hand, "the handler has ended")
 
         assert consumer.stats.finished == 0
@@ -587,17 +557,17 @@ async def test_answer_that_does_not_reach_nsqd_is_not_counted(nsqd):
 async def test_waiting_messages_of_lost_connection_are_not_handled(nsqd):
     for n in range(3):
         nsqd.publish("t", b"%d" % n)
-    handled, go_on = [], asyncio.Event()
+    handled, released = [], asyncio.Event()
 
     async def handle(message):
         handled.append((message.body, message.attempts))
-        await go_on.wait()
+        await released.wait()
 
     async with consumer_of(nsqd, handle) as consumer:
         await eventually(lambda: handled, "the first is in hand")
         nsqd.drop_connections()
         await eventually(lambda: not consumer.nsqd_addresses, "the loss is noticed")
-        go_on.set()
+        released.set()
         await eventually(lambda: len(nsqd.finished("t", "c")) == 3, "all were delivered again")
 
     assert sorted(handled) == [(b"0", 1), (b"0", 2), (b"1", 2), (b"2", 2)]

@@ -72,7 +72,7 @@ async def test_iteration_ends_when_consumer_is_closed_while_it_starts(nsqd):
     nsqd.thaw()
 
 
-async def test_iteration_over_consumer_that_could_not_be_started_says_so():
+async def test_iteration_over_consumer_that_could_not_start_raises():
     with MemoryNsqd() as gone:
         pass
     consumer = consumer_of(gone)
@@ -223,7 +223,7 @@ async def test_close_ends_disconnect_with_unanswered_messages(nsqd):
 
 
 @pytest.mark.parametrize("connecting", ["ping", "connect_to_nsqd"])
-async def test_producer_that_is_closed_while_it_connects_says_so(nsqd, connecting):
+async def test_producer_closed_while_it_connects_raises_closed_error(nsqd, connecting):
     nsqd.freeze()
     producer = Producer(nsqd.address)
     arguments = [nsqd.address] if connecting == "connect_to_nsqd" else []
@@ -571,7 +571,7 @@ async def test_dead_letters_to_nsqd_without_headers_are_logged_once(nsqd, caplog
     assert len(warnings) == 1
 
 
-async def test_headers_to_nsqd_that_has_none_are_error_that_says_so(nsqd):
+async def test_headers_to_nsqd_without_them_raise_unsupported_error(nsqd):
     async with Producer(nsqd.address, config=WITH_HEADERS) as producer:
         await producer.publish("t", b"x")
         with pytest.raises(UnsupportedError, match="does not take headers"):
@@ -659,28 +659,30 @@ class Noting(Middleware):
     def __init__(self, name, notes):
         self.name, self.notes = name, notes
 
-    async def publish(self, publication, go_on):
+    async def publish(self, publication, call_next):
         self.notes.append(f"{self.name} publishes {len(publication.bodies)}")
         try:
-            await go_on(publication)
+            await call_next(publication)
         finally:
             self.notes.append(f"{self.name} published")
 
-    async def handle(self, message, go_on):
+    async def handle(self, message, call_next):
         self.notes.append(f"{self.name} before")
         try:
-            return await go_on(message)
+            return await call_next(message)
         finally:
             self.notes.append(f"{self.name} after")
 
-    async def handle_batch(self, messages, go_on):
-        return await self.handle(messages, go_on)
+    async def handle_batch(self, messages, call_next):
+        return await self.handle(messages, call_next)
 
 
 class Upper(Middleware):
-    async def publish(self, publication, go_on):
+    async def publish(self, publication, call_next):
         changed = [body.upper() for body in publication.bodies]
-        await go_on(Publication(publication.topic, changed, publication.delay, together=publication.together))
+        await call_next(
+            Publication(publication.topic, changed, publication.delay, together=publication.together)
+        )
 
 
 async def test_middlewares_stand_around_every_publish_and_may_change_it(nsqd):
@@ -704,10 +706,10 @@ class Late(Middleware):
         self.may_go = asyncio.Event()
         self.waiting = 0
 
-    async def publish(self, publication, go_on):
+    async def publish(self, publication, call_next):
         self.waiting += 1
         await self.may_go.wait()
-        await go_on(publication)
+        await call_next(publication)
 
 
 @pytest.mark.parametrize("ending", ["flush", "close"])
@@ -785,7 +787,7 @@ async def test_middlewares_stand_around_handler_in_their_order(nsqd, in_threads,
 # --- the nsqd in memory
 
 
-async def test_time_passes_in_nsqd_in_memory_when_test_says_so(nsqd):
+async def test_clock_of_nsqd_in_memory_moves_only_by_advance(nsqd):
     got = []
     consumer = consumer_of(nsqd, lambda message: got.append(message.attempts), auto_answer=False)
     await consumer.start()

@@ -12,10 +12,16 @@ from nsqclient.testing import MemoryNsqd
 from tests.support.client import CALM, IMPATIENT, SOON, channel, consumer_of, is_empty, publish
 from tests.support.waiting import eventually
 
+NO_DELAY = Retry(delay=Fixed(0))
+
+
+@pytest.fixture
+def nsqd(memory_nsqd):
+    return memory_nsqd
+
 
 @pytest.mark.parametrize("is_added", [True, False])
-async def test_handler_that_blocks_runs_in_threads(cluster, is_added):
-    nsqd = cluster.nsqd()
+async def test_handler_that_blocks_runs_in_threads(nsqd, is_added):
     together = threading.Barrier(4)
     threads = set()
 
@@ -26,10 +32,10 @@ async def test_handler_that_blocks_runs_in_threads(cluster, is_added):
     await publish(nsqd, *[b"x"] * 8)
     settings = {"concurrency": 4, "in_threads": True}
     if is_added:
-        consumer = consumer_of(nsqd, config=IMPATIENT, retry=SOON)
+        consumer = consumer_of(nsqd, config=IMPATIENT, retry=NO_DELAY)
         consumer.add_handler(meet, **settings)
     else:
-        consumer = consumer_of(nsqd, meet, config=IMPATIENT, retry=SOON, **settings)
+        consumer = consumer_of(nsqd, meet, config=IMPATIENT, retry=NO_DELAY, **settings)
     async with consumer:
         await eventually(lambda: is_empty(nsqd), "two times four have met")
 
@@ -38,30 +44,28 @@ async def test_handler_that_blocks_runs_in_threads(cluster, is_added):
     assert consumer.stats.finished == 8
 
 
-async def test_message_can_be_touched_requeued_and_failed_in_thread(cluster):
-    nsqd = cluster.nsqd()
+async def test_message_can_be_touched_requeued_and_failed_in_thread(nsqd):
     attempts = []
 
     def try_everything(delivery: Message) -> None:
         attempts.append(delivery.attempts)
         delivery.touch()
         if delivery.attempts == 1:
-            delivery.requeue(0.01)
+            delivery.requeue(0)
         elif delivery.attempts == 2:
             raise RuntimeError("not today")
 
     await publish(nsqd, b"x")
-    consumer = consumer_of(nsqd, config=IMPATIENT, retry=SOON)
+    consumer = consumer_of(nsqd, config=IMPATIENT, retry=NO_DELAY)
     consumer.add_handler(try_everything, in_threads=True)
     async with consumer:
         await eventually(lambda: len(attempts) == 3 and is_empty(nsqd), "the third attempt worked")
 
     assert attempts == [1, 2, 3]
-    assert channel(nsqd)["requeue_count"] == 2
+    assert nsqd.requeued("t", "c") == 2
 
 
-async def test_handlers_share_messages(cluster):
-    nsqd = cluster.nsqd()
+async def test_handlers_share_messages(nsqd):
     both = asyncio.Barrier(2)
 
     async def one(_):
@@ -71,14 +75,13 @@ async def test_handlers_share_messages(cluster):
         await both.wait()
 
     await publish(nsqd, *[b"x"] * 10)
-    consumer = consumer_of(nsqd, one, config=IMPATIENT, retry=SOON)
+    consumer = consumer_of(nsqd, one, config=IMPATIENT, retry=NO_DELAY)
     consumer.add_handler(another)
     async with consumer:
         await eventually(lambda: is_empty(nsqd), "they met five times")
 
 
-async def test_batch_is_handed_over_when_it_is_full_or_its_time_is_up(cluster):
-    nsqd = cluster.nsqd()
+async def test_batch_is_handed_over_when_it_is_full_or_its_time_is_up(nsqd):
     batches = []
     await publish(nsqd, *(b"%d" % n for n in range(25)))
 
@@ -91,8 +94,7 @@ async def test_batch_is_handed_over_when_it_is_full_or_its_time_is_up(cluster):
     assert sorted(body for batch in batches for body in batch) == sorted(b"%d" % n for n in range(25))
 
 
-async def test_batch_larger_than_may_be_in_flight_does_not_wait_for_more(cluster):
-    nsqd = cluster.nsqd()
+async def test_batch_larger_than_may_be_in_flight_does_not_wait_for_more(nsqd):
     batches = []
     await publish(nsqd, *[b"x"] * 9)
 
@@ -104,8 +106,7 @@ async def test_batch_larger_than_may_be_in_flight_does_not_wait_for_more(cluster
     assert sum(len(batch) for batch in batches) == 9
 
 
-async def test_failed_batch_is_redelivered_without_answered_messages(cluster):
-    nsqd = cluster.nsqd()
+async def test_failed_batch_is_redelivered_without_answered_messages(nsqd):
     batches = []
 
     async def finish_one_and_fail(batch):
@@ -115,7 +116,7 @@ async def test_failed_batch_is_redelivered_without_answered_messages(cluster):
             raise RuntimeError("half done")
 
     await publish(nsqd, b"1", b"2", b"3")
-    consumer = consumer_of(nsqd, config=IMPATIENT, retry=SOON)
+    consumer = consumer_of(nsqd, config=IMPATIENT, retry=NO_DELAY)
     consumer.add_batch_handler(finish_one_and_fail, size=3, seconds=1)
     async with consumer:
         await eventually(lambda: len(batches) > 1 and is_empty(nsqd), "the rest is done")
@@ -212,8 +213,7 @@ async def test_addresses_that_were_found_can_be_chosen_from(cluster):
 
 
 @pytest.mark.parametrize("mistake", ["late handler", "no workers"])
-async def test_mistakes_in_setting_up_are_refused(cluster, mistake):
-    nsqd = cluster.nsqd()
+async def test_mistakes_in_setting_up_are_refused(nsqd, mistake):
     consumer = consumer_of(nsqd)
     if mistake == "no workers":
         with pytest.raises(ValueError, match="concurrency 0 is not positive"):
@@ -225,11 +225,10 @@ async def test_mistakes_in_setting_up_are_refused(cluster, mistake):
                 consumer.add_handler(print)
 
 
-async def test_finishing_from_any_thread_counts_message_out(cluster):
-    nsqd = cluster.nsqd()
+async def test_finishing_from_any_thread_counts_message_out(nsqd):
     held = []
     await publish(nsqd, *[b"x"] * 20)
-    consumer = consumer_of(nsqd, config=IMPATIENT, retry=SOON, auto_answer=False)
+    consumer = consumer_of(nsqd, config=IMPATIENT, retry=NO_DELAY, auto_answer=False)
     consumer.add_handler(held.append, in_threads=True)
     async with consumer:
         await eventually(lambda: len(held) == 20, "all are held")
@@ -238,9 +237,6 @@ async def test_finishing_from_any_thread_counts_message_out(cluster):
         await eventually(lambda: is_empty(nsqd), "all are finished")
 
         assert consumer.in_flight == 0
-
-
-NO_DELAY = Retry(delay=Fixed(0))
 
 
 class OfALibraryError(BaseException):

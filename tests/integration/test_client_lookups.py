@@ -130,7 +130,7 @@ async def test_producer_asks_nsqlookupd_of_the_original_for_its_nodes():
         book = book_of(f"http://{address}/nsq/lookup?x=1")
         await book.query_lookupds()
 
-    assert (book.known, book.errors) == (["10.0.0.1:4150"], [])
+    assert (book.nsqds, book.errors) == (["10.0.0.1:4150"], [])
     assert [request.partition(b" HTTP")[0] for request in asked] == [
         b"GET /nsq/lookup/producers?x=1",
         b"GET /nsq/nodes?x=1",
@@ -141,9 +141,9 @@ async def test_answer_of_one_nsqlookupd_is_used_while_another_fails(caplog):
     async with answering(reply(LIST)) as good, answering(reply(b'{"message":"no"}', "500 Oops")) as bad:
         book = book_of(bad, good)
         await book.query_lookupds()
-        await eventually(lambda: book.errors and book.known, "both have answered")
+        await eventually(lambda: book.errors and book.nsqds, "both have answered")
 
-    assert book.known == ["10.0.0.1:4150"]
+    assert book.nsqds == ["10.0.0.1:4150"]
     assert book.errors == [f"nsqlookupd http://{bad}/lookup: status 500: no"]
     assert "status 500: no" in caplog.text
 
@@ -289,18 +289,18 @@ async def test_last_answer_of_stopped_nsqlookupd_counts_for_reachable_nsqd():
         async with Registry([gone, there]).serve() as stopping:
             book = book_of(stopping, lookupd)
             await book.query_lookupds()
-            await eventually(lambda: sorted(book.known) == [gone, there], "both have answered")
+            await eventually(lambda: sorted(book.nsqds) == [gone, there], "both have answered")
         registry.clear()
         await book.query_lookupds()
         await eventually(lambda: book.errors, "it is known that one has stopped")
-        assert sorted(book.known) == [gone, there]
+        assert sorted(book.nsqds) == [gone, there]
 
         book.unreachable(gone)
-        assert book.known == [there]
+        assert book.nsqds == [there]
 
     await book.query_lookupds()
     book.unreachable(there)  # while none answers, it may just be restarted
-    assert book.known == [there]
+    assert book.nsqds == [there]
 
 
 @pytest.mark.parametrize("kind", [Producer, Consumer])
@@ -403,7 +403,7 @@ async def test_nsqd_of_topic_are_chosen_from_in_order_of_nsqlookupd():
         book = book_of(lookupd, topic="t")
         await book.query_lookupds()
 
-    assert book.known == listed
+    assert book.nsqds == listed
 
 
 async def test_lost_nsqd_is_connected_again_while_its_nsqlookupd_is_down():

@@ -135,7 +135,7 @@ async def test_publish_that_times_out_is_error_in_statistics_and_traces(spans, t
 
 async def test_time_out_of_publish_is_also_that_of_its_middlewares():
     class Slow(Middleware):
-        async def publish(self, publication, go_on):
+        async def publish(self, publication, call_next):
             await asyncio.sleep(60)
 
     with MemoryNsqd() as nsqd:

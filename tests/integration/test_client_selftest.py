@@ -36,7 +36,7 @@ def test_messages_go_through_every_nsqd_and_nothing_stays_behind(cluster):
     assert [nsqd.get("/stats?format=json")["topics"] for nsqd in nsqds] == [[], []]
 
 
-def test_missing_nsqd_is_told_in_one_sentence(cluster):
+def test_missing_nsqd_is_reported_in_one_sentence(cluster):
     lookupd = cluster.nsqlookupd()
     nsqd = cluster.nsqd()
 

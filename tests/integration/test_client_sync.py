@@ -17,20 +17,20 @@ from bench.ports import free_port
 from nsqclient import ClosedError, Config, Retry
 from nsqclient.sync import Consumer, Producer
 from nsqclient.testing import MemoryNsqd
-from tests.support.client import consumer_of, message_count
+from tests.support.client import consumer_of
 from tests.support.waiting import wait_until
 
 
-def test_threads_share_one_producer(cluster):
-    nsqd = cluster.nsqd()
-    with Producer(nsqd.tcp_address, max_unconfirmed=100) as producer, ThreadPoolExecutor(8) as threads:
+def test_threads_share_one_producer(memory_nsqd):
+    nsqd = memory_nsqd
+    with Producer(nsqd.address, max_unconfirmed=100) as producer, ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda n: producer.publish("t", b"%d" % n), range(2000)))
 
-        assert message_count(nsqd) == 2000
+        assert len(nsqd.published("t")) == 2000
 
 
-def test_closing_from_another_thread_ends_iteration(cluster):
-    nsqd = cluster.nsqd()
+def test_closing_from_another_thread_ends_iteration(memory_nsqd):
+    nsqd = memory_nsqd
     consumer = consumer_of(nsqd, kind=Consumer)
     consumer.start()
     with ThreadPoolExecutor(2) as threads:

@@ -200,7 +200,7 @@ async def test_auth_secret_is_not_sent_in_cleartext_to_discovered_nsqd(cluster, 
             await producer.publish("t", b"by address")
 
 
-async def test_peer_that_closes_during_tls_handshake_is_told_from_others(authority):
+async def test_peer_that_closes_during_tls_handshake_is_named_in_error(authority):
     async def offer_tls_and_leave(reader, writer):
         await reader.readuntil(b"IDENTIFY\n")
         await reader.readexactly(int.from_bytes(await reader.readexactly(4)))

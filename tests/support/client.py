@@ -38,7 +38,11 @@ def consumer_of(*nsqd_and_handler, kind=Consumer, **settings) -> Consumer:
     return kind("t", "c", handler, nsqd_addresses=addresses, **{"config": CALM, **settings})
 
 
-async def publish(nsqd: Daemon, *bodies: bytes) -> None:
+async def publish(nsqd: Daemon | MemoryNsqd, *bodies: bytes) -> None:
+    if isinstance(nsqd, MemoryNsqd):
+        for body in bodies:
+            nsqd.publish("t", body)
+        return
     async with Producer(nsqd.tcp_address) as producer:
         await producer.multi_publish("t", bodies)
 
@@ -53,8 +57,10 @@ def channel(nsqd: Daemon) -> dict:
     return next((one for one in stats["channels"] if one["channel_name"] == "c"), {})
 
 
-def is_empty(nsqd: Daemon) -> bool:
-    """Whether the channel exists and has no messages."""
+def is_empty(nsqd: Daemon | MemoryNsqd) -> bool:
+    """Whether the channel exists and has no messages; of an nsqd in memory, whether all are finished."""
+    if isinstance(nsqd, MemoryNsqd):
+        return len(nsqd.finished("t", "c")) == len(nsqd.published("t"))
     stats = channel(nsqd)
     return bool(stats) and stats["depth"] == stats["in_flight_count"] == stats["deferred_count"] == 0
 

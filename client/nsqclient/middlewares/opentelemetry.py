@@ -26,7 +26,7 @@ class OpenTelemetry(Middleware):
         self._tracer = trace.get_tracer("nsqclient", tracer_provider=tracer_provider)
 
     async def publish(
-        self, publication: Publication, go_on: Callable[[Publication], Awaitable[None]]
+        self, publication: Publication, call_next: Callable[[Publication], Awaitable[None]]
     ) -> None:
         attributes: dict[str, str | int] = {
             **_SYSTEM,
@@ -39,10 +39,10 @@ class OpenTelemetry(Middleware):
         ):
             if publication.takes_headers:
                 propagate.inject(publication.headers)
-            await go_on(publication)
+            await call_next(publication)
 
     async def handle(
-        self, message: Message[Any], go_on: Callable[[Message[Any]], Awaitable[object]]
+        self, message: Message[Any], call_next: Callable[[Message[Any]], Awaitable[object]]
     ) -> object:
         with self._tracer.start_as_current_span(
             f"process {message.topic}",
@@ -55,13 +55,13 @@ class OpenTelemetry(Middleware):
                 "messaging.nsq.attempts": message.attempts,
             },
         ) as span:
-            result = await go_on(message)
+            result = await call_next(message)
             if result is False:
                 span.set_status(Status(StatusCode.ERROR, "the handler returned False"))
             return result
 
     async def handle_batch(
-        self, messages: list[Message[Any]], go_on: Callable[[list[Message[Any]]], Awaitable[object]]
+        self, messages: list[Message[Any]], call_next: Callable[[list[Message[Any]]], Awaitable[object]]
     ) -> object:
         contexts = (
             trace.get_current_span(propagate.extract(dict(message.headers))).get_span_context()
@@ -73,7 +73,7 @@ class OpenTelemetry(Middleware):
             attributes={**self._of(messages[0]), "messaging.batch.message_count": len(messages)},
             links=[Link(context) for context in contexts if context.is_valid],
         ):
-            return await go_on(messages)
+            return await call_next(messages)
 
     @staticmethod
     def _of(message: Message[Any]) -> dict[str, str]:

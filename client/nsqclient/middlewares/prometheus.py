@@ -43,11 +43,11 @@ class Prometheus(Middleware):
         )
 
     async def publish(
-        self, publication: Publication, go_on: Callable[[Publication], Awaitable[None]]
+        self, publication: Publication, call_next: Callable[[Publication], Awaitable[None]]
     ) -> None:
         began = time.perf_counter()
         try:
-            await go_on(publication)
+            await call_next(publication)
         except Exception as error:
             self._publish_errors.labels(publication.topic, type(error).__name__).inc()
             raise
@@ -55,15 +55,15 @@ class Prometheus(Middleware):
         self._publish_seconds.labels(publication.topic).observe(time.perf_counter() - began)
 
     async def handle(
-        self, message: Message[Any], go_on: Callable[[Message[Any]], Awaitable[object]]
+        self, message: Message[Any], call_next: Callable[[Message[Any]], Awaitable[object]]
     ) -> object:
-        return await self._observe(message.topic, message.channel, 1, lambda: go_on(message))
+        return await self._observe(message.topic, message.channel, 1, lambda: call_next(message))
 
     async def handle_batch(
-        self, messages: list[Message[Any]], go_on: Callable[[list[Message[Any]]], Awaitable[object]]
+        self, messages: list[Message[Any]], call_next: Callable[[list[Message[Any]]], Awaitable[object]]
     ) -> object:
         first = messages[0]
-        return await self._observe(first.topic, first.channel, len(messages), lambda: go_on(messages))
+        return await self._observe(first.topic, first.channel, len(messages), lambda: call_next(messages))
 
     async def _observe(
         self, topic: str, channel: str, count: int, work: Callable[[], Awaitable[object]]

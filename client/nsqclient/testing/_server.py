@@ -5,13 +5,15 @@ It speaks the protocol without TLS, compression and AUTH. Its clock moves only w
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from types import MappingProxyType
-from typing import Final, Self, TypeVar
+from typing import Final, Self, TypeAlias, TypeVar
 
+from nsqclient._tasks import end
 from nsqclient._threads import LoopThread
-from nsqclient.testing._lookupd import MemoryLookupd
+from nsqclient.testing._lookupd import lookup_answer
 from nsqclient.testing._queues import Broker, Channel, Stored
 from nsqclient.wire.frames import (
     CLOSE_WAIT,
@@ -27,6 +29,7 @@ from nsqclient.wire.names import is_valid_name
 from nsqclient.wire.negotiated import Negotiated
 
 R = TypeVar("R")
+Serve: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 _PUBLISHES: Final = frozenset((b"PUB", b"MPUB", b"DPUB", b"PUB_EXT", b"MPUB_EXT"))
 # Twice the rounds that accepting a connection, reading it and applying its commands take.
@@ -48,7 +51,6 @@ class MemoryNsqd:
     def __init__(self, *, headers: bool = False, msg_timeout: float = 60, port: int = 0) -> None:
         self.address = ""
         self.lookupd_address = ""
-        self._lookupd: MemoryLookupd | None = None
         self.connections_made = 0
         self._port = port
         self._broker = Broker(headers=headers, msg_timeout=msg_timeout)
@@ -56,7 +58,8 @@ class MemoryNsqd:
         self._thawed = asyncio.Event()  # it reads and answers
         self._thawed.set()
         self._thread: LoopThread | None = None
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
+        self._tasks: set[asyncio.Task[object] | None] = set()
 
     def __enter__(self) -> Self:
         self._thread = LoopThread("nsqd in memory")
@@ -158,43 +161,59 @@ class MemoryNsqd:
         return self._broker.topics[topic].channels.get(channel) or Channel()
 
     async def _start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=1 << 20)
-        host, port = self._server.sockets[0].getsockname()
-        self.address = f"{host}:{port}"
-        self._lookupd = MemoryLookupd(self.address, self._thawed.wait)
-        self.lookupd_address = await self._lookupd.start()
+        self.address = await self._listen(self._serve_client, self._port)
+        self.lookupd_address = await self._listen(self._serve_lookup, 0)
+
+    async def _listen(self, answer: Serve, port: int) -> str:
+        server = await asyncio.start_server(partial(self._serve, answer), "127.0.0.1", port, limit=1 << 20)
+        self._servers.append(server)
+        host, port = server.sockets[0].getsockname()
+        return f"{host}:{port}"
 
     async def _close(self) -> None:
-        if self._lookupd is not None:
-            await self._lookupd.close()
-        if self._server is not None:
-            # asyncio forgets a connection that was accepted just when its server is closed, and a session
-            # that is cancelled before it has begun cannot close it. So the server first stops accepting.
+        # asyncio forgets a connection that was accepted just when its server is closed, and a session
+        # that is cancelled before it has begun cannot close it. So the servers first stop accepting.
+        for server in self._servers:
             with suppress(NotImplementedError):  # the loop of Windows has no readers
-                for listener in self._server.sockets:
+                for listener in server.sockets:
                     asyncio.get_running_loop().remove_reader(listener)
-            await _some_turns()
-            self._server.close()
+        await _some_turns()
+        for server in self._servers:
+            server.close()
         self._thawed.set()
-        tasks = [session.task for session in self._sessions if session.task is not None]
-        for session in list(self._sessions):
-            session.abort()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        self._drop_connections()
+        await end(task for task in self._tasks if task is not None)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, answer: Serve, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        self._tasks.add(task)
+        try:
+            with suppress(
+                asyncio.IncompleteReadError,
+                asyncio.LimitOverrunError,
+                ConnectionError,
+                asyncio.CancelledError,
+            ):
+                await answer(reader, writer)
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         session = _Session(self._broker, self._thawed, reader, writer)
-        session.task = asyncio.current_task()
         self.connections_made += 1
         self._sessions.add(session)
         try:
-            with suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-                await session.run()
+            await session.run()
         finally:
             self._sessions.discard(session)
             session.leave()
-            writer.close()
+
+    async def _serve_lookup(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        await self._thawed.wait()
+        writer.write(lookup_answer(self.address, head))
+        await writer.drain()
 
     def _drop_connections(self) -> None:
         for session in list(self._sessions):
@@ -225,7 +244,6 @@ class _Session:
         self._channel: Channel | None = None
         self._ready = 0
         self.in_flight = 0
-        self.task: asyncio.Task[None] | None = None
 
     @property
     def wants(self) -> bool:

@@ -39,10 +39,10 @@ def name_problem(host: str) -> str:
 
 def address_list(addresses: Iterable[str] | str) -> list[str]:
     """Addresses as a list; a single address may be given as a string. Raises TypeError."""
-    found = [addresses] if isinstance(addresses, str) else list(addresses)
-    for address in found:
+    listed = [addresses] if isinstance(addresses, str) else list(addresses)
+    for address in listed:
         if not isinstance(address, str):
             raise TypeError(
                 f"an address is text like 'localhost:4150', or there is a list of them, not {address!r}"
             )
-    return found
+    return listed

@@ -51,10 +51,12 @@ def parse_negotiated(answer: bytes) -> Negotiated:
         return Negotiated(version="")
     try:
         granted = json.loads(answer)
-        known = {option.name: granted[option.name] for option in fields(Negotiated) if option.name in granted}
+        settings = {
+            option.name: granted[option.name] for option in fields(Negotiated) if option.name in granted
+        }
     except (ValueError, RecursionError) as error:
         raise ValueError("it is no JSON object") from error
     for option in fields(Negotiated):
-        if option.name in known and type(known[option.name]) is not option.type:
-            raise ValueError(f"{option.name} is {known[option.name]!r}")
-    return Negotiated(**{"version": "", **known})
+        if option.name in settings and type(settings[option.name]) is not option.type:
+            raise ValueError(f"{option.name} is {settings[option.name]!r}")
+    return Negotiated(**{"version": "", **settings})

@@ -51,7 +51,7 @@ def test_policy_that_makes_no_sense_is_refused(mistake):
         mistake()
 
 
-def test_retry_gives_up_only_when_it_is_told_to():
+def test_retry_has_no_limit_by_default():
     assert Retry().max_attempts == 0
     assert Retry().dead_letters_of("t", "c") == ""
 

@@ -47,8 +47,8 @@ class NsqLoggerStorage(DefaultLoggerStorage):
             self._widths[name] = max(width, len(params.get(name, "")))
 
     def get_logger(self, *, context: ContextRepo) -> LoggerProto:
-        if (known := self._get_logger_ref()) is not None:
-            return known
+        if (logger := self._get_logger_ref()) is not None:
+            return logger
         columns = " | ".join(f"%({name})-{width}s" for name, width in self._widths.items())
         logger = get_broker_logger(
             name="nsq",

@@ -3,7 +3,7 @@ from nsqclient.wire.node_error import NodeError
 URL = "http://127.0.0.1:4151/stats"
 
 
-def test_unreachable_node_is_told_with_verb_url_and_reason():
+def test_unreachable_node_is_reported_with_verb_url_and_reason():
     error = NodeError("GET", URL, "127.0.0.1:4151", "connect: connection refused")
 
     assert str(error) == 'Get "http://127.0.0.1:4151/stats": connect: connection refused'
