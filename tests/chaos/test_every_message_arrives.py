@@ -104,7 +104,7 @@ async def test_messages_reach_both_channels_exactly_once(cluster, nsqd):
     assert [statistics["timeout_count"] for statistics in channel_statistics(nsqd)] == [0, 0]
 
 
-async def test_killed_nsqd_is_replaced_by_another_and_delivers_its_messages_later(cluster, nsqd, capsys):
+async def test_killed_nsqd_is_replaced_and_delivers_its_messages_later(cluster, nsqd, capsys):
     other = start_nsqd(cluster)
     async with readers(cluster.daemons[0]) as seen:
         halfway = asyncio.Event()

@@ -17,7 +17,7 @@ from pyspark_nsq.source.batch_reader import NsqBatchReader
 from pyspark_nsq.source.errors import DataLossError
 from tests.pipelines.broken import COUNT, SMALL_FILES, Case, batch, end, numbered, spoil_body
 from tests.pipelines.conftest import bounds, depth
-from tests.pipelines.mini import Query
+from tests.pipelines.streams import Query
 from tests.support.nsqd_http import channel_stats
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire, req

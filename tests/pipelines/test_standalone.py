@@ -86,7 +86,7 @@ def bare_python(tmp_path):
     return program
 
 
-def test_job_is_submitted_with_one_file_to_machines_that_have_nothing_of_ours(
+def test_job_is_submitted_with_one_file_to_machines_without_package(
     standalone, nodes, topic, tmp_path, bare_python
 ):
     for nsqd in nodes.nsqds:
