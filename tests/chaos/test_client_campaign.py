@@ -8,7 +8,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
-async def test_nothing_is_lost_after_its_ok_and_everything_ends(kind, capsys):
+async def test_confirmed_messages_are_not_lost_and_clients_end(kind, capsys):
     run = Run(seconds=3, seed=1)
     await KINDS[kind](run)
 

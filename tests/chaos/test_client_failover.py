@@ -51,7 +51,7 @@ def prepare(nsqd: Daemon) -> Daemon:
 
 
 @pytest.mark.parametrize("kind", ["ours", "go"])
-async def test_every_confirmed_message_is_consumed_when_one_of_three_dies(cluster, kind, capsys):
+async def test_confirmed_messages_are_consumed_when_one_of_three_nsqd_dies(cluster, kind, capsys):
     lookupd = cluster.nsqlookupd()
     start = cluster.nsqd if kind == "ours" else cluster.go_nsqd
     announce = [] if kind == "ours" else [f"--lookupd-tcp-address={lookupd.tcp_address}"]

@@ -18,7 +18,7 @@ from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.chaos, pytest.mark.timeout(300)]
 
-MESSAGES = int(os.environ.get("MESSAGES", "30000"))
+MESSAGES = int(os.environ.get("MESSAGES", "20000"))
 BATCH = 100
 CHANNELS = ("billing", "analytics")
 TOPIC = "orders"
@@ -94,7 +94,7 @@ def is_drained(nsqd: Daemon) -> bool:
     )
 
 
-async def test_every_message_reaches_both_channels_exactly_once(cluster, nsqd):
+async def test_messages_reach_both_channels_exactly_once(cluster, nsqd):
     async with readers(cluster.daemons[0]) as seen:
         await publish_all(asyncio.Event(), nsqd)
         await eventually(lambda: is_drained(nsqd), "both channels are empty", 120)
@@ -104,20 +104,7 @@ async def test_every_message_reaches_both_channels_exactly_once(cluster, nsqd):
     assert [statistics["timeout_count"] for statistics in channel_statistics(nsqd)] == [0, 0]
 
 
-async def test_no_message_is_missing_after_kill_9_and_restart_in_middle(cluster, nsqd, capsys):
-    async with readers(cluster.daemons[0]) as seen:
-        halfway = asyncio.Event()
-        publishing = asyncio.create_task(publish_all(halfway, nsqd))
-        await halfway.wait()
-        nsqd.kill()
-        await asyncio.to_thread(nsqd.start)
-        await publishing
-        await eventually(lambda: has_all(seen) and is_drained(nsqd), "all were handled", 120)
-
-    report(seen, capsys)
-
-
-async def test_another_nsqd_takes_over_and_dead_one_gives_its_messages_back_later(cluster, nsqd, capsys):
+async def test_killed_nsqd_is_replaced_and_delivers_its_messages_later(cluster, nsqd, capsys):
     other = start_nsqd(cluster)
     async with readers(cluster.daemons[0]) as seen:
         halfway = asyncio.Event()
@@ -133,7 +120,7 @@ async def test_another_nsqd_takes_over_and_dead_one_gives_its_messages_back_late
     report(seen, capsys)
 
 
-async def test_messages_flow_on_while_nsqlookupd_is_dead(cluster, nsqd):
+async def test_messages_flow_while_nsqlookupd_is_dead(cluster, nsqd):
     lookupd = cluster.daemons[0]
     async with readers(lookupd) as seen:
         halfway = asyncio.Event()

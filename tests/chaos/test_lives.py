@@ -8,7 +8,7 @@ from tests.support.replicated import FAILOVER_S
 pytestmark = [pytest.mark.slow, pytest.mark.chaos, pytest.mark.timeout(240)]
 
 
-def test_no_acknowledged_message_is_lost(tmp_path):
+def test_acknowledged_messages_survive_kills_and_lost_disks(tmp_path):
     outcome = run(tmp_path / "cluster", 6, 3)
 
     assert outcome.lost == []

@@ -35,19 +35,19 @@ users = 2
 
 
 def test_nsqd_killed_under_load_loses_nothing(tmp_path):
-    code, text, told = run_profile(tmp_path, STEADY, "--start", "--kill", "--workers=2")
+    code, text, result = run_profile(tmp_path, STEADY, "--start", "--kill", "--workers=2")
 
     assert code == 0, text
-    assert told["killed"] == ["nsqd-1"]
-    assert (told["missing"], told["unknown"], told["backlog_at_end"]) == (0, 0, 0)
-    assert told["acknowledged"] > 1000
+    assert result["killed"] == ["nsqd-1"]
+    assert (result["missing"], result["unknown"], result["backlog_at_end"]) == (0, 0, 0)
+    assert result["acknowledged"] > 1000
     # A client noticed the kill; otherwise the run shows nothing.
-    assert any("Connection" in error for error in told["errors"])
-    assert told["duplicates"].keys() <= {"kill"}
+    assert any("Connection" in error for error in result["errors"])
+    assert result["duplicates"].keys() <= {"kill"}
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL])
-def test_what_it_started_ends_with_it_when_its_terminal_is_closed_or_it_is_killed(tmp_path, number):
+def test_processes_of_load_end_when_it_is_hung_up_or_killed(tmp_path, number):
     (tmp_path / "tried.toml").write_text(STEADY.replace("seconds = 8", "seconds = 3600"))
     with subprocess.Popen(
         [sys.executable, "-m", "load", "run", str(tmp_path / "tried.toml"), "--start", "--workers=1"],

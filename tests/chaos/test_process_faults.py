@@ -120,9 +120,7 @@ def administrate(nsqd, rng):
 
 
 @MODES
-def test_repeated_kills_of_nsqd_lose_no_message_and_redeliver_no_finished_one(
-    start, ledger, sync_every, capsys
-):
+def test_repeated_kills_lose_no_message_and_redeliver_no_finished_one(start, ledger, sync_every, capsys):
     nsqd = start(sync_every)
     rng = random.Random(sync_every)
     longest = 0.0
@@ -146,7 +144,7 @@ def test_repeated_kills_of_nsqd_lose_no_message_and_redeliver_no_finished_one(
 
 
 @MODES
-def test_nothing_is_lost_when_process_is_stopped_for_a_while(start, ledger, sync_every, capsys):
+def test_stopped_process_loses_no_message(start, ledger, sync_every, capsys):
     nsqd = start(sync_every)
     with Traffic(ledger, address_of(nsqd), 1).flowing():
         time.sleep(0.5)
@@ -161,7 +159,7 @@ def test_nothing_is_lost_when_process_is_stopped_for_a_while(start, ledger, sync
 
 
 @MODES
-def test_nothing_is_lost_without_descriptors_and_no_restart_is_needed(start, ledger, sync_every, capsys):
+def test_missing_descriptors_lose_no_message_and_need_no_restart(start, ledger, sync_every, capsys):
     nsqd = start(sync_every)
     limits = resource.prlimit(nsqd.pid, resource.RLIMIT_NOFILE)
     with Traffic(ledger, address_of(nsqd), 1).flowing():
@@ -187,7 +185,9 @@ def small_disk(tmp_path):
 
 
 @MODES
-def test_full_disk_loses_nothing_and_consumption_frees_space(cluster, ledger, small_disk, sync_every, capsys):
+def test_full_disk_loses_no_message_and_is_freed_by_consumption(
+    cluster, ledger, small_disk, sync_every, capsys
+):
     nsqd = cluster.daemon(
         "nsqd",
         [
@@ -220,7 +220,7 @@ def test_full_disk_loses_nothing_and_consumption_frees_space(cluster, ledger, sm
 
 
 @MODES
-def test_nothing_is_lost_through_network_that_stalls_cuts_and_drops(start, ledger, sync_every, capsys):
+def test_faulty_network_loses_no_message(start, ledger, sync_every, capsys):
     nsqd = start(sync_every, "--msg-timeout=1s")
     ledger.may_not_come_again = False
     with FaultyProxy(("127.0.0.1", nsqd.tcp_port), seed=sync_every) as proxy:

@@ -26,7 +26,6 @@ PER_SECOND = 300
 # kind of roll -> number of nsqd, seconds that each is away, seconds that it is ready before the next one goes
 ROLLS = {
     # Ready for less than nsqd.minReadySeconds of the chart, which makes the roll harder.
-    "three, drained": (3, 0, 3),
     "three, killed": (3, 0, 3),
     "three, away for long": (3, 8, 0),
     # When the second nsqd refuses publishes, no client has noticed yet that the first one is back.
@@ -62,7 +61,7 @@ async def restart_as_kubernetes_does(nsqd: Daemon, away_s: float, grace: str = "
 
 
 @pytest.mark.parametrize("kind", ROLLS)
-async def test_no_publish_fails_while_nsqd_roll(cluster, capsys, kind):
+async def test_publishes_succeed_while_nsqd_roll(cluster, capsys, kind):
     count, away_s, ready_s = ROLLS[kind]
     lookups = lookups_that_know_each_other(cluster)
     nsqds = [cluster.nsqd() for _ in range(count)]
@@ -101,8 +100,8 @@ async def test_no_publish_fails_while_nsqd_roll(cluster, capsys, kind):
     assert len(load.confirmed) > PER_SECOND * 10
 
 
-@pytest.mark.parametrize("late_s", [0.1, 2.0])
-async def test_no_publish_fails_through_service_while_nsqd_roll(cluster, capsys, late_s):
+async def test_publishes_through_service_succeed_while_nsqd_roll(cluster, capsys):
+    late_s = 2.0
     lookupd = cluster.nsqlookupd()
     nsqds = [cluster.nsqd() for _ in range(3)]
     async with (
@@ -152,7 +151,7 @@ def producers_named(lookup: Daemon) -> int:
         connection.close()
 
 
-async def test_no_lookup_is_wrong_while_two_nsqlookupd_roll(cluster, capsys):
+async def test_lookups_are_right_while_two_nsqlookupd_roll(cluster, capsys):
     lookups = lookups_that_know_each_other(cluster)
     nsqds = [cluster.nsqd() for _ in range(3)]
     for nsqd in nsqds:

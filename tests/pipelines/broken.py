@@ -8,7 +8,7 @@ from collections import Counter
 
 from pyspark_nsq.source.batch_reader import NsqBatchReader
 from tests.pipelines.conftest import Nodes
-from tests.pipelines.mini import Query
+from tests.pipelines.streams import Query, rows_of_table
 from tests.support.nsqd_http import set_policy
 
 SMALL_FILES = "--max-bytes-per-file=20000"
@@ -94,7 +94,4 @@ def spoil_body(path, *, last=True):
 
 
 def batch(case):
-    reader = NsqBatchReader(case.nodes.parsed("t", channel=""))
-    return [
-        body for one in reader.partitions() for rows in reader.read(one) for body in rows["body"].to_pylist()
-    ]
+    return [row["body"] for row in rows_of_table(NsqBatchReader(case.nodes.parsed("t", channel="")))]

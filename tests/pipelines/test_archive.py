@@ -192,7 +192,7 @@ def lag_metrics(port):
     return {name.partition("{")[0]: int(value) for name, value in values.items()}
 
 
-def test_process_with_trigger_acknowledges_while_it_runs_and_ends_at_sigterm(nodes, topic, archive):
+def test_process_with_trigger_acknowledges_batches_and_ends_at_sigterm(nodes, topic, archive):
     port = free_port()
     process = archive.spawn(
         *("--trigger=200 milliseconds", "--conf=spark.ui.enabled=true", f"--conf=spark.ui.port={port}"),

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from tests.pipelines.conftest import Nodes, depth
-from tests.pipelines.mini import Query
+from tests.pipelines.streams import Query
 
 pytestmark = pytest.mark.slow
 
@@ -22,8 +22,7 @@ class Topics:
     def publish(self, topic, first=0, count=100):
         for number, nsqd in enumerate(self.nodes.nsqds):
             if first == 0:
-                nsqd.post(f"/topic/create?topic={topic}")
-                nsqd.post(f"/channel/create?topic={topic}&channel=other")
+                nsqd.create(topic, "other")
             bodies = [b"%b %d %d" % (topic.encode(), number, one) for one in range(first, first + count)]
             self.nodes.publish(nsqd, topic, *bodies)
             self.published.setdefault(topic, Counter()).update(bodies)

@@ -68,7 +68,7 @@ def test_finished_messages_of_a_day_are_read_while_policy_retains_them(cook, nod
     assert f"0 messages of {today - timedelta(days=1)}" in capsys.readouterr().out
 
 
-def test_each_minute_has_its_orders(cook, spark, orders):
+def test_orders_are_counted_in_each_minute(cook, spark, orders):
     cook("windows.py", orders)
     (found,) = spark.sql("SELECT sum(orders), sum(value) FROM minutes").collect()
 
@@ -83,7 +83,7 @@ def test_orders_are_joined_with_their_payments(cook, nodes, orders):
     assert rows(folder / "paid") == [{"order": 2, "customer": 2, "paid": 100.0}]
 
 
-def test_database_has_every_order_once_after_full_replay(cook, orders):
+def test_database_has_orders_once_after_repeated_batches(cook, orders):
     folder = cook("into_a_database.py", orders)
     # As if Spark had not noted that the last batch was stored.
     for path in (folder / "checkpoint" / "commits").iterdir():
@@ -96,7 +96,7 @@ def test_database_has_every_order_once_after_full_replay(cook, orders):
     assert sorted(found) == sorted((one["customer"], one["price"]) for one in ORDERS)
 
 
-def test_delta_table_has_every_order_once_though_the_last_batch_comes_again(cook, nodes, orders):
+def test_delta_table_has_orders_once_after_repeated_batch(cook, nodes, orders):
     folder = cook("into_delta.py", orders)
     nodes.publish(nodes.nsqds[0], orders, b'{"customer": 9, "price": 1}')
     cook("into_delta.py", orders)
@@ -122,7 +122,7 @@ def test_large_orders_are_written_to_topic_of_their_own(cook, nodes, spark, orde
     assert sorted(json.loads(row.body)["price"] for row in found.collect()) == [150.0, 200.0, 250.0]
 
 
-def test_bodies_that_are_no_such_json_are_kept_apart(cook, nodes, orders):
+def test_corrupt_bodies_are_kept_apart(cook, nodes, orders):
     nodes.publish(nodes.nsqds[0], orders, b"not json")
     folder = cook("dead_letters.py", orders)
 

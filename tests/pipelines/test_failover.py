@@ -7,7 +7,7 @@ import pytest
 
 from pyspark_nsq.source.batch_reader import NsqBatchReader
 from tests.pipelines.broken import Case, batch
-from tests.pipelines.conftest import Nodes, bounds
+from tests.pipelines.conftest import Nodes, bounds, depth
 from tests.support.replicated import caught_up, copies, empty_path, identity, nodes, replica_of
 from tests.support.waiting import wait_until
 
@@ -59,6 +59,14 @@ def test_query_reads_each_message_once_after_replica_took_over(failover, state, 
 
     assert [query.run(limit=200, **options), query.run()] == ["", ""]
     failover.exact()
+
+
+def test_own_log_and_promoted_copy_are_acknowledged_in_one_run(failover):
+    failover.lose_first()
+
+    assert failover.query.run() == ""
+    failover.exact()
+    assert depth(failover.second, "t") == 0
 
 
 def test_query_continues_after_finished_copy_is_dropped(failover):

@@ -17,7 +17,7 @@ from pyspark_nsq.source.batch_reader import NsqBatchReader
 from pyspark_nsq.source.errors import DataLossError
 from tests.pipelines.broken import COUNT, SMALL_FILES, Case, batch, end, numbered, spoil_body
 from tests.pipelines.conftest import bounds, depth
-from tests.pipelines.mini import Query
+from tests.pipelines.streams import Query
 from tests.support.nsqd_http import channel_stats
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire, req
@@ -25,6 +25,7 @@ from tests.support.wire import Wire, req
 pytestmark = pytest.mark.slow
 
 LOST = r"has lost messages of topic 't': sequences \d+ to \d+ \(removed\)"
+DAMAGED = LOST.replace("removed", "damaged")
 # Missing messages are named when a batch is planned, or when it is read if they were removed in between.
 NAMED = (
     r"\d+ messages may be missing|has lost messages|what lies between is gone"
@@ -174,52 +175,39 @@ def test_nsqds_that_exchange_addresses_are_distinguished(case):
 # --- nsqds come and go
 
 
-def test_nsqd_that_joins_without_nsqlookupd_is_read_from_its_log_start(case):
+@pytest.mark.parametrize("consumed", [False, True])
+def test_nsqd_that_joins_without_nsqlookupd_is_read_from_its_log_start(case, caplog, consumed):
     case.publish()
     assert case.query.run() == ""
     end(case.nodes.lookupd)
     joined = case.nodes.cluster.nsqd(SMALL_FILES)
     case.open(joined, "other")
     joined.post("/mpub?topic=t", b"\n".join(numbered(joined, 0)))
+    if consumed:
+        case.finish(joined, "other")
+        wait_until(
+            lambda: not bounds(joined, "t")["extents"] or len(case.files(joined)) == 1, "files are dropped"
+        )
+        # The newest file is not removed before it is large; a restart ends it.
+        joined.restart()
+        wait_until(lambda: not bounds(joined, "t")["extents"], "all files are dropped")
+    else:
+        case.published.update(numbered(joined, 0))
     others = list(case.query.bodies)
-    case.published.update(numbered(joined, 0))
-
     assert case.query.run() == ""
     assert case.query.bodies == others
 
     case.nodes.lookupd.start()
-    case.nodes.listed(joined, "t")
-    for nsqd in case.nsqds:
+    for nsqd in (joined, *case.nsqds):
         case.nodes.listed(nsqd, "t")
+    case.publish(COUNT, 10, [joined])
     assert case.query.run() == ""
     # The query has created its channel, so nsqd retains its backlog.
     case.finish(joined, "other")
     assert case.query.run() == ""
     case.exact()
-
-
-def test_messages_consumed_before_nsqd_joined_are_in_warning(case, caplog):
-    case.publish()
-    assert case.query.run() == ""
-    end(case.nodes.lookupd)
-    joined = case.nodes.cluster.nsqd(SMALL_FILES)
-    case.open(joined, "other")
-    joined.post("/mpub?topic=t", b"\n".join(numbered(joined, 0)))
-    case.finish(joined, "other")
-    wait_until(
-        lambda: not bounds(joined, "t")["extents"] or len(case.files(joined)) == 1, "files are dropped"
-    )
-    # The newest file is not removed before it is large; a restart ends it.
-    joined.restart()
-    wait_until(lambda: not bounds(joined, "t")["extents"], "all files are dropped")
-    case.nodes.lookupd.start()
-    case.nodes.listed(joined, "t")
-    case.publish(COUNT, 10, [joined])
-
-    assert [case.query.run(), case.query.run()] == ["", ""]
-    case.exact()
     warning = f"topic t of nsqd {joined.http_address} joins the query with 10 messages; {COUNT} earlier ones"
-    assert warning in caplog.text
+    assert (warning in caplog.text) == consumed
 
 
 def test_lost_nsqd_is_named_until_it_is_forgotten(case):
@@ -425,47 +413,53 @@ def test_consumer_of_channel_takes_no_message_unnoticed(case, order):
 # --- files
 
 
+def missing(which):
+    def fault(case, nsqd):
+        nsqd.stop()
+        case.files(nsqd)[which].unlink()
+
+    return fault
+
+
+def damaged(which, how):
+    def fault(case, nsqd):
+        getattr(nsqd, how)()
+        # The newest file may hold notes alone.
+        files = [path for path in case.files(nsqd) if b"." * 40 in path.read_bytes()]
+        spoil_body(files[which], last=how == "stop")
+
+    return fault
+
+
 @pytest.mark.parametrize(
-    ("state", "which"),
-    [("fresh", 0), ("fresh", -1), ("behind", 1), ("behind", -1), ("batch", 0), ("batch", 1)],
+    ("state", "fault", "sentence"),
+    [
+        *(("fresh", missing(which), LOST) for which in (0, -1)),
+        *(("behind", missing(which), LOST) for which in (1, -1)),
+        *(("batch", missing(which), LOST) for which in (0, 1)),
+        ("behind", damaged(1, "stop"), DAMAGED),
+        ("behind", damaged(-1, "kill"), DAMAGED),
+    ],
+    ids=[
+        *("fresh oldest", "fresh newest", "behind middle", "behind newest", "batch oldest", "batch middle"),
+        *("damaged older", "damaged newest"),
+    ],
 )
-def test_missing_log_file_is_named(case, which, state):
+def test_missing_or_damaged_file_is_named(case, state, fault, sentence):
     case.publish()
     nsqd = case.nsqds[0]
     if state == "behind":
         assert case.query.run(limit=100, batches=1) == ""
-    nsqd.stop()
-    case.files(nsqd)[which].unlink()
+    fault(case, nsqd)
     nsqd.start()
     case.nodes.listed(nsqd, "t")
 
     if state == "batch":
-        with pytest.raises(Exception, match=LOST):
+        with pytest.raises(DataLossError, match=sentence):
             batch(case)
         return
-    assert re.search(
-        f"nsqd {nsqd.http_address} {LOST}",
-        case.query.run(startingOffsets="earliest"),
-    )
-    assert case.query.run(failOnDataLoss="false") == ""
-    case.none_twice()
-    assert COUNT < len(case.query.bodies) < 2 * COUNT
-
-
-@pytest.mark.parametrize(
-    ("which", "end_of_life"), [(1, "stop"), (-1, "kill")], ids=["an older", "the newest"]
-)
-def test_damaged_byte_is_named(case, which, end_of_life):
-    case.publish()
-    assert case.query.run(limit=100, batches=1) == ""
-    nsqd = case.nsqds[0]
-    getattr(nsqd, end_of_life)()
-    # The newest file may hold notes alone.
-    spoil_body([path for path in case.files(nsqd) if b"." * 40 in path.read_bytes()][which], last=which == 1)
-    nsqd.start()
-    case.nodes.listed(nsqd, "t")
-
-    assert re.search(r"sequences \d+ to \d+ \(damaged\)", case.query.run())
+    error = case.query.run(startingOffsets="earliest")
+    assert re.match(f"nsqd {nsqd.http_address} {sentence}", error)
     assert case.query.run(failOnDataLoss="false") == ""
     case.none_twice()
     assert COUNT < len(case.query.bodies) < 2 * COUNT

@@ -23,11 +23,12 @@ from pyspark_nsq.source.http import NodeConnection
 from pyspark_nsq.source.stream_reader import NsqStreamReader
 from tests.pipelines.broken import COUNT, SMALL_FILES, Case, end, numbered
 from tests.pipelines.conftest import Nodes, bounds, depth
-from tests.pipelines.streams import ALL, positions
+from tests.pipelines.streams import ALL, positions, rows_of_table
 from tests.support.processes import Daemon
 from tests.support.waiting import wait_until
 
 HOUR = 3600
+FAR_AHEAD = [30 * 24 * HOUR, 0]
 ROOT = Path(__file__).parents[2]
 
 
@@ -230,8 +231,16 @@ def with_wrong_clock(cluster):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("when", ["while it runs", "between two stops", "between two kills"])
-@pytest.mark.parametrize("steps", [[-HOUR], [30 * 24 * HOUR, 0]], ids=["back", "far ahead and back"])
+@pytest.mark.parametrize(
+    ("when", "steps"),
+    [
+        ("while it runs", [-HOUR]),
+        *(
+            (when, [30 * 24 * HOUR, 0])
+            for when in ("while it runs", "between two stops", "between two kills")
+        ),
+    ],
+)
 def test_clock_step_moves_no_message(cluster, when, steps):
     case = with_wrong_clock(cluster)
     (nsqd,) = case.nsqds
@@ -302,7 +311,7 @@ def rows_between(nodes, how, first, end):
     if how == "filter":
         filters = [GreaterThanOrEqual(("timestamp",), first), LessThan(("timestamp",), end)]
         assert reader.pushFilters([one for one in filters if one.value is not None]) == []
-    return [row for part in reader.partitions() for piece in reader.read(part) for row in piece.to_pylist()]
+    return rows_of_table(reader)
 
 
 # --- memory
@@ -336,8 +345,7 @@ def test_memory_follows_largest_body_and_not_their_number(cluster, monkeypatch):
     body = os.urandom(MIB * 1_000_000)
     peaks = []
     for topic, count in (("few", 2), ("many", 5)):
-        nsqd.post(f"/topic/create?topic={topic}")
-        nsqd.post(f"/channel/create?topic={topic}&channel=keep")
+        nsqd.create(topic, "keep")
         for _ in range(count):
             nsqd.post(f"/pub?topic={topic}", body)
         before = memory_mib(nsqd, "VmRSS")

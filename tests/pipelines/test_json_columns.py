@@ -39,7 +39,7 @@ def parse(schema, *bodies):
     return batch.to_pylist()
 
 
-def test_members_and_dates_at_any_depth_become_columns_beside_those_of_message():
+def test_members_and_dates_at_any_depth_become_columns():
     schema = (
         StructType()
         .add("a", LongType())

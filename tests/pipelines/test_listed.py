@@ -1,40 +1,9 @@
-"""Which files of a folder count when something lists them."""
-
-import json
+"""Which files of a folder count when something lists them; test_replay.py has those of a table."""
 
 import pytest
 
 from pyspark_nsq.parquet.listed import files_of
-
-
-@pytest.fixture
-def output(tmp_path):
-    """Files of an hour, and what Spark noted of its batches: 9.compact has the earlier ones too."""
-    hour = tmp_path / "date=2026-11-20" / "hour=09"
-    hour.mkdir(parents=True)
-    for name in ("a", "b", "c", "killed"):
-        (hour / f"{name}.parquet").touch()
-    notes = tmp_path / "_spark_metadata"
-    notes.mkdir()
-    for batch, names in {"8": "b", "9.compact": "ab", "10": "c", "11": ""}.items():
-        # Spark writes addresses as they were then; a folder may have been moved since.
-        entries = [
-            json.dumps({"path": f"file:///was/date=2026-11-20/hour=09/{name}.parquet", "action": "add"})
-            for name in names
-        ]
-        (notes / batch).write_text("\n".join(["v1", *entries]))
-    (notes / ".10.crc").write_text("crc")
-    return tmp_path
-
-
-def test_files_that_spark_does_not_list_are_left_out(output):
-    hour = output / "date=2026-11-20" / "hour=09"
-    listed = [hour / f"{name}.parquet" for name in "abc"]
-    assert files_of(output) == listed
-    assert files_of(hour) == listed
-    # A name with an equals sign may also be that of a whole archive.
-    moved = output.rename(output.with_name("run=5"))
-    assert [path.name for path in files_of(moved)] == ["a.parquet", "b.parquet", "c.parquet"]
+from pyspark_nsq.source.errors import SourceError
 
 
 def test_files_without_list_are_those_of_readers_of_parquet(tmp_path):
@@ -43,3 +12,12 @@ def test_files_without_list_are_those_of_readers_of_parquet(tmp_path):
         (tmp_path / name).touch()
 
     assert files_of(tmp_path) == [tmp_path / "a.parquet", tmp_path / "hour=09" / "d.parquet"]
+
+
+@pytest.mark.parametrize("part", [".", "date=2026-11-20/hour=09"])
+def test_folder_of_sparks_own_sink_is_refused(tmp_path, part):
+    (tmp_path / "run=5" / "date=2026-11-20" / "hour=09").mkdir(parents=True)
+    (tmp_path / "run=5" / "_spark_metadata").mkdir()
+
+    with pytest.raises(SourceError, match="was written by a query of Spark"):
+        files_of(tmp_path / "run=5" / part)

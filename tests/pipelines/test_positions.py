@@ -10,13 +10,11 @@ from pyspark_nsq.source.batch_reader import NsqBatchReader
 from pyspark_nsq.source.errors import OptionError
 from pyspark_nsq.source.stream_reader import NsqStreamReader
 from tests.pipelines.conftest import Nodes, bounds
-from tests.pipelines.streams import ALL, bodies_of
+from tests.pipelines.streams import ALL, bodies_of, rows_of_table
 
 
 def batch(options):
-    reader = NsqBatchReader(options)
-    found = [rows for one in reader.partitions() for rows in reader.read(one)]
-    return sorted(body for rows in found for body in rows["body"].to_pylist())
+    return sorted(row["body"] for row in rows_of_table(NsqBatchReader(options)))
 
 
 def bodies(letter):

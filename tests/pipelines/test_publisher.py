@@ -151,7 +151,7 @@ def test_message_without_answer_of_dying_nsqd_counts_as_sent_again(topic):
 
 
 @pytest.mark.parametrize("lookupd_dies", [False, True])
-def test_only_nsqd_is_awaited_while_it_is_not_listed(alone, topic, lookupd_dies):
+def test_single_nsqd_is_awaited_while_it_is_not_listed(alone, topic, lookupd_dies):
     address = alone.lookupd.http_address
     with publisher(lookupdHttpAddresses=address, retryTimeout="30") as publishing:
         publishing.publish(mpub(b"a", topic=topic))

@@ -61,7 +61,7 @@ def test_unusable_topic_or_place_is_named(nodes, topic, parsed, tmp_path):
         schema_of(parsed())
     nodes.publish(nodes.nsqds[0], topic, b'{"a": 1}')
     schema_of(parsed())
-    with pytest.raises(OptionError, match=f"where the schema of topic '{topic}' is kept, not of 'other'"):
+    with pytest.raises(OptionError, match=f"where the schema of topic '{topic}' is stored, not of 'other'"):
         schema_of(parsed("other"))
     with pytest.raises(OptionError, match="option schemaLocation is 'nowhere://x'"):
         schema_of(parsed(schemaLocation="nowhere://x"))

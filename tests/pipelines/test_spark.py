@@ -19,26 +19,21 @@ from tests.support.youzan import YouzanClient, mpub_ext, pub_ext
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
 
 
+def run_to_end(stream, checkpoint):
+    """Write the present messages of a stream; raises the error that ended the query."""
+    writing = stream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    writing.start().awaitTermination()
+
+
 class Query:
     """A streaming query whose batches go to a function; it can be run to its end any number of times."""
 
     def __init__(self, spark, checkpoint, options):
-        self.spark = spark
+        self.stream = spark.readStream.format("nsq").options(**options)
         self.checkpoint = checkpoint
-        self.options = options
 
     def run(self, take):
-        """Call *take* with each batch of the present messages; raises the error that ended the query."""
-        query = (
-            self.spark.readStream.format("nsq")
-            .options(**self.options)
-            .load()
-            .writeStream.foreachBatch(take)
-            .option("checkpointLocation", str(self.checkpoint))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
+        run_to_end(self.stream.load().writeStream.foreachBatch(take), self.checkpoint)
 
 
 def rows(batch):
@@ -185,13 +180,7 @@ def test_inferred_columns_are_kept_beside_checkpoint(spark, nodes, topic, tmp_pa
 
     def run(**more):
         orders = spark.readStream.format("nsq").options(**options, **more).load()
-        query = (
-            orders.writeStream.format("parquet")
-            .options(path=table, checkpointLocation=str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
+        run_to_end(orders.writeStream.format("parquet").option("path", table), tmp_path / "checkpoint")
         return orders.columns
 
     with pytest.raises(Exception) as caught:
@@ -302,18 +291,9 @@ def test_batch_read_has_headers_on_request(spark, nodes, topic, with_headers):
 
 def test_headers_pass_through_stream_from_topic_to_topic(spark, nodes, topic, with_headers, tmp_path):
     options = nodes.options(topic, includeHeaders="true", startingOffsets="earliest")
-    query = (
-        spark.readStream.format("nsq")
-        .options(**options)
-        .load()
-        .selectExpr("body", "headers", "concat(topic, '-again') AS topic")
-        .writeStream.format("nsq")
-        .options(lookupdHttpAddresses=nodes.lookupd.http_address)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
+    rows = spark.readStream.format("nsq").options(**options).load()
+    again = rows.selectExpr("body", "headers", "concat(topic, '-again') AS topic").writeStream.format("nsq")
+    run_to_end(again.options(lookupdHttpAddresses=nodes.lookupd.http_address), tmp_path / "checkpoint")
 
     assert consumed(nodes, f"{topic}-again") == PUBLISHED
 

@@ -86,7 +86,7 @@ def bare_python(tmp_path):
     return program
 
 
-def test_job_is_submitted_with_one_file_to_machines_that_have_nothing_of_ours(
+def test_job_is_submitted_with_one_file_to_machines_without_package(
     standalone, nodes, topic, tmp_path, bare_python
 ):
     for nsqd in nodes.nsqds:
@@ -112,6 +112,6 @@ def test_job_is_submitted_with_one_file_to_machines_that_have_nothing_of_ours(
         },
     )
 
-    told = [line for line in done.stderr.splitlines() if " INFO " not in line and "\tat " not in line]
-    assert done.returncode == 0, "\n".join(told[-60:])
+    lines = [line for line in done.stderr.splitlines() if " INFO " not in line and "\tat " not in line]
+    assert done.returncode == 0, "\n".join(lines[-60:])
     assert done.stdout.splitlines()[-1] == "['a', 'a', 'b', 'b']"

@@ -37,8 +37,7 @@ def options(nodes, folder, *flags):
 @pytest.fixture
 def filled(nodes, topic):
     """Three messages on the first nsqd, all pending in a channel."""
-    nodes.nsqds[0].post(f"/topic/create?topic={topic}")
-    nodes.nsqds[0].post(f"/channel/create?topic={topic}&channel=c")
+    nodes.nsqds[0].create(topic, "c")
     nodes.publish(nodes.nsqds[0], topic, b"a", b"b", b"c")
     return topic
 

@@ -93,8 +93,7 @@ def begin(options, kind):
 def test_given_position_of_removed_messages_is_loss(cluster, topic, caplog, kind):
     nodes = Nodes(cluster, 1)
     nsqd = with_small_files(nodes.nsqds[0])
-    nsqd.post(f"/topic/create?topic={topic}")
-    nsqd.post(f"/channel/create?topic={topic}&channel=archive")
+    nsqd.create(topic, "archive")
     publish_large(nodes, nsqd, topic)
     before = bounds(nsqd, topic)
     nsqd.post(f"/channel/commit?topic={topic}&channel=archive&sequence={before['end']}")
@@ -153,8 +152,7 @@ def test_messages_compacted_before_query_began_are_no_loss(cluster, topic):
     """The first nsqd keeps few messages of a file that another channel has nearly finished."""
     nodes = Nodes(cluster)
     nsqd, stays = with_small_files(nodes.nsqds[0]), nodes.nsqds[1]
-    nsqd.post(f"/topic/create?topic={topic}")
-    nsqd.post(f"/channel/create?topic={topic}&channel=other")
+    nsqd.create(topic, "other")
     publish_large(nodes, nsqd, topic)
     finish_all_but_one(nsqd, topic)
     compact(nsqd, topic)

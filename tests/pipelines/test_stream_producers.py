@@ -41,8 +41,7 @@ def test_query_that_died_while_nsqd_joined_misses_none_of_its_messages(fragile, 
     start = NsqStreamReader(fragile.parsed(topic)).initialOffset()
     # The second nsqd gets the topic and two messages while nsqlookupd is away.
     fragile.lookupd.kill()
-    second.post(f"/topic/create?topic={topic}")
-    second.post(f"/channel/create?topic={topic}&channel=other")
+    second.create(topic, "other")
     second.post(f"/mpub?topic={topic}", b"b\nc")
     fragile.lookupd.start()
     for nsqd in fragile.nsqds:
@@ -73,7 +72,7 @@ def test_query_that_accepts_loss_reads_other_nsqds_and_resumes_lost_one(fragile,
     assert depth(nsqd, topic) == 0
 
 
-def test_batch_planned_with_removed_nsqd_is_finished_when_that_is_forgotten(fragile, topic, doomed):
+def test_batch_planned_with_removed_nsqd_is_finished_when_forgotten(fragile, topic, doomed):
     reader, start, nsqd = doomed
     end = reader.latestOffset(start, ALL)
     nsqd.kill()

@@ -77,7 +77,7 @@ def test_values_of_in_are_interval_that_spark_filters_again():
         IsNotNull(("channel",)),
     ],
 )
-def test_other_filters_are_left_to_spark(one):
+def test_unknown_filters_are_left_to_spark(one):
     window = FilterWindow()
 
     assert not window.narrow(one)

@@ -24,48 +24,50 @@ NOTE: Final = "nsq-archive.json"
 OUTPUT_NOTE: Final = "_nsq-archive.json"
 
 
-def check_belongs(spark: SparkSession, used: ArchiveOptions, output: Storage) -> None:
+def check_belongs(spark: SparkSession, options: ArchiveOptions, output: Storage) -> None:
     """Raise JobError unless checkpoint and output are both new, or were always used with these."""
-    state = Folder(spark, used.checkpoint)
-    now = {name: used.source[name] for name in ("topic", "channel")} | {"output": used.output}
-    if used.by:
-        now["by"] = ", ".join(used.by)
-    noted = json.loads(state.read(NOTE) or "null")
-    known = (noted or {}).get("id")
-    if noted is not None:
-        before = {name: value for name, value in noted.items() if name != "id"}
-        if before != now:
+    state = Folder(spark, options.checkpoint)
+    pair = {name: options.source[name] for name in ("topic", "channel")} | {"output": options.output}
+    if options.by:
+        pair["by"] = ", ".join(options.by)
+    note = json.loads(state.read(NOTE) or "null")
+    checkpoint_id = (note or {}).get("id")
+    if note is not None:
+        before = {name: value for name, value in note.items() if name != "id"}
+        if before != pair:
             was = ", ".join(f"{name} {value}" for name, value in before.items())
-            raise JobError(f"the checkpoint {used.checkpoint} belongs to {was}; each needs one of its own")
+            raise JobError(f"the checkpoint {options.checkpoint} belongs to {was}; each needs one of its own")
     written = json.loads(output.read(OUTPUT_NOTE) or "null")
     if written is not None:
-        _check_written(used, written, known)
+        _check_written(options, written, checkpoint_id)
     elif output.read("_spark_metadata/0") is not None:
         # Spark stores a list of the files there. It would neither see our files nor write our batches.
-        raise JobError(f"the output {used.output} was written by another query of Spark; take a new output")
-    identity = {"id": known or uuid.uuid4().hex}
-    # The checkpoint's note comes first: with it alone the next run continues.
-    if noted != now | identity:
-        state.write(NOTE, json.dumps(now | identity))
-    if written != _of_output(used) | identity:
-        output.write(OUTPUT_NOTE, json.dumps(_of_output(used) | identity))
-
-
-def _of_output(used: ArchiveOptions) -> dict[str, str]:
-    return {"checkpoint": used.checkpoint} | ({"table": used.table} if used.table else {})
-
-
-def _check_written(used: ArchiveOptions, written: dict[str, str], known: str | None) -> None:
-    """Raise JobError unless the output was *written* with this checkpoint, whose id is *known*, and so on."""
-    before = dict(written)
-    if before.pop("id", None) != known or before["checkpoint"] != used.checkpoint:
         raise JobError(
-            f"the output {used.output} was written with another checkpoint than {used.checkpoint}; "
+            f"the output {options.output} was written by another query of Spark; take a new output"
+        )
+    identity = {"id": checkpoint_id or uuid.uuid4().hex}
+    # The checkpoint's note comes first: with it alone the next run continues.
+    if note != pair | identity:
+        state.write(NOTE, json.dumps(pair | identity))
+    if written != _of_output(options) | identity:
+        output.write(OUTPUT_NOTE, json.dumps(_of_output(options) | identity))
+
+
+def _of_output(options: ArchiveOptions) -> dict[str, str]:
+    return {"checkpoint": options.checkpoint} | ({"table": options.table} if options.table else {})
+
+
+def _check_written(options: ArchiveOptions, written: dict[str, str], checkpoint_id: str | None) -> None:
+    """Raise JobError unless the output was *written* with this checkpoint and these options."""
+    before = dict(written)
+    if before.pop("id", None) != checkpoint_id or before["checkpoint"] != options.checkpoint:
+        raise JobError(
+            f"the output {options.output} was written with another checkpoint than {options.checkpoint}; "
             "use that one or a new output"
         )
-    if before != _of_output(used):
+    if before != _of_output(options):
         was = f"with --table={before['table']}" if "table" in before else "without --table"
-        raise JobError(f"the output {used.output} was begun {was}; continue {was}, or take a new output")
+        raise JobError(f"the output {options.output} was begun {was}; continue {was}, or take a new output")
 
 
 class Folder:

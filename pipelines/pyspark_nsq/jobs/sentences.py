@@ -38,9 +38,9 @@ _KNOWN: Final = (
 def sentence(error: BaseException) -> str:
     """Return the sentence for the person at the terminal."""
     text = str(error)
-    ours = sentence_in(text)
-    if ours:
-        return ours
+    own = sentence_in(text)
+    if own:
+        return own
     for sign, meaning in _KNOWN:
         found = re.search(sign, text)
         if found:

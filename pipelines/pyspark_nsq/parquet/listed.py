@@ -1,10 +1,9 @@
-"""Which Parquet files of a folder count: those that its table or Spark lists, or else all that are finished.
+"""Which Parquet files of a folder count: those that its table lists, or else all that are finished.
 
 The folder has other files as well: those from before a compaction, which readers of an older version still
 need, and those of attempts that failed. They have messages that listed files have too, or no footer.
 """
 
-import json
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +15,6 @@ from pyspark_nsq.source.errors import SourceError
 
 _DELTA: Final = "_delta_log"
 _SPARK: Final = "_spark_metadata"
-_COMPACT: Final = ".compact"
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -27,13 +25,12 @@ def files_of(folder: Path) -> list[Path]:
     table = _archive_of(folder, _DELTA)
     if table is not None:
         return sorted(path for path in _of_delta(table) if path.is_relative_to(folder))
-    found = sorted(path for path in folder.rglob(f"*{SUFFIX}") if not _is_hidden(path, folder))
-    written = _archive_of(folder, _SPARK)
-    if written is not None:
-        # Each attempt of a task has file names of its own.
-        names = set(_of_spark(written / _SPARK))
-        return [path for path in found if path.name in names]
-    return found
+    if _archive_of(folder, _SPARK) is not None:
+        raise SourceError(
+            f"{folder} was written by a query of Spark, whose failed attempts have files there too; "
+            'let Spark read it: spark.read.parquet(...).select("body").write.format("nsq")'
+        )
+    return sorted(path for path in folder.rglob(f"*{SUFFIX}") if not _is_hidden(path, folder))
 
 
 def is_table(folder: Path) -> bool:
@@ -66,20 +63,6 @@ def _of_delta(root: Path) -> Iterator[Path]:
         raise SourceError(f"the Delta table {root} cannot be read: {error}") from error
     for path in listed:
         yield root / Path(unquote(path)).relative_to(root.resolve())
-
-
-def _of_spark(folder: Path) -> Iterator[str]:
-    """Yield the names in Spark's list: a file for each batch, of which some have all earlier ones too."""
-    batches = {
-        int(name): path for path in folder.iterdir() if (name := path.name.removesuffix(_COMPACT)).isdigit()
-    }
-    compact = max((batch for batch, path in batches.items() if path.name.endswith(_COMPACT)), default=0)
-    for batch, path in batches.items():
-        if batch < compact:
-            continue
-        # The first line is the version of the format.
-        for line in path.read_text().splitlines()[1:]:
-            yield json.loads(line)["path"].rpartition("/")[2]
 
 
 def _is_hidden(path: Path, folder: Path) -> bool:

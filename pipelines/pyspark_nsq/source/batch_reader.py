@@ -1,21 +1,21 @@
 """A batch read: the messages in the topic's logs at the time of planning; no channel is changed."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from pyspark_nsq.source.bounds import Bounds
-from pyspark_nsq.source.cluster import FoundLog, TopicCluster
+from pyspark_nsq.source.cluster import FoundLog, TopicCluster, data_paths
 from pyspark_nsq.source.columns import Columns, MessageColumns
 from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.log_reader import LOST, read_range
 from pyspark_nsq.source.offsets import Offset, nsqd_of, topic_and_address
 from pyspark_nsq.source.one_sentence import each_in_one_sentence, in_one_sentence
 from pyspark_nsq.source.options import SourceOptions, StartingOffsets
-from pyspark_nsq.source.planner import BatchLimits, LogRange, counts, plan_ranges, split
+from pyspark_nsq.source.planner import BatchLimits, LogRange, plan_ranges, with_partitions
 from pyspark_nsq.source.positions import check_positions, option_position
 from pyspark_nsq.source.window import FilterWindow, TimeInterval
 
@@ -47,15 +47,9 @@ class NsqBatchReader(DataSourceReader):
             cores=self._cores,
         )
         sizes = {name: one.average for name, one in cluster.sizes(found).items()}
-        cuts = split(start, end, logs, limits, sizes)
-        planned = Offset(
-            end,
-            data_paths={name: log.data_path for name, log in logs.items() if log.data_path},
-            cuts=cuts,
-            counts=counts(cuts, end, logs),
-        )
         cluster.close()
-        ranges = plan_ranges(Offset(start), planned, _names_of(found))
+        planned = with_partitions(Offset(end, data_paths=data_paths(found)), start, logs, limits, sizes)
+        ranges = plan_ranges(Offset(start), planned, {name: log.address for name, log in found.items()})
         return [
             # nsqd may remove the first messages between planning and reading, as it may have before planning.
             InputPartition(replace(part, from_log_start=self._given_start(part.producer) is None))
@@ -108,7 +102,3 @@ class NsqFilteredReader(NsqBatchReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Take filters that the window knows; Spark itself applies the filters that are returned."""
         return [one for one in filters if not self._window.narrow(one)]
-
-
-def _names_of(found: Mapping[str, FoundLog]) -> dict[str, str]:
-    return {name: log.address for name, log in found.items()}

@@ -112,26 +112,26 @@ class TopicCluster:
         ]
 
     def survey(
-        self, known: Offset, channel: NewChannel, *, must_exist: bool = True, idle: bool = False
+        self, offset: Offset, channel: NewChannel, *, must_exist: bool = True, idle: bool = False
     ) -> dict[str, FoundLog]:
-        """Return all logs that discovery lists and all *known* ones, by name.
+        """Return all logs that discovery lists and all of *offset*, by name.
 
         If the channel is missing on a new log, it is created as *channel* says, so that nsqd keeps what is
-        not acknowledged. Unless data loss is accepted, all of them must answer, and the known ones must have
-        the channel. An *idle* query uses a recent answer of nsqlookupd. Raises SourceError.
+        not acknowledged. Unless data loss is accepted, all of them must answer, and those of *offset* must
+        have the channel. An *idle* query uses a recent answer of nsqlookupd. Raises SourceError.
         """
-        positions = known.positions
+        positions = offset.positions
         may_be_silent = not must_exist or bool(positions)
         # A query that knows its logs continues with them, and finds others at a later lookup.
         patience_s = 0.0 if positions or not self.options.fail_on_data_loss else self.options.retry_s
         listed = self._discover(patience_s, silence_ends=not may_be_silent, idle=idle)
         if listed is None and not positions and must_exist:
             raise SourceError(f"topic {self.options.described} does not exist: no nsqlookupd has heard of it")
-        noted = {name: (topic_of(name), known.address(name)) for name in positions}
-        answers, by_identity = self._answers(known, noted, listed, silence_ends=not may_be_silent)
+        places = {name: (topic_of(name), offset.address(name)) for name in positions}
+        answers, by_identity = self._answers(offset, places, listed, silence_ends=not may_be_silent)
         found: dict[str, FoundLog] = {}
-        for name, place in noted.items():
-            at = self._earlier_log(name, known, place, answers.get(place), by_identity)
+        for name, place in places.items():
+            at = self._earlier_log(name, offset, place, answers.get(place), by_identity)
             if at is not None:
                 found[name] = at
         seen = {(topic_of(name), log.bounds.data_path) for name, log in found.items() if log.bounds.data_path}
@@ -139,12 +139,12 @@ class TopicCluster:
         for place in sorted(answers):
             answer = answers[place]
             if isinstance(answer, NodeError):
-                if place not in noted.values() and answer.code != TOPIC_NOT_FOUND:
+                if place not in places.values() and answer.code != TOPIC_NOT_FOUND:
                     self._asking.unusable(place[1], answer)
                 continue
             for bounds in answer:
                 identity = (place[0], bounds.data_path)
-                if identity in seen or (not bounds.data_path and place in noted.values()):
+                if identity in seen or (not bounds.data_path and place in places.values()):
                     continue
                 if bounds.data_path:
                     seen.add(identity)
@@ -159,13 +159,13 @@ class TopicCluster:
 
     def _answers(
         self,
-        known: Offset,
-        noted: Mapping[str, TopicNode],
+        offset: Offset,
+        places: Mapping[str, TopicNode],
         listed: frozenset[TopicNode] | None,
         *,
         silence_ends: bool,
     ) -> tuple[dict[TopicNode, Answer], dict[tuple[str, str], FoundLog]]:
-        """Ask all places that are listed or noted; return their answers, and each log by topic and identity.
+        """Ask all *listed* places and those of *offset*; return the answers, and logs by topic and identity.
 
         While a place does not answer, all are asked again for retryTimeout, unless its log was found at
         another place: nsqd came back at another address, or a replica took over.
@@ -174,13 +174,13 @@ class TopicCluster:
         patience = Patience(options.retry_s if options.fail_on_data_loss else 0.0)
         forgotten = set(options.forget_nsqds)
         while True:
-            asked = {place for place in {*noted.values(), *(listed or ())} if place[1] not in forgotten}
+            asked = {place for place in {*places.values(), *(listed or ())} if place[1] not in forgotten}
             answers = self._bounds_of(asked)
             by_identity = _by_identity(answers)
             covered = {
                 place
-                for name, place in noted.items()
-                if (place[0], known.data_paths.get(name, "")) in by_identity
+                for name, place in places.items()
+                if (place[0], offset.data_paths.get(name, "")) in by_identity
             }
             has_silent = any(
                 isinstance(answer, NodeError) and passes(answer) and place not in covered
@@ -188,18 +188,18 @@ class TopicCluster:
             )
             if not has_silent or not patience.pause():
                 return answers, by_identity
-            listed = self._discover(0.0 if noted else patience.left_s, silence_ends=silence_ends, idle=False)
+            listed = self._discover(0.0 if places else patience.left_s, silence_ends=silence_ends, idle=False)
 
     def _earlier_log(
         self,
         name: str,
-        known: Offset,
+        offset: Offset,
         place: TopicNode,
         answer: Answer | None,
         by_identity: Mapping[tuple[str, str], FoundLog],
     ) -> FoundLog | None:
         """Return a log that the query has read before; None if its loss is accepted, or if all was read."""
-        identity, position = known.data_paths.get(name, ""), known.positions[name]
+        identity, position = offset.data_paths.get(name, ""), offset.positions[name]
         log = by_identity.get((place[0], identity))
         if log is not None:
             # A replica may lack the end of the log, which the query had read before the other nsqd was lost.
@@ -217,8 +217,8 @@ class TopicCluster:
         if not (identity and own.data_path):
             # The nsqd or the offset is from a version without identities.
             return FoundLog(place[1], own)
-        there = {path for other, path in known.data_paths.items() if known.address(other) == place[1]}
-        if own.data_path not in there:
+        paths = {path for other, path in offset.data_paths.items() if offset.address(other) == place[1]}
+        if own.data_path not in paths:
             self._asking.lost(
                 f"the query has read nsqd {nsqd_of(name)} up to {position}, but at {place[1]} there is "
                 "another data path now: its data was replaced, or it is at an address that is not listed",
@@ -238,7 +238,7 @@ class TopicCluster:
     # --- the channel
 
     def _having_channel(self, found: Mapping[str, FoundLog]) -> dict[str, FoundLog]:
-        """Return the known logs where the channel is missing. Raises DataLossError unless that is accepted.
+        """Return the earlier logs where the channel is missing. Raises DataLossError unless that is accepted.
 
         nsqd does not retain messages for the query after the channel is removed, and a new channel would hide
         that.
@@ -309,26 +309,26 @@ class TopicCluster:
             answers |= answer
         return answers
 
-    def still_there(self, known: Offset, names: Iterable[str]) -> dict[str, Bounds]:
+    def still_there(self, offset: Offset, names: Iterable[str]) -> dict[str, Bounds]:
         """Return the bounds of those of the logs *names* that answer."""
-        places = {name: (topic_of(name), known.address(name)) for name in names}
+        places = {name: (topic_of(name), offset.address(name)) for name in names}
         answers = self._bounds_of(places.values())
         return {
             name: bounds
             for name, place in places.items()
             if isinstance(answer := answers[place], tuple)
             for bounds in answer
-            if known.data_paths.get(name, answer[0].data_path) == bounds.data_path
+            if offset.data_paths.get(name, answer[0].data_path) == bounds.data_path
         }
 
-    def addresses(self, known: Offset) -> dict[str, str]:
+    def addresses(self, offset: Offset) -> dict[str, str]:
         """Return the present addresses of the logs of a planned batch, without those that are not found."""
-        noted = {(topic_of(name), known.address(name)) for name in known.positions}
+        places = {(topic_of(name), offset.address(name)) for name in offset.positions}
         listed = self._discover(0.0, silence_ends=False, idle=True) or frozenset()
-        found = _by_identity(self._bounds_of({*noted, *listed}))
+        found = _by_identity(self._bounds_of({*places, *listed}))
         return {
             name: found[topic_of(name), path].address
-            for name, path in known.data_paths.items()
+            for name, path in offset.data_paths.items()
             if (topic_of(name), path) in found
         }
 
@@ -402,6 +402,11 @@ class TopicCluster:
                 else:
                     self._asking.unusable(nsqd, error)
         return acknowledged
+
+
+def data_paths(logs: Mapping[str, FoundLog]) -> dict[str, str]:
+    """Return the identities of the logs that have one."""
+    return {name: log.bounds.data_path for name, log in logs.items() if log.bounds.data_path}
 
 
 def _by_address(where: Mapping[str, str]) -> dict[str, list[str]]:

@@ -157,11 +157,6 @@ def _with_topic(value: Mapping[str, Any], topic: str) -> dict[str, Any]:
     }
 
 
-def moved(before: Mapping[str, int], after: Mapping[str, int]) -> Offsets:
-    """Return the positions of *after* that differ from *before*."""
-    return {name: position for name, position in after.items() if before.get(name) != position}
-
-
 def _is_position(value: Any) -> bool:
     return type(value) is int and value >= 0
 

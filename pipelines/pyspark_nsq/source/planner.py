@@ -6,7 +6,7 @@ records where the next one starts.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heapreplace
 from typing import Final
 
@@ -252,15 +252,23 @@ def _longest(pieces: Mapping[str, int], weights: Mapping[str, float], cores: int
     return max(busy)
 
 
-def counts(cuts: Mapping[str, list[int]], end: Offsets, bounds: Mapping[str, Bounds]) -> dict[str, list[int]]:
-    """Return how many messages each partition has."""
-    return {
+def with_partitions(
+    end: Offset,
+    start: Offsets,
+    bounds: Mapping[str, Bounds],
+    limits: BatchLimits,
+    sizes: Mapping[str, float],
+) -> Offset:
+    """Return the offset *end* of a batch with its partitions, and the number of messages of each."""
+    cuts = split(start, end.positions, bounds, limits, sizes)
+    counts = {
         name: [
             bounds[name].count(first, stop)
-            for first, stop in zip(begins, [*begins[1:], end[name]], strict=True)
+            for first, stop in zip(begins, [*begins[1:], end.positions[name]], strict=True)
         ]
         for name, begins in cuts.items()
     }
+    return replace(end, cuts=cuts, counts=counts)
 
 
 def plan_ranges(start: Offset, end: Offset, addresses: Mapping[str, str] | None = None) -> list[LogRange]:

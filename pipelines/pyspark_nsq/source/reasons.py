@@ -26,9 +26,9 @@ _WHILE_WRITTEN: Final = {
 
 def explain(producer: str, error: NodeError) -> str:
     """Say why *producer* cannot be used."""
-    known = _reason(error)
-    if known:
-        return f"nsqd {producer} {known}: {_shown(error)}"
+    reason = _reason(error)
+    if reason:
+        return f"nsqd {producer} {reason}: {_shown(error)}"
     problem = "does not answer" if error.unreachable else "gave no usable answer"
     return f"nsqd {producer} {problem}: {_shown(error)}"
 
@@ -44,15 +44,15 @@ def explain_lookup(address: str, error: NodeError) -> str:
 
 def explain_while_read(producer: str, error: NodeError) -> str:
     """Say the same of an nsqd that answered when the batch was planned."""
-    known = _reason(error)
+    reason = _reason(error)
     problem = "stopped answering" if error.unreachable else "gave no usable answer"
-    return f"nsqd {producer} {known or f'{problem} while it was read'}: {_shown(error)}"
+    return f"nsqd {producer} {reason or f'{problem} while it was read'}: {_shown(error)}"
 
 
 def explain_while_written(producer: str, error: NodeError) -> str:
     """Say the same of an nsqd to which rows are published."""
-    known = _WHILE_WRITTEN.get(error.code)
-    return f"nsqd {producer} {known}: {_shown(error)}" if known else explain(producer, error)
+    reason = _WHILE_WRITTEN.get(error.code)
+    return f"nsqd {producer} {reason}: {_shown(error)}" if reason else explain(producer, error)
 
 
 def _shown(error: NodeError) -> str:

@@ -32,9 +32,9 @@ _BYTES: Final = 8 << 20
 def schema_of(options: SourceOptions) -> StructType:
     """Return the stored schema, or infer one from the messages and store it. Raises SourceError."""
     file = _SchemaFile(options) if options.schema_location else None
-    kept = file.read() if file else None
-    if kept is not None:
-        return kept
+    stored = file.read() if file else None
+    if stored is not None:
+        return stored
     found = infer(_bodies(options), headers=options.include_headers)
     if found is None:
         raise SourceError(
@@ -76,7 +76,7 @@ class _SchemaFile:
             ) from None
         if topics != self._topics:
             raise OptionError(
-                f"option schemaLocation is {self._location!r}, where the schema of topic {topics} is kept, "
+                f"option schemaLocation is {self._location!r}, where the schema of topic {topics} is stored, "
                 f"not of {self._topics}"
             )
         return schema

@@ -18,22 +18,21 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from pyspark_nsq.source.bounds import Bounds
-from pyspark_nsq.source.cluster import FoundLog, NewChannel, TopicCluster
+from pyspark_nsq.source.cluster import FoundLog, NewChannel, TopicCluster, data_paths
 from pyspark_nsq.source.columns import Columns, MessageColumns
 from pyspark_nsq.source.errors import CheckpointError, DataLossError, SourceError
 from pyspark_nsq.source.log_reader import LOST_TO_A_STREAM, read_range
-from pyspark_nsq.source.offsets import Offset, Offsets, moved, nsqd_of, topic_and_address, topic_of
+from pyspark_nsq.source.offsets import Offset, Offsets, nsqd_of, topic_and_address, topic_of
 from pyspark_nsq.source.one_sentence import each_in_one_sentence, in_one_sentence
 from pyspark_nsq.source.options import SourceOptions, StartingOffsets
 from pyspark_nsq.source.planner import (
     BatchLimits,
     LogRange,
     check_not_skipped,
-    counts,
     loss_reason,
     next_positions,
     plan_ranges,
-    split,
+    with_partitions,
 )
 from pyspark_nsq.source.positions import check_positions, option_position, position_at
 
@@ -94,7 +93,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._initial = Offset(
                 begin,
                 ahead=self._ahead(begin, found) if earliest else {},
-                data_paths=_data_paths(found),
+                data_paths=data_paths(found),
                 channel=self._options.channel,
             ).json()
         return self._initial
@@ -250,24 +249,23 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found: Mapping[str, FoundLog],
     ) -> Offset:
         """Return the offset of a batch that ends at *end*."""
-        paths = {name: path for name, path in begin.data_paths.items() if name in end} | {
-            name: path for name, path in _data_paths(found).items() if name in end
-        }
-        addresses = {name: address for name, address in begin.addresses.items() if name in end}
-        addresses |= {name: log.address for name, log in found.items() if name in end}
-        cuts = split(begin.positions, end, logs, limits, sizes)
-        return Offset(
+        paths = {**begin.data_paths, **data_paths(found)}
+        addresses = {**begin.addresses, **{name: log.address for name, log in found.items()}}
+        planned = Offset(
             end,
             # The batch that passes this position keeps it, because its ranges depend on it.
             ahead={
                 name: stood for name, stood in begin.ahead.items() if begin.positions.get(name, stood) < stood
             },
-            data_paths=paths,
-            addresses={name: address for name, address in addresses.items() if address != nsqd_of(name)},
-            cuts=cuts,
-            counts=counts(cuts, end, logs),
+            data_paths={name: path for name, path in paths.items() if name in end},
+            addresses={
+                name: address
+                for name, address in addresses.items()
+                if name in end and address != nsqd_of(name)
+            },
             channel=self._options.channel,
         )
+        return with_partitions(planned, begin.positions, logs, limits, sizes)
 
     def _warn_of_consumed(self, joined: Mapping[str, FoundLog]) -> None:
         """Log how many messages of a joining log others had consumed before the query found it."""
@@ -284,12 +282,13 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
 
     def _acknowledge(self, offset: Offset) -> None:
-        still = moved(self._acknowledged, offset.positions)
-        for name in list(still):
-            if self._is_forgotten(name, offset):
-                del still[name]
-        where = {name: self._addresses.get(name) or offset.address(name) for name in still}
-        self._acknowledged |= self._cluster.acknowledge(still, where, offset.data_paths)
+        moved = {
+            name: position
+            for name, position in offset.positions.items()
+            if self._acknowledged.get(name) != position and not self._is_forgotten(name, offset)
+        }
+        where = {name: self._addresses.get(name) or offset.address(name) for name in moved}
+        self._acknowledged |= self._cluster.acknowledge(moved, where, offset.data_paths)
 
     def _parsed(self, value: Any) -> Offset:
         """Read an offset of the checkpoint. Raises CheckpointError if it is of other topics or channels."""
@@ -421,7 +420,3 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _key(self, name: str, log: Bounds) -> str:
         """Return the identity of a log within a run; at the next lookup another log may have its name."""
         return f"{topic_of(name)}@{log.data_path}" if log.data_path else name
-
-
-def _data_paths(found: Mapping[str, FoundLog]) -> dict[str, str]:
-    return {name: log.bounds.data_path for name, log in found.items() if log.bounds.data_path}
