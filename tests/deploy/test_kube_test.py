@@ -159,12 +159,19 @@ def test_every_step_runs_against_a_cluster_in_which_all_goes_well(fakes, tmp_pat
 )
 def test_step_fails_by_its_metrics(kube_test, wrong, lookups_count, sentence):
     figures = dict.fromkeys(("failed", "missing", "wrong_lookups"), 0)
-    figures |= {"confirmed": 9, "lookups": 9, "last_failure": ""}
+    figures |= {"confirmed": 9, "lookups": 9, "last_failure": "", "failed_by_kind": {}}
 
     assert (
         kube_test.judge(kube_test.Step("a", "b", (), lookups_count=lookups_count), figures | wrong, 300)
         == sentence
     )
+
+
+@pytest.mark.parametrize(("kind", "passes"), [("raw", True), ("lookupd", False), ("service-retry", False)])
+def test_only_producers_that_do_not_retry_may_fail_when_a_broker_is_killed(kube_test, kind, passes):
+    figures = {"failed": 1, "failed_by_kind": {kind: 1}, "last_failure": "", "missing": 0}
+
+    assert (kube_test.judge(kube_test.Step("a", "b", (), killed=True), figures, 300) == "") == passes
 
 
 def test_step_that_fails_is_in_the_report_and_in_the_exit_code(fakes):
