@@ -159,7 +159,7 @@ def test_steps_run_against_healthy_cluster(fakes, tmp_path):
 )
 def test_step_fails_by_its_metrics(kube_test, wrong, lookups_count, sentence):
     figures = dict.fromkeys(("failed", "missing", "wrong_lookups"), 0)
-    figures |= {"confirmed": 9, "lookups": 9, "last_failure": ""}
+    figures |= {"confirmed": 9, "lookups": 9, "last_failure": "", "failed_by_kind": {}}
 
     assert (
         kube_test.judge(kube_test.Step("a", "b", (), lookups_count=lookups_count), figures | wrong, 300)
@@ -167,7 +167,14 @@ def test_step_fails_by_its_metrics(kube_test, wrong, lookups_count, sentence):
     )
 
 
-def test_step_that_fails_is_in_report_and_in_exit_code(fakes):
+@pytest.mark.parametrize(("kind", "passes"), [("raw", True), ("lookupd", False), ("service-retry", False)])
+def test_only_producers_that_do_not_retry_may_fail_when_a_broker_is_killed(kube_test, kind, passes):
+    figures = {"failed": 1, "failed_by_kind": {kind: 1}, "last_failure": "", "missing": 0}
+
+    assert (kube_test.judge(kube_test.Step("a", "b", (), killed=True), figures, 300) == "") == passes
+
+
+def test_step_that_fails_is_in_the_report_and_in_the_exit_code(fakes):
     done = run(fakes, "--only=roll-nsqd", step="statefulset/kt-nsq-nsqd")
 
     assert (done.returncode, "it does not roll" in done.stdout) == (1, True)
