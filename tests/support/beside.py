@@ -105,7 +105,7 @@ DIFFERS: Final[dict[str, str]] = {
     "test_deleted_channel_and_topic_are_gone_everywhere": "what is gone is 200 with nsqd's code in it",
     "test_frozen_nsqd_is_named_and_the_others_statistics_are_shown": _PAGES,
     "test_dead_nsqlookupd_is_warning_and_two_are_failure": _PAGES,
-    "test_proxy_passes_query_and_picture_on_and_nothing_else": "it passes the cookies of a browser on",
+    "test_proxy_passes_query_and_picture_on_and_no_page": "it passes the cookies of a browser on",
     "test_tombstone_is_no_way_to_post_to_any_address": "it posts wherever it is told",
     # the tools
     "test_signal_ends_it_with_0_and_read_records_are_published": "it drops that",
