@@ -36,13 +36,6 @@ class Counting(Disk):
         return super().read(fd, size, offset)
 
 
-class BrokenSync(Disk):
-    """Fails every fsync."""
-
-    def sync(self, fd: int) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-
 class ReadOnlyFolder(Disk):
     """Refuses to create files."""
 
