@@ -1,5 +1,5 @@
 # Short names for frequent commands; `make help` lists them.
-.PHONY: coverage docs help dev fmt lint types arch test newest test-all property fuzz compat beside first-message chaos campaign lives model client-campaign spark-campaign mutants browser spark bench soak image bare chart load run check clean
+.PHONY: coverage docs help dev fmt lint types arch test newest test-all property fuzz compat beside chaos campaign lives model client-campaign spark-campaign mutants browser spark bench soak image bare chart load run check clean
 B := .venv/bin
 
 help:      ## this list
@@ -62,8 +62,6 @@ soak: dev  ## ten minutes or T seconds of mixed load; names memory and live obje
 	$(B)/python -m bench.soak --seconds $(or $(T),600)
 image: dev ## run the steps of the Dockerfile without a container engine
 	$(B)/python scripts/image_steps.py
-first-message: dev ## measure the seconds to the first message, by each way of the README; as root
-	$(B)/python scripts/first_message.py
 bare: dev  ## the README's two commands on a bare Debian, as root: make bare IN=/tmp/bare SUITE=trixie STAGES="lint fast"
 	scripts/bare_system $(or $(IN),/tmp/bare-debian) $(or $(SUITE),bookworm) $(or $(STAGES),lint)
 chart: dev ## lint, render and validate the Helm chart

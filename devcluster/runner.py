@@ -11,7 +11,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from devcluster.keyboard import Keyboard
 from devcluster.layout import PEOPLE, ClusterLayout, DaemonPlan
 from devcluster.process import DaemonFailedError, DaemonProcess
 from devcluster.traffic import CHANNELS, TOPICS, Traffic
@@ -21,8 +20,8 @@ from nsqcore.cluster.nsqd_api import NsqdApi
 from nsqcore.process.lifecycle import handle_signal
 from nsqcore.process.output import write_message
 
-# Without a keyboard (in the background, in a script) a daemon is started again after this time.
-RESTART_SECONDS: Final = 5.0
+# How long a daemon that has ended stays away, so that people can see what that costs.
+RESTART_SECONDS: Final = 10.0
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -58,11 +57,9 @@ async def _run_cluster(
             stack.push_async_callback(traffic.close)
             await traffic.start(http)
         _print(_welcome(layout, daemons, rate))
-        keyboard = Keyboard()
-        stack.callback(keyboard.close)
         async with asyncio.TaskGroup() as tasks:
             for daemon in daemons:
-                tasks.create_task(_keep_alive(daemon, keyboard), name=daemon.plan.name)
+                tasks.create_task(_keep_alive(daemon), name=daemon.plan.name)
             if traffic is not None:
                 tasks.create_task(traffic.run(), name="sample traffic")
             tasks.create_task(_report(layout, http, traffic, status_every), name="status")
@@ -104,13 +101,13 @@ def _stop_on_signals(cluster: asyncio.Task[None], daemons: list[DaemonProcess]) 
 # --- daemons that end
 
 
-async def _keep_alive(daemon: DaemonProcess, keyboard: Keyboard) -> None:
+async def _keep_alive(daemon: DaemonProcess) -> None:
     """Watch one daemon until cancelled, and start it again when it ends; the other daemons continue."""
     while True:
         ended = await daemon.ended()
-        _log(f"{ended}\n           The other daemons continue. {_how_to_restart(daemon, keyboard)}")
-        if not await keyboard.enter():
-            await asyncio.sleep(RESTART_SECONDS)
+        again = f"{daemon.plan.name} starts again in {RESTART_SECONDS:g} s."
+        _log(f"{ended}\n           The other daemons continue. {again}")
+        await asyncio.sleep(RESTART_SECONDS)
         try:
             await daemon.start()
         except DaemonFailedError as failure:
@@ -118,12 +115,6 @@ async def _keep_alive(daemon: DaemonProcess, keyboard: Keyboard) -> None:
             _log(str(failure))
         else:
             _log(f"{daemon.plan.name} runs again (pid {daemon.pid}).")
-
-
-def _how_to_restart(daemon: DaemonProcess, keyboard: Keyboard) -> str:
-    if keyboard.is_there:
-        return f"Press Enter to start {daemon.plan.name} again."
-    return f"{daemon.plan.name} starts again in {RESTART_SECONDS:g} s."
 
 
 # --- output for the terminal
@@ -146,7 +137,7 @@ def _welcome(layout: ClusterLayout, daemons: list[DaemonProcess], rate: float) -
             f" channels {' and '.join(CHANNELS)} read them."
         )
         lines.append(
-            "To see what a crash costs, kill -9 an nsqd and press Enter here when it is to come back."
+            f"To see what a crash costs, kill -9 an nsqd: it comes back after {RESTART_SECONDS:g} seconds."
         )
     lines += ["Ctrl-C stops everything.", ""]
     return "\n".join(lines)

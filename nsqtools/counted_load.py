@@ -232,7 +232,8 @@ async def load(
             asking = tasks.create_task(lookups.run(config))
             while not publishing.done():
                 await asyncio.wait([publishing], timeout=1)
-                _print_json({**statistics(), "slowest_in_last_second_ms": round(counted.take_slowest() * 1000)})
+                slowest_ms = round(counted.take_slowest() * 1000)
+                _print_json({**statistics(), "slowest_in_last_second_ms": slowest_ms})
             asking.cancel()
             await counted.all_received(_LAST_SECONDS)
     return statistics()

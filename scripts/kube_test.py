@@ -110,7 +110,7 @@ class Step:
 class Outcome:
     step: Step
     seconds: float = 0.0
-    figures: dict[str, Any] = field(default_factory=dict)
+    counts: dict[str, Any] = field(default_factory=dict)
     error: str = ""
 
 
@@ -464,14 +464,14 @@ class Runner:
             for each in step.commands:
                 self._do(each)
             if step.loaded:
-                outcome.figures = self._between(before, self._settled(before))
-                outcome.figures["slowest_publish_ms"] = self._slowest_ms(time.monotonic() - began)
-                outcome.error = judge(step, outcome.figures, self._settings.rate)
+                outcome.counts = self._between(before, self._settled(before))
+                outcome.counts["slowest_publish_ms"] = self._slowest_ms(time.monotonic() - began)
+                outcome.error = judge(step, outcome.counts, self._settings.rate)
         except StepFailed as failed:
             outcome.error = str(failed)
         outcome.seconds = time.monotonic() - began
         self._say(
-            f"{step.name}: {outcome.error or 'passed'} in {outcome.seconds:.0f} s {outcome.figures or ''}"
+            f"{step.name}: {outcome.error or 'passed'} in {outcome.seconds:.0f} s {outcome.counts or ''}"
         )
         return outcome
 
@@ -497,7 +497,7 @@ class Runner:
             ready = ["--for=jsonpath={.status.ready}=1", f"--timeout={PATIENCE}"]
             self._do(command(self._settings.kubectl("wait", f"job/{LOAD}", *ready)))
             self._loaded = tls
-        return self._figures()
+        return self._counts()
 
     def _no_load(self) -> dict[str, Any]:
         if self._loaded is not None:
@@ -506,7 +506,7 @@ class Runner:
             self._loaded = None
         return {}
 
-    def _figures(self) -> dict[str, Any]:
+    def _counts(self) -> dict[str, Any]:
         words = self._settings.kubectl("logs", f"job/{LOAD}", "--tail=1")
         for _ in range(60):
             line = self._do(command(words)).strip()
@@ -520,14 +520,14 @@ class Runner:
 
     def _settled(self, before: dict[str, Any]) -> dict[str, Any]:
         """Return the statistics once the messages under way have arrived, or after a minute."""
-        figures = self._figures()
+        counts = self._counts()
         for _ in range(60):
             # Some messages are always on their way while the load runs.
-            if figures["missing"] <= max(before["missing"], self._settings.rate):
+            if counts["missing"] <= max(before["missing"], self._settings.rate):
                 break
             time.sleep(1)
-            figures = self._figures()
-        return figures
+            counts = self._counts()
+        return counts
 
     def _slowest_ms(self, seconds: float) -> int:
         """Return the slowest publish of the last *seconds*."""
@@ -547,16 +547,15 @@ class Runner:
         }
 
 
-def judge(step: Step, figures: dict[str, Any], rate: int) -> str:
+def judge(step: Step, counts: dict[str, Any], rate: int) -> str:
     """Return the problem in a step's statistics, or "". One second's messages may be on their way."""
-    if figures["missing"] > rate:
-        return f"{figures['missing']} messages that were confirmed have not arrived"
-    failed = figures["failed_by_kind"]
-    if any(failed.get(kind) for kind in RETRYING) or (figures["failed"] and not step.killed):
-        kinds = ", ".join(f"{kind} {count}" for kind, count in failed.items())
-        return f"{figures['failed']} publishes failed ({kinds}), the last of them {figures['last_failure']}"
-    if step.lookups_count and figures["wrong_lookups"]:
-        return f"{figures['wrong_lookups']} of {figures['lookups']} lookups were wrong"
+    if counts["missing"] > rate:
+        return f"{counts['missing']} messages that were confirmed have not arrived"
+    if counts["failed"]:
+        kinds = ", ".join(f"{kind} {count}" for kind, count in counts["failed_by_kind"].items())
+        return f"{counts['failed']} publishes failed ({kinds}), the last of them {counts['last_failure']}"
+    if step.lookups_count and counts["wrong_lookups"]:
+        return f"{counts['wrong_lookups']} of {counts['lookups']} lookups were wrong"
     return ""
 
 
@@ -567,10 +566,10 @@ def report(outcomes: Sequence[Outcome]) -> str:
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for each in outcomes:
-        figures = each.figures
+        counts = each.counts
         keys = ("confirmed", "failed", "missing", "twice", "lookups", "wrong_lookups")
-        cells = [str(figures.get(key, "")) for key in keys]
-        slowest = f"{figures['slowest_publish_ms']} ms" if figures else ""
+        cells = [str(counts.get(key, "")) for key in keys]
+        slowest = f"{counts['slowest_publish_ms']} ms" if counts else ""
         passed = f"**no**: {each.error}" if each.error else "yes"
         lines.append(f"| {' | '.join([each.step.name, passed, f'{each.seconds:.0f}', *cells, slowest])} |")
     return "\n".join(lines) + "\n"

@@ -28,9 +28,9 @@ if program == "kubectl" and "version" in words:
     print(json.dumps({{"serverVersion": {{"gitVersion": "v1.36.0"}}}}))
 elif "logs" in words:
     count = sum(1 for _ in (folder / "asked.jsonl").open())
-    figures = dict(confirmed=300 * count, failed=0, received=300 * count, twice=0, missing=0)
-    figures |= dict(lookups=10 * count, wrong_lookups=0, slowest_in_last_second_ms=count, last_failure="")
-    print(json.dumps(figures | {{key: value * count for key, value in wrong.items() if key != "step"}}))
+    counts = dict(confirmed=300 * count, failed=0, received=300 * count, twice=0, missing=0)
+    counts |= dict(lookups=10 * count, wrong_lookups=0, slowest_in_last_second_ms=count, last_failure="")
+    print(json.dumps(counts | {{key: value * count for key, value in wrong.items() if key != "step"}}))
 elif "create" in words and stdin and json.loads(stdin)["metadata"]["name"].endswith("nsqd-2"):
     sys.exit("Error from server (TooManyRequests): it would violate the pod's disruption budget")
 elif "pvc" in words:
@@ -158,11 +158,11 @@ def test_steps_run_against_healthy_cluster(fakes, tmp_path):
     ],
 )
 def test_step_fails_by_its_metrics(kube_test, wrong, lookups_count, sentence):
-    figures = dict.fromkeys(("failed", "missing", "wrong_lookups"), 0)
-    figures |= {"confirmed": 9, "lookups": 9, "last_failure": "", "failed_by_kind": {}}
+    counts = dict.fromkeys(("failed", "missing", "wrong_lookups"), 0)
+    counts |= {"confirmed": 9, "lookups": 9, "last_failure": ""}
 
     assert (
-        kube_test.judge(kube_test.Step("a", "b", (), lookups_count=lookups_count), figures | wrong, 300)
+        kube_test.judge(kube_test.Step("a", "b", (), lookups_count=lookups_count), counts | wrong, 300)
         == sentence
     )
 

@@ -3,6 +3,7 @@
 import http.client
 import json
 import ssl
+from contextlib import closing
 
 import pytest
 
@@ -49,6 +50,11 @@ def test_daemon_with_certificate_serves_both_ports(secure, authority, program):
 
     assert https(daemon, authority.client(), "/ping") == (200, b"OK")
     assert daemon.request("GET", "/ping") == (200, b"OK")
+    with closing(http.client.HTTPConnection("127.0.0.1", daemon.ports["https"], timeout=10)) as plain:
+        plain.request("GET", "/ping")
+        answer = plain.getresponse()
+        assert (answer.status, answer.read()[:28]) == (400, b"This port speaks HTTPS: the ")
+    wait_until(lambda: "handshake failed - plain HTTP" in daemon.logs(), "it is in the log")
     assert daemon.stop() == 0
 
 
@@ -62,7 +68,6 @@ def test_plain_requests_get_https_port_where_tls_is_required(secure, authority, 
     assert https(daemon, authority.client(), "/ping") == (200, b"OK")
 
 
-@pytest.mark.parametrize("program", DAEMONS)
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
@@ -82,14 +87,12 @@ def test_plain_requests_get_https_port_where_tls_is_required(secure, authority, 
         ),
     ],
 )
-def test_invalid_settings_print_one_sentence(cluster, authority, program, flags, sentence):
+def test_invalid_settings_print_one_sentence(cluster, authority, flags, sentence):
     files = {"cert": authority.certificate, "key": authority.key, "ca": authority.file}
-    more = ["--nsqd-http-address=127.0.0.1:1"] if program == "nsqadmin" else []
-    listeners = ("http",) if program == "nsqadmin" else ("tcp", "http")
-    daemon = cluster.daemon(program, [*more, *(flag.format(**files) for flag in flags)], listeners)
+    daemon = cluster.daemon("nsqlookupd", [flag.format(**files) for flag in flags], ("tcp", "http"))
 
     assert daemon.spawn().wait() == 1
-    assert f"FATAL: failed to instantiate {program} - {sentence.format(**files)}" in daemon.logs()
+    assert f"FATAL: failed to instantiate nsqlookupd - {sentence.format(**files)}" in daemon.logs()
     assert "Traceback" not in daemon.logs()
 
 
@@ -168,9 +171,8 @@ async def test_requests_over_https_trust_system_without_authorities_of_their_own
         assert await http.fetch(f"https://127.0.0.1:{doors.nsqd.https.port}", "/ping", {}) == b"OK"
 
 
-@pytest.mark.parametrize("program", DAEMONS)
-def test_failed_handshake_has_alert_and_line_with_its_reason(secure, authority, program):
-    daemon = secure(program, "--tls-min-version=tls1.3")
+def test_failed_handshake_has_alert_and_line_with_its_reason(secure, authority):
+    daemon = secure("nsqlookupd", "--tls-min-version=tls1.3")
     old = authority.client()
     old.maximum_version = ssl.TLSVersion.TLSv1_2
 
@@ -201,15 +203,3 @@ def test_client_that_refuses_certificate_is_in_log(secure):
 
     wait_until(lambda: "handshake failed" in daemon.logs(), "it is in the log")
     assert any(word in daemon.logs() for word in ("unknown ca", "one that refuses the certificate"))
-
-
-@pytest.mark.parametrize("program", DAEMONS)
-def test_plain_http_at_https_port_gets_sentence(secure, program):
-    daemon = secure(program)
-    connection = http.client.HTTPConnection("127.0.0.1", daemon.ports["https"], timeout=10)
-    connection.request("GET", "/ping")
-    answer = connection.getresponse()
-
-    assert (answer.status, answer.read()[:28]) == (400, b"This port speaks HTTPS: the ")
-    connection.close()
-    wait_until(lambda: "handshake failed - plain HTTP" in daemon.logs(), "it is in the log")

@@ -1,8 +1,6 @@
 """One process that answers HTTP as many nsqd and nsqlookupd would: ``python -m tests.support.stub_cluster``.
 
-The counts of every topic grow with time, and each channel has two consumers that keep up. A POST to a node's
-own port freezes, thaws or kills it (``/stub/freeze``, ``/stub/thaw``, ``/stub/die``), and a POST to any
-nsqlookupd brings a dead node back (``/stub/back/NUMBER``).
+The counts of every topic grow with time, and each channel has two consumers that keep up.
 """
 
 import argparse
@@ -180,8 +178,6 @@ class StubCluster:
         node.port = node.server.sockets[0].getsockname()[1]
 
     async def _nsqd(self, node: Node, method: str, path: str, query: dict[str, str]) -> tuple[int, bytes]:
-        if path.startswith("/stub/"):
-            return await self._problem(node, path.removeprefix("/stub/"))
         node.asked.append(f"{method} {path}?{urlencode(query)}")
         await node.frozen.wait()
         # The answer states the moment of the request, however long it takes to send.
@@ -190,18 +186,13 @@ class StubCluster:
             await asyncio.sleep(node.delay_s)
         return answer
 
-    async def _problem(self, node: Node, what: str) -> tuple[int, bytes]:
-        if what == "freeze":
-            node.frozen.clear()
-        elif what == "thaw":
-            node.frozen.set()
-        elif what == "die":
-            self.dead.add(node.number)
-            if node.server:
-                node.server.close()
-            for connection in list(_Connection.of_port.get(node.port, ())):
-                connection.drop()
-        return 200, b""
+    def kill(self, node: Node) -> None:
+        """End the node's port and its connections; no nsqlookupd lists it any more."""
+        self.dead.add(node.number)
+        if node.server:
+            node.server.close()
+        for connection in list(_Connection.of_port.get(node.port, ())):
+            connection.drop()
 
     def alive(self) -> list[Node]:
         return [node for node in self.nodes if node.number not in self.dead]
@@ -221,11 +212,6 @@ class StubCluster:
     async def _lookupd(self, place: int, method: str, path: str, query: dict[str, str]) -> tuple[int, bytes]:
         if place in self.silent_lookupds:
             return 500, b'{"message":"INTERNAL_ERROR"}'
-        if path.startswith("/stub/back/"):
-            node = self.nodes[int(path.rpartition("/")[2])]
-            self.dead.discard(node.number)
-            await self._listen(node)
-            return 200, b""
         if method == "POST":
             return 200, b""
         match path:

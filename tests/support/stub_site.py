@@ -122,14 +122,6 @@ class StubSite:
 
         await self.until(listed, f"{place} is {state}")
 
-    async def no_problems(self) -> None:
-        """Wait until the index lists no problem."""
-
-        async def well() -> bool:
-            return not await self.problems()
-
-        await self.until(well, "there is no problem")
-
     async def round(self) -> None:
         """Wait until the index shows statistics that were requested after this call."""
         before = self.daemon.collector.adder.sum

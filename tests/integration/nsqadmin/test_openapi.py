@@ -70,7 +70,7 @@ async def nobody_answers():
         await site.get("/api/counter")
         site.stubs.silent_lookupds.add(0)
         for node in site.nodes:
-            await site.stubs._problem(node, "die")
+            site.stubs.kill(node)
 
         async def is_noticed():
             paths = ("/api/nodes", "/api/counter", f"/api/nodes/{site.address(0)}")

@@ -234,7 +234,7 @@ async def test_totals_name_down_node_and_its_backlog():
         await site.round()
         await site.round()
         site.nodes[1].edit = None
-        await site.stubs._problem(site.nodes[1], "die")
+        site.stubs.kill(site.nodes[1])
         address = site.address(1)
 
         async def left():
@@ -254,7 +254,7 @@ async def test_totals_name_down_node_and_its_backlog():
 async def test_polls_of_down_node_are_no_failed_requests():
     async with stub_site(nodes=2) as site:
         await site.get("/")
-        await site.stubs._problem(site.nodes[1], "die")
+        site.stubs.kill(site.nodes[1])
         address = site.address(1)
         unlisted = site.daemon.collector.membership.unlisted
 

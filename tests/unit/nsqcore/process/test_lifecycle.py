@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[4]
 
 SCRIPT = """
@@ -45,17 +47,14 @@ def daemon(mode, **started):
     )
 
 
-def stopped_by(number):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_interrupt_and_hang_up_are_graceful_stops(number):
     with daemon("serve") as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
         out, err = process.communicate(timeout=20)
-    return process.returncode, out, err
 
-
-def test_interrupt_termination_and_hang_up_are_graceful_stops():
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        assert stopped_by(number) == (0, "stopping\nstopped\n", "")
+    assert (process.returncode, out, err) == (0, "stopping\nstopped\n", "")
 
 
 def test_sighup_with_other_meaning_does_not_end_loading_daemon():
@@ -102,32 +101,15 @@ def test_signal_that_parent_ignores_stays_ignored():
         assert (process.returncode, out, err) == (0, "stopping\nstopped\n", "")
 
 
-def test_signals_without_meaning_do_not_end_process():
-    with daemon("serve") as process:
-        assert process.stdout.readline() == "ready\n"
-        for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM):
-            process.send_signal(number)
-        process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=20)
-
-    assert (process.returncode, out, err) == (0, "stopping\nstopped\n", "")
-
-
-def test_signal_that_parent_blocks_stops_process():
+def test_signals_have_their_meaning_until_the_end_of_process():
     def block():
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
     with daemon("serve", preexec_fn=block) as process:
         assert process.stdout.readline() == "ready\n"
-        process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=20)
-
-    assert (process.returncode, out, err) == (0, "stopping\nstopped\n", "")
-
-
-def test_signals_until_the_end_of_process_leave_exit_code():
-    with daemon("serve") as process:
-        assert process.stdout.readline() == "ready\n"
+        # Log rotation and monitoring send these.
+        for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM):
+            process.send_signal(number)
         while process.poll() is None:
             process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=20)

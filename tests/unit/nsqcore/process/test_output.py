@@ -83,9 +83,3 @@ def test_line_for_people_that_cannot_be_written_decides_nothing(full, unread, st
     code = f'write_message("line", sys.{stream}); sys.exit(3)'
 
     assert [run(code, **{stream: out}).returncode for out in (full, unread)] == [3, 3]
-
-
-def test_line_for_people_goes_to_stderr():
-    done = run('write_message("line")')
-
-    assert (done.stdout, done.stderr) == ("", "line\n")
