@@ -122,23 +122,14 @@ async def test_change_not_made_everywhere_is_reported_as_such(nodes, letter):
             refuses(node, f"E_FULL {letter * 5000}")
         done = await site.submit(action="empty", topic=TOPIC)
         result = await site.follow(done)
+        (entry,) = (await site.get("/audit?format=json")).json()["changes"]
 
+    assert (entry["ok"], entry["problem"]) == (True, "")
     assert f"Topic {TOPIC} was emptied on 1 nsqd." in result.text
     assert "Not confirmed by all nodes:" in result.text
     assert f"E_FULL {letter}" in result.text
     assert ("more is in the log" in result.text) == (nodes > 2)
     assert len(done.headers["Set-Cookie"]) < 4096
-
-
-async def test_change_that_one_node_makes_and_another_refuses_is_done():
-    async with stub_site(nodes=2, topics=2) as site:
-        await site.get("/")
-        refuses(site.nodes[0])
-        result = await site.follow(await site.submit(action="delete", topic=TOPIC, typed=TOPIC))
-        (entry,) = (await site.get("/audit?format=json")).json()["changes"]
-
-    assert f"Topic {TOPIC} was deleted on 1 nsqd and 1 nsqlookupd." in result.text
-    assert (entry["ok"], entry["problem"]) == (True, "")
 
 
 @pytest.mark.parametrize("action", ["delete", "pause"])
@@ -204,17 +195,6 @@ async def test_errors_of_page_asked_for_as_json_are_json():
     assert (unknown.status, unknown.json()) == (404, {"message": "TOPIC_NOT_FOUND"})
     assert (channel.status, channel.json()) == (404, {"message": "CHANNEL_NOT_FOUND"})
     assert (down.status, down.json()["message"][:14]) == (502, "UPSTREAM_ERROR")
-
-
-async def test_node_that_answers_with_error_is_not_said_to_be_silent():
-    async with stub_site() as site:
-        await site.get("/")
-        site.nodes[0].answer = lambda *_: (500, b'{"message":"INTERNAL_ERROR"}')
-
-        await site.problem("problem", "no statistics", site.address(0))
-        page = (await site.get("/")).text
-
-    assert "nsqd answers, but gives no statistics" in page
 
 
 async def test_field_that_is_null_is_as_one_that_is_missing():
