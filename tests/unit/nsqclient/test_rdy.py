@@ -2,9 +2,6 @@
 
 import random
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from nsqclient._backoff import Phase
 from nsqclient._rdy import RdyDistribution, longest_wait
 
@@ -22,58 +19,6 @@ def distribution(max_in_flight: int, *keys: str) -> RdyDistribution[str]:
     for key in keys:
         rdy.add(key, 2500, now=0)
     return rdy
-
-
-KEYS = "abcde"
-STEPS = st.one_of(
-    st.tuples(st.just("add"), st.sampled_from(KEYS), st.integers(1, 6)),
-    st.tuples(st.just("remove"), st.sampled_from(KEYS)),
-    st.tuples(st.just("enter"), st.sampled_from(Phase)),
-    st.tuples(st.just("resize"), st.integers(0, 8)),
-    st.tuples(st.just("rotate"), st.integers(0, 40)),
-)
-
-
-def expected(limits, max_in_flight, phase, counts):
-    """Whether the counts are right for these connections: an even share, a turn for some, or one trial."""
-    if phase is Phase.STOPPED or max_in_flight == 0 or not limits:
-        return not any(counts)
-    if phase is Phase.TRIAL:
-        return sorted(counts) == [0] * (len(limits) - 1) + [1]
-    if len(limits) <= max_in_flight:
-        return counts == [min(max_in_flight // len(limits), limit) for limit in limits.values()]
-    return sum(counts) == max_in_flight and set(counts) <= {0, 1}
-
-
-@given(st.integers(0, 8), st.lists(STEPS, max_size=30), st.randoms(use_true_random=False))
-def test_rdy_sent_is_share_of_max_in_flight(max_in_flight, steps, chance):
-    rdy = distribution(max_in_flight)
-    limits: dict[str, int] = {}
-    sent: dict[str, int] = {}
-    phase, now = Phase.RUNNING, 0
-    for kind, *arguments in steps:
-        if kind == "add" and arguments[0] not in limits:
-            limits[arguments[0]], sent[arguments[0]] = arguments[1], 0
-            changes = rdy.add(*arguments, now)
-        elif kind == "remove":
-            limits.pop(arguments[0], None)
-            sent.pop(arguments[0], None)
-            changes = rdy.remove(arguments[0], now, chance.choice)
-        elif kind == "enter":
-            [phase] = arguments
-            changes = rdy.enter(phase, now, chance.choice)
-        elif kind == "resize":
-            [max_in_flight] = arguments
-            changes = rdy.resize(max_in_flight, now)
-        else:
-            now += arguments[-1]
-            changes = rdy.rotate(now, chance.choice)
-        most = max(max_in_flight, sum(sent.values()))
-        for key, count in changes.items():
-            assert count != sent[key]  # only changes are sent
-            sent[key] = count
-            assert sum(sent.values()) <= most  # others are lowered first
-        assert expected(limits, max_in_flight, phase, [sent[key] for key in limits]), (kind, arguments, sent)
 
 
 def test_silent_connection_passes_its_share_on():
