@@ -8,7 +8,7 @@ from tests.integration.nsqd.restarts import crash, stop
 from tests.support.nsqd_http import metrics, set_policy
 from tests.support.processes import Cluster
 from tests.support.wire import pub
-from tests.support.youzan import YouzanClient, mpub_ext, pub_ext
+from tests.support.youzan import mpub_ext, pub_ext
 
 
 @pytest.fixture(scope="module")
@@ -80,25 +80,6 @@ def test_ids_hold_over_restarts(nsqd, connect, topic, restart, finished):
     got = consumed(nsqd, connect, topic)
     # Messages finished in the second before a kill come again, and are the same messages.
     assert got in ([b"c"], [b"a", b"b", b"c"]) if finished else got == [b"a", b"b", b"c"]
-
-
-def test_publisher_that_is_cut_off_by_kill_may_send_all_of_it_again(nsqd, connect, topic):
-    names = [f"{n:04}" for n in range(2000)]
-    with connect(nsqd) as wire:
-        wire.subscribe(topic)
-        wire.send(*[pub_ext(topic, said(name), name.encode()) for name in names])
-        wire.ok(200)
-        # Some of the other messages are stored, and the publisher does not know which.
-        nsqd.kill()
-    nsqd.restart()
-
-    with YouzanClient(("127.0.0.1", nsqd.tcp_port)) as again:
-        for at in range(0, len(names), 500):
-            batch = [(said(name), name.encode()) for name in names[at : at + 500]]
-            assert again.ask(mpub_ext(topic, *batch)) == b"OK"
-
-    found = nsqd.get(f"/stats?format=json&topic={topic}")["topics"][0]
-    assert found["channels"][0]["depth"] == len(names)
 
 
 def test_repeated_publish_is_refused_while_node_is_drained(cluster, connect):

@@ -125,17 +125,6 @@ def test_long_batch_with_headers_is_published_in_slices(plain, extended, wire, t
         plain.send(fin(bare))
 
 
-def test_headers_on_disk_survive_restart(nsqd, connect, topic, restart):
-    with connect() as wire:
-        wire.send(pub_ext(topic, TRACE, b"1"), pub(topic, b"2"), pub_ext(topic, b'{"a":"b"}', b"3"))
-        wire.ok(3)
-    restart(nsqd)
-
-    with YouzanClient(("127.0.0.1", nsqd.tcp_port)) as youzan:
-        youzan.subscribe(topic, ready=10)
-        assert [youzan.extended()[3:] for _ in range(3)] == [(TRACE, b"1"), (b"", b"2"), (b'{"a":"b"}', b"3")]
-
-
 def test_body_of_most_bytes_may_have_headers_of_most_bytes(plain, extended, wire, topic):
     most = b'{"a":"' + b"x" * (65_535 - 8) + b'"}'
     body = b"m" * MAX_MSG

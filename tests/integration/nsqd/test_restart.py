@@ -292,16 +292,6 @@ def test_new_channel_keeps_its_messages_after_crash(nsqd, connect):
     }
 
 
-def test_topic_and_channel_without_messages_are_there_again(nsqd, restart):
-    nsqd.post("/topic/create?topic=bare")
-    nsqd.create("t", "ch")
-    restart(nsqd)
-    assert {name: [c["channel_name"] for c in topic["channels"]] for name, topic in topics(nsqd).items()} == {
-        "bare": [],
-        "t": ["ch"],
-    }
-
-
 def test_pause_survives(nsqd, connect, restart):
     connect(nsqd).subscribe("t", "ch")
     connect(nsqd).subscribe("stopped", "ch")
@@ -335,16 +325,6 @@ def test_deleted_is_deleted(nsqd, connect, restart):
     assert {name: [c["channel_name"] for c in topic["channels"]] for name, topic in topics(nsqd).items()} == {
         "t": ["ch"]
     }
-
-
-def test_topic_made_anew_after_its_deletion_has_only_new_messages(nsqd, connect, restart):
-    connect(nsqd).subscribe("t", "old")
-    connect(nsqd).publish("t", b"old")
-    nsqd.post("/topic/delete?topic=t")
-    connect(nsqd).publish("t", b"new")
-    restart(nsqd)
-    _, messages = consume(connect, nsqd, 1, channel="new")
-    assert bodies(messages) == [b"new"]
 
 
 def test_counters_go_on_after_clean_stop(nsqd, connect):
