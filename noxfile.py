@@ -20,6 +20,37 @@ FAST = f"not slow and not {SPECIAL}"
 FOLDERS = (".", "docs", "docs/evidence", "docs/internals", "client", "pipelines")
 PAGES = [str(page) for folder in FOLDERS for page in Path(folder).glob("*.md")]
 
+# Stage compiled also runs the tests of the compiled modules.
+COMPILED_TESTS = [
+    f"{folder}/test_{name}.py"
+    for folder, names in {
+        "tests/unit/nsqd/storage": "checkpoint",
+        "tests/property": "backlog_model reading recovery",
+        "tests/integration/nsqd": "channels damage dead_letters dedup headers http_messages http_publish"
+        " long_batches policies restart tcp_answers tcp_lines tcp_publish tcp_states tcp_subscribe",
+    }.items()
+    for name in names.split()
+]
+NEWEST_TESTS = [
+    "tests/architecture/test_imports.py",
+    "tests/property/test_compression.py",
+    "tests/unit/nsqclient/wire",
+    "tests/unit/nsqclient/test_config.py",
+    "tests/unit/nsqclient/test_threads.py",
+    "tests/unit/nsqcore/http",
+    "tests/unit/nsqcore/options",
+    "tests/unit/nsqcore/process",
+    "tests/unit/nsqd/server/statistics",
+    "tests/unit/nsqd/server/test_fsync.py",
+    "tests/unit/nsqd/server/test_tcp.py",
+    "tests/integration/nsqd/test_tcp_publish.py",
+    "tests/integration/nsqd/test_tls.py",
+    "tests/integration/nsqlookupd/test_process.py",
+    "tests/integration/nsqadmin/test_start.py",
+    "tests/integration/nsqtools/test_to_nsq.py",
+    "tests/integration/test_client_upgrades.py",
+]
+
 
 def suite(session: nox.Session, marks: str, *arguments: str, python: Path = BIN / "python") -> None:
     """Run the tests with these marks. A failed test runs up to twice more; tests/conftest.py reports it."""
@@ -134,14 +165,7 @@ def compiled(session: nox.Session) -> None:
         for folder, name in modules
         for file in Path("tests/unit/nsqd", folder).glob(f"test_{name}*.py")
     ]
-    further = {
-        "tests/unit/nsqd/storage": "checkpoint",
-        "tests/property": "backlog_model reading recovery",
-        "tests/integration/nsqd": "channels damage dead_letters dedup headers http_messages http_publish"
-        " long_batches policies restart_channels tcp_answers tcp_lines tcp_publish tcp_states tcp_subscribe",
-    }
-    named = (f"{folder}/test_{name}.py" for folder, names in further.items() for name in names.split())
-    suite(session, FAST, "-n2", "--dist=worksteal", *sorted({*unit, *named}))
+    suite(session, FAST, "-n2", "--dist=worksteal", *sorted({*unit, *COMPILED_TESTS}))
     session.run(BIN / "python", "-m", "tests.fuzz", "wire_session", "--seconds", "5")
 
 
@@ -163,13 +187,4 @@ def newest(session: nox.Session) -> None:
         if subprocess.run([*install, "--constraint", "constraints.txt"], check=False).returncode:
             session.run(*install)
         mark.write_text(asked_for)
-    tests = """
-        tests/architecture/test_imports.py tests/property/test_compression.py tests/unit/nsqclient/wire
-        tests/unit/nsqclient/test_config.py tests/unit/nsqclient/test_threads.py tests/unit/nsqcore/http
-        tests/unit/nsqcore/options tests/unit/nsqcore/process tests/unit/nsqd/server/statistics
-        tests/unit/nsqd/server/test_fsync.py tests/unit/nsqd/server/test_tcp.py
-        tests/integration/nsqd/test_tcp_publish.py tests/integration/nsqd/test_tls.py
-        tests/integration/nsqlookupd/test_process.py tests/integration/nsqadmin/test_start.py
-        tests/integration/nsqtools/test_to_nsq.py tests/integration/test_client_upgrades.py
-    """
-    suite(session, FAST, "-n2", "--dist=worksteal", *tests.split(), python=NEWEST / "bin" / "python")
+    suite(session, FAST, "-n2", "--dist=worksteal", *NEWEST_TESTS, python=NEWEST / "bin" / "python")

@@ -1,6 +1,7 @@
 """Each program of this repository that a workflow runs exists, and each stage that it names."""
 
 import re
+import runpy
 import subprocess
 from pathlib import Path
 
@@ -46,3 +47,10 @@ def test_stages_are_sessions_of_nox():
     sessions = re.findall(r"^@nox\.session\ndef (\w+)", (ROOT / "noxfile.py").read_text(), re.MULTILINE)
 
     assert sorted(sessions) == sorted(STAGES)
+
+
+def test_stages_name_tests_that_exist():
+    noxfile = runpy.run_path(str(ROOT / "noxfile.py"))
+    named = noxfile["COMPILED_TESTS"] + noxfile["NEWEST_TESTS"]
+
+    assert [path for path in named if not (ROOT / path).exists()] == []
