@@ -43,7 +43,6 @@ COMPILED: Final = {
         "exclusive_ranges",
         "bounds",
         "broker",
-        "replica_topic",
         "channel",
         "clock",
         "credit",
@@ -130,7 +129,7 @@ class _OnAllProcessors(build_ext):
 
 
 def _foreign(dependencies: list[str]) -> list[str]:
-    """Return the dependencies that mypy needs for their types; it finds nsqclient beside this file."""
+    """Return the dependencies that mypy needs for their types; it finds nsqclient next to this file."""
     return [dependency for dependency in dependencies if dependency != "nsqclient"]
 
 

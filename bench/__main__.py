@@ -13,11 +13,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from bench import kept, report
+from bench import report
 from bench.load import READ_SIZE, LoadError
 from bench.metrics import Plan, Readings, Row
-from bench.rows import GROUPS, PARTS, ROWS, USUAL, chosen
-from bench.server import NULL, OURS, Program, Server, found_at, parse_address
+from bench.rows import GROUPS, ROWS, USUAL, chosen
+from bench.server import NULL, OURS, Program, Server
 
 NULL_NAME = "null server"
 
@@ -25,28 +25,17 @@ NULL_NAME = "null server"
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
-        description="Measure an nsqd: throughput, latency and what it costs, alone or beside a peer.",
+        description="Measure an nsqd: throughput, latency and what it costs, alone or next to a peer.",
         epilog="A command template may use {tcp} and {http} (HOST:PORT) and {data} (a folder)."
         f" Groups of rows: {', '.join(GROUPS)}. Rows: {', '.join(ROWS)}.",
     )
     parser.add_argument("--cmd", default=OURS, help="how to start the server (default: python -m nsqd)")
-    parser.add_argument("--nsqd", metavar="HOST:PORT", help="measure a running server instead")
-    parser.add_argument("--http", metavar="HOST:PORT", help="its HTTP address (default: port + 1)")
-    parser.add_argument("--pid", type=int, help="its process id (default: who listens on the port)")
-    parser.add_argument("--name", default="ours", help="what to call it in the table")
     parser.add_argument("--peer-cmd", metavar="CMD", help="how to start a second server to compare with")
-    parser.add_argument("--peer", metavar="HOST:PORT", help="compare with a running server")
-    parser.add_argument("--peer-http", metavar="HOST:PORT", help="its HTTP address (default: port + 1)")
-    parser.add_argument("--peer-pid", type=int, help="the peer's process id")
-    parser.add_argument("--peer-name", default="peer", help="what to call the peer in the table")
     parser.add_argument("--null", action="store_true", help="measure a server that does nothing as well")
     parser.add_argument(
         "--rows",
         default=USUAL,
-        help="rows and groups (default: all but headers, policies, looking, replication, hostile)",
-    )
-    parser.add_argument(
-        "--part", type=int, choices=range(1, len(PARTS) + 1), help="a part of all rows, instead of --rows"
+        help="rows and groups (default: all but headers and replication)",
     )
     parser.add_argument("--repeat", type=int, default=3, help="runs of each row on each server")
     parser.add_argument("--messages", type=int, default=500_000, help="most messages of a run")
@@ -58,38 +47,22 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--data-root", help="where data folders are made (default: the temporary folder)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every reading to FILE")
-    parser.add_argument("--add", action="store_true", help="keep the other rows that FILE has, and show them")
     args = parser.parse_args(arguments)
     try:
-        args.rows = chosen(PARTS[args.part - 1] if args.part else args.rows)
+        args.rows = chosen(args.rows)
     except KeyError as unknown:
         parser.error(f"no such row: {unknown.args[0]}")
     if not 1 <= args.size <= READ_SIZE // 4:
         parser.error(f"--size must be between 1 and {READ_SIZE // 4}")
     if args.repeat < 1 or args.messages < 1000:
         parser.error("--repeat must be at least 1 and --messages at least 1000")
-    if args.add and not args.json:
-        parser.error("--add needs --json")
-    if (args.nsqd or args.peer) and (own := [row.name for row in args.rows if row.own]):
-        parser.error(f"rows that start servers themselves need --cmd and --peer-cmd: {', '.join(own)}")
     return args
 
 
-def programs(args: argparse.Namespace) -> list[Program | Server]:
-    """Return the servers to measure: how to start each, or where it runs."""
-    found: list[Program | Server] = []
-    for prefix, name in (("", args.name), ("peer_", args.peer_name)):
-        given = vars(args)
-        if address := given["peer" if prefix else "nsqd"]:
-            tcp = parse_address(address)
-            web = given[f"{prefix}http"]
-            found.append(
-                found_at(
-                    name, tcp, parse_address(web) if web else (tcp[0], tcp[1] + 1), given[f"{prefix}pid"]
-                )
-            )
-        elif template := given[f"{prefix}cmd"]:
-            found.append(Program(name, template, args.data_root))
+def programs(args: argparse.Namespace) -> list[Program]:
+    found = [Program("ours", args.cmd, args.data_root)]
+    if args.peer_cmd:
+        found.append(Program("peer", args.peer_cmd, args.data_root))
     if args.null:
         found.append(Program(NULL_NAME, NULL, args.data_root, null=True))
     return found
@@ -97,14 +70,14 @@ def programs(args: argparse.Namespace) -> list[Program | Server]:
 
 @contextmanager
 def targets(
-    measured: list[Program | Server], row: Row, mem_queue_size: int, about: dict[str, Any]
+    measured: list[Program], row: Row, mem_queue_size: int, about: dict[str, Any]
 ) -> Iterator[list[Program | Server]]:
     """Yield the servers for rows with the flags of *row*, started with these flags."""
     # If a flag is given twice, the last one counts.
     flags = ("--mem-queue-size", str(mem_queue_size), *(row.flags() if callable(row.flags) else row.flags))
     with ExitStack() as stack:
         found = [
-            stack.enter_context(one.serving(flags)) if isinstance(one, Program) and not row.own else one
+            one if row.own else stack.enter_context(one.serving(flags))
             for one in measured
             if row.null or not one.null
         ]
@@ -113,7 +86,7 @@ def targets(
 
 
 def measure(
-    measured: list[Program | Server], rows: list[Row], args: argparse.Namespace, plan: Plan
+    measured: list[Program], rows: list[Row], args: argparse.Namespace, plan: Plan
 ) -> tuple[dict[str, dict[str, list[Readings]]], dict[str, Any]]:
     """Run every row; the servers take turns, so that a busy moment of the machine affects both."""
     results: dict[str, dict[str, list[Readings]]] = {}
@@ -127,7 +100,7 @@ def measure(
                     for one in found:
                         readings = row.run(one, plan)
                         results[row.name][one.name].append(readings)
-                        print(kept.short(row, one.name, turn, readings), file=sys.stderr, flush=True)
+                        print(report.short(row, one.name, turn, readings), file=sys.stderr, flush=True)
     return results, about
 
 
@@ -152,10 +125,8 @@ def main(arguments: list[str] | None = None) -> int:
         "size": plan.size or "mixed",
         "mem_queue_size": args.mem_queue_size,
     }
-    if args.add:
-        results = kept.load(args.json) | results
     if args.json:
-        kept.save(args.json, results, about)
+        report.save(args.json, results, about)
     names = [one.name for one in measured if not one.null]
     null = NULL_NAME if args.null else None
     print(report.table(report.lines(results, names, null), names, null))

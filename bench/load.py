@@ -220,14 +220,10 @@ def consume(
     conn: ConsumerConn,
     size: int | None,
     look: Callable[[bytearray, int], None] | None = None,
-    reorder: Callable[[bytes], bytes] | None = None,
-    ready: int = 0,
 ) -> Iterator[int]:
     """Finish every message that comes; yield how many came with each read, 0 if none came for a while.
 
     *look* gets the whole messages of a read before they are finished: a buffer and where they end in it.
-    *reorder* gets the FINs of a read and returns them in the order in which they are sent.
-    *ready* is the RDY count, if it is not 0.
     """
     # A receive time-out in the kernel costs nothing, but Python's own adds a poll() to every read.
     seconds, fraction = divmod(IDLE_SECONDS, 1)
@@ -236,7 +232,7 @@ def consume(
     data = bytearray(max(READ_SIZE, 4 * (size or 0)))
     view = memoryview(data)
     have = 0
-    conn.sendall(b"RDY %d\n" % (ready or ready_count(size)))
+    conn.sendall(b"RDY %d\n" % ready_count(size))
     while True:
         try:
             received = conn.recv_into(view[have:])
@@ -250,7 +246,7 @@ def consume(
         if fins:
             if look is not None:
                 look(data, end)
-            conn.sendall(fins if reorder is None else reorder(bytes(fins)))
+            conn.sendall(fins)
             data[: have - end] = data[end:have]
             have -= end
             yield len(fins) // FIN_LENGTH

@@ -1,14 +1,46 @@
 """Turns readings into a table: medians of the runs, the ratio of the two servers, and the goals."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
+from typing import Any
 
-from bench.metrics import Metric, Readings
+from bench.metrics import Metric, Readings, Row
 from bench.rows import ROWS
 
 # row -> name of the server -> one set of readings for each run
 Results = Mapping[str, Mapping[str, list[Readings]]]
+
+
+def save(path: Path, results: Results, about: dict[str, Any]) -> None:
+    """Write JSON; a reading is a list: the value, and the cost per message of server and load, or null."""
+    rows = {
+        row: {
+            name: [
+                {
+                    figure: [_rounded(reading.value), _rounded(reading.server_us), _rounded(reading.load_us)]
+                    for figure, reading in run.items()
+                }
+                for run in runs
+            ]
+            for name, runs in by_server.items()
+        }
+        for row, by_server in results.items()
+    }
+    path.write_text(json.dumps({"about": about, "rows": rows}, indent=1))
+
+
+def short(row: Row, server: str, turn: int, readings: Readings) -> str:
+    """Return one run as a line, which is printed before the next run."""
+    units = {figure.name: figure.unit for figure in row.metrics}
+    metrics = ", ".join(
+        f"{name} {reading.value:,.5g} {units[name]}"
+        + (f" ({reading.server_us:.2f} us, load {reading.load_us:.2f})" if reading.server_us else "")
+        for name, reading in readings.items()
+    )
+    return f"{row.name:12} {turn + 1} {server:11} {metrics}"
 
 
 @dataclass(frozen=True)
@@ -117,3 +149,7 @@ def _two_places(value: float | None) -> str:
 
 def _line(cells: list[str]) -> str:
     return "| " + " | ".join(cells) + " |"
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.5g}")

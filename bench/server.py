@@ -1,4 +1,4 @@
-"""The nsqd under test: start it by a command line or find it at an address, ask, measure and stop it."""
+"""The nsqd under test: start it, ask, measure and stop it."""
 
 import http.client
 import json
@@ -23,7 +23,6 @@ OURS: Final = f"{sys.executable} -m nsqd --tcp-address {{tcp}} --http-address {{
 NULL: Final = f"{sys.executable} -m bench.null --tcp-address {{tcp}} --http-address {{http}}"
 START_TIMEOUT: Final = 60.0
 STOP_TIMEOUT: Final = 30.0
-_LISTENING: Final = "0A"
 _TRIES: Final = 4
 
 
@@ -60,11 +59,6 @@ class Server:
                 return int(line.split()[1]) / 1024
         return 0.0
 
-    def forget_peak(self) -> None:
-        """Measure the peak memory from now on."""
-        with suppress(OSError):
-            Path(f"/proc/{self.pid}/clear_refs").write_text("5")
-
     def ask(self, method: str, path: str, body: bytes | None = None, *, timeout: float = 60) -> bytes:
         if self.null:
             return b""
@@ -96,13 +90,6 @@ class Server:
 def parse_address(text: str) -> Address:
     host, _, port = text.rpartition(":")
     return host or "127.0.0.1", int(port)
-
-
-def found_at(name: str, tcp: Address, http_address: Address, pid: int | None) -> Server:
-    """Return a server that runs already; without a pid, it is the local process that listens on the port."""
-    server = Server(name, tcp, http_address, pid if pid is not None else _listener(tcp[1]))
-    server.ask("GET", "/ping")
-    return server
 
 
 @dataclass(frozen=True)
@@ -186,18 +173,3 @@ def wait_for_ping(
 
 def free_address() -> Address:
     return "127.0.0.1", free_port()
-
-
-def _listener(port: int) -> int:
-    inodes = set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        for line in Path(table).read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == _LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
-                inodes.add(f"socket:[{fields[9]}]")
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit():
-            with suppress(OSError):
-                if any(str(fd.readlink()) in inodes for fd in (process / "fd").iterdir()):
-                    return int(process.name)
-    raise LoadError(f"no process of this machine was found listening on port {port}; give its pid")

@@ -2,10 +2,10 @@
 
 It publishes to eight topics at a steady pace, in batches and with due times. Their consumers requeue some
 messages with a delay, leave some unanswered until they time out, and sometimes disconnect and return. Topics
-are created, emptied and deleted, clients disconnect within a body, and figures are requested. Each sample is
-printed. At the end everything is finished and deleted.
+are created, emptied and deleted, clients disconnect within a body, and statistics are requested. Each
+sample is printed. At the end everything is finished and deleted.
 
-A short run comes before the long one. Three kinds of growth are named and make the exit code 1: figures that
+A short run comes before the long one. Three kinds of growth are named and make the exit code 1: metrics that
 are higher in the second half than in the first, memory above that after the short run, and types with more
 live objects than after the short run.
 """

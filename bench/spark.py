@@ -1,4 +1,4 @@
-"""``python -m bench.spark``: how fast a topic becomes Parquet and Parquet a topic, beside Spark alone.
+"""``python -m bench.spark``: how fast a topic becomes Parquet and Parquet a topic, next to Spark alone.
 
 Several nsqds store the messages. One Spark with local[2] runs every row in turn, in several rounds, so that a
 busy moment of the machine affects all rows. Each run has its own channel, checkpoint and output, and reads
@@ -238,7 +238,7 @@ ROWS: Final[dict[str, tuple[str, Callable[[Bench, str], tuple[float, int]]]]] = 
     "sink-headers": ("Parquet to a topic, with two headers", published_with_headers),
 }
 # The row that the others are compared with, and the share of its rate that each should reach.
-BESIDE: Final = "parquet"
+BASELINE: Final = "parquet"
 GOALS: Final = {"archive": 1.2, "table": 0.75, "stream-batch": 0.75, "json": 0.6}
 # The most that the nsqds may use of the processor time of a row, as a share.
 NSQD_GOAL: Final = 0.15
@@ -280,13 +280,15 @@ def run(bench: Bench, row: str, topic: str, messages: int) -> float:
 
 def report_goals(bench: Bench, rows: list[str]) -> None:
     """Print each row compared with Spark's own, round by round, and the nsqds' share of processor time."""
-    if BESIDE not in rows:
+    if BASELINE not in rows:
         return
-    print(f"\n| beside {ROWS[BESIDE][0]!r} | of its rate | of each round | wanted | CPU of nsqd | wanted |")
+    print(
+        f"\n| next to {ROWS[BASELINE][0]!r} | of its rate | of each round | wanted | CPU of nsqd | wanted |"
+    )
     print("|---|--:|---|--:|--:|--:|")
     for row in (row for row in rows if row in GOALS):
-        rounds = zip(bench.seconds[BESIDE], bench.seconds[row], strict=True)
-        ratios = [beside / mine for beside, mine in rounds]
+        rounds = zip(bench.seconds[BASELINE], bench.seconds[row], strict=True)
+        ratios = [baseline / mine for baseline, mine in rounds]
         each = ", ".join(f"{ratio:.2f}" for ratio in ratios)
         theirs, ours = (sum(one) for one in zip(*bench.cpu[row], strict=True))
         print(

@@ -1,28 +1,15 @@
 """The ``nsq-cluster`` command."""
 
+import argparse
 import shutil
 import socket
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from devcluster.layout import HOST, MAX_PORT_OFFSET, ClusterLayout, DaemonPlan, plan_cluster
 from nsqcore.options.arguments import ArgumentParser
 from nsqcore.process.output import write_message
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterOptions:
-    """The parsed command line."""
-
-    data: Path
-    fresh: bool
-    port_offset: int
-    traffic: bool
-    rate: float
-    status_every: float
-    sign_in: bool
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,11 +39,7 @@ def argument_parser() -> ArgumentParser:
         epilog="Ctrl-C stops everything.",
     )
     parser.add_argument("--data", type=Path, default=Path("data"), metavar="FOLDER", help="default: ./data")
-    kept = parser.add_mutually_exclusive_group()
-    kept.add_argument(
-        "--keep", dest="fresh", action="store_false", help="keep the data of the last run (default)"
-    )
-    kept.add_argument("--fresh", action="store_true", help="delete the data of the last run first")
+    parser.add_argument("--fresh", action="store_true", help="delete the data of the last run first")
     parser.add_argument("--port-offset", type=int, default=0, metavar="N", help="add N to every port")
     parser.add_argument("--no-traffic", dest="traffic", action="store_false", help="no sample messages")
     parser.add_argument(
@@ -74,11 +57,10 @@ def argument_parser() -> ArgumentParser:
         action="store_true",
         help="people sign in to nsqadmin, at an OpenID provider that runs here and believes everybody",
     )
-    parser.set_defaults(fresh=False)
     return parser
 
 
-def _parse(argv: Sequence[str]) -> ClusterOptions:
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argument_parser()
     arguments = parser.parse_args(argv)
     if not 0 <= arguments.port_offset <= MAX_PORT_OFFSET:
@@ -87,7 +69,7 @@ def _parse(argv: Sequence[str]) -> ClusterOptions:
         parser.error("--rate must be above 0 and at most 10000; --no-traffic switches it off")
     if arguments.status_every <= 0:
         parser.error("--status-every must be above 0")
-    return ClusterOptions(**vars(arguments))
+    return arguments
 
 
 def _taken_ports(daemons: list[DaemonPlan]) -> list[str]:

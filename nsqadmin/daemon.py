@@ -26,7 +26,7 @@ from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.collector import Collector
 from nsqadmin.collecting.views import Round
 from nsqadmin.history.recorder import CHANGE, Recorder, problem_of
-from nsqadmin.history.ring import HistoryFile, HistoryProblem
+from nsqadmin.history.ring import HistoryFile, HistoryFileError
 from nsqadmin.options import LiveOptions, NsqadminOptions
 from nsqadmin.pages.history_charts import HistoryCharts
 from nsqadmin.pages.static_files import StaticFiles
@@ -125,8 +125,8 @@ class NsqadminDaemon:
             log,
             rights=rights,
             audit=audit,
-            tell=self._notifier.notify,
-            mark=partial(recorder.note, CHANGE) if recorder is not None else lambda *_: None,
+            notify=self._notifier.notify,
+            add_to_timeline=partial(recorder.note, CHANGE) if recorder is not None else lambda *_: None,
         )
         self.collector.adder.followers.append(runner.follow)
         self._server = HttpListeners(
@@ -200,7 +200,7 @@ def _recorder(options: NsqadminOptions, log: Log) -> Recorder | None:
         return None
     try:
         file = HistoryFile(options.history_file)
-    except HistoryProblem as problem:
+    except HistoryFileError as problem:
         raise StartupError(f"failed to open --history-file - {problem}") from problem
     except OSError as error:
         if options.history_file:

@@ -53,7 +53,7 @@ def routes(
     static: StaticFiles,
     http: ClusterHttp,
     log: Log,
-    courses: HistoryCharts,
+    history: HistoryCharts,
     alerts: Alerts,
     open_id: "OpenId | None",
 ) -> list[Route]:
@@ -86,7 +86,7 @@ def routes(
         *Api(cluster, runner, log).routes(),
         *GraphiteApi(now, log).routes(),
         *ConfigApi(options, runner).routes(),
-        *(route for kind in _PAGES for route in kind(now, cluster, runner, courses, render, log).routes()),
+        *(route for kind in _PAGES for route in kind(now, cluster, runner, history, render, log).routes()),
         *static.routes(),
     ]
     if open_id is not None:

@@ -3,7 +3,7 @@
     python -m nsqd.drain --http-address=127.0.0.1:4151 --timeout=5m
 
 The node says first that it is not ready, and accepts publishes for the time of --grace: load balancers and
-nsqlookupd send producers to other nodes. Then it refuses publishes; consumers go on reading. The command
+nsqlookupd send producers to other nodes. Then it refuses publishes; consumers continue to read. The command
 exits with 0 when nothing remains here. It exits with 1 and one sentence about the rest when none of it can go
 by itself (it is paused, deferred for longer than the drain may take, or unread for as long as a consumer
 needs to find it) or when the time is up. Messages never leave the node by a drain: see nsqd-decommission. If

@@ -124,7 +124,7 @@ class CountedLoad:
         slowest_s, self._recent_slowest_s = self._recent_slowest_s, 0.0
         return slowest_s
 
-    def figures(self) -> dict[str, Any]:
+    def statistics(self) -> dict[str, Any]:
         return {
             "confirmed": len(self.confirmed),
             "failed": len(self.failed),
@@ -211,13 +211,13 @@ async def load(
             loop.call_later(seconds, counted.stop)
         began = time.monotonic()
 
-        def figures() -> dict[str, Any]:
+        def statistics() -> dict[str, Any]:
             asked = {
                 "lookups": lookups.asked,
                 "wrong_lookups": lookups.wrong,
                 "unanswered_lookups": lookups.unanswered,
             }
-            return {"seconds": round(time.monotonic() - began), **counted.figures(), **asked}
+            return {"seconds": round(time.monotonic() - began), **counted.statistics(), **asked}
 
         async with Consumer(
             topic,
@@ -232,14 +232,16 @@ async def load(
             asking = tasks.create_task(lookups.run(config))
             while not publishing.done():
                 await asyncio.wait([publishing], timeout=1)
-                _print_json({**figures(), "slowest_in_last_second_ms": round(counted.take_slowest() * 1000)})
+                _print_json(
+                    {**statistics(), "slowest_in_last_second_ms": round(counted.take_slowest() * 1000)}
+                )
             asking.cancel()
             await counted.all_received(_LAST_SECONDS)
-    return figures()
+    return statistics()
 
 
-def _print_json(figures: dict[str, Any]) -> None:
-    write_message(json.dumps(figures), sys.stdout)
+def _print_json(statistics: dict[str, Any]) -> None:
+    write_message(json.dumps(statistics), sys.stdout)
 
 
 def main() -> int:

@@ -141,7 +141,7 @@ class Image:
         self.environment, self.workdir, self.user, self.command = {}, "/", "", []
         mine = f"python:{sys.version_info.major}.{sys.version_info.minor}-slim"
         if base.removesuffix("-slim") != mine.removesuffix("-slim"):
-            print(f"note: {base} is stood in for by Python {sys.version.split()[0]}")
+            print(f"note: {base} is replaced by Python {sys.version.split()[0]}")
 
     def _go_on_from(self, base: str, words: list[str]) -> None:
         """Begin a stage with the files and working directory of another stage of this file."""

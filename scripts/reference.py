@@ -139,7 +139,7 @@ def flags_page() -> Iterator[str]:
 # -- metrics -------------------------------------------------------------------
 
 # Stand-ins for the collectors' inputs, one of each kind, so that every family and label appears.
-_ONE: Final = SimpleNamespace(mark="", topic="", channel="", node="")
+_ONE: Final = SimpleNamespace(kind="", topic="", channel="", node="")
 _BROKER: Final = SimpleNamespace(
     topics={}, stalled=(), leaving=False, disk_low=False, limits=SimpleNamespace(topology_aware=True)
 )
@@ -147,20 +147,22 @@ _BROKER: Final = SimpleNamespace(
 
 def nsqd_families() -> Iterator[Sequence[str]]:
     made: Any = NsqdCollector(
-        _BROKER,
-        SimpleNamespace(lag_s=0),
-        SimpleNamespace(connections=(), accepted=0),
-        SimpleNamespace(ok=True, failed_fsyncs={}),
-        SimpleNamespace(peers=tuple),
-        SimpleNamespace(count=0, seconds=0),
-        SimpleNamespace(remaining=int),
-        Ages(),
-        SimpleNamespace(free=0, total=0),
         SimpleNamespace(
-            to_json=lambda: {"replicas": [], "copies": []},
-            primary=SimpleNamespace(under_replicated=int),
-            node=None,
+            broker=_BROKER,
+            clients=SimpleNamespace(connections=(), accepted=0),
+            health=SimpleNamespace(ok=True, failed_fsyncs={}),
+            fsync=SimpleNamespace(count=0, seconds=0),
+            ages=Ages(),
+            watermark=SimpleNamespace(free=0, total=0),
+            replication=SimpleNamespace(
+                to_json=lambda: {"replicas": [], "copies": []},
+                primary=SimpleNamespace(under_replicated=int),
+                node=None,
+            ),
         ),
+        SimpleNamespace(lag_s=0),
+        SimpleNamespace(peers=tuple),
+        SimpleNamespace(remaining=int),
     )
     for one in made.families():
         yield one.name + "_total" * one.counter, kind_of(one.counter), ", ".join(one.labels), one.help

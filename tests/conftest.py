@@ -86,7 +86,7 @@ def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]
         if daemon.process and daemon.folder.exists()
     }
     cluster.close()
-    # Shown by pytest beside the traceback, and only when the test failed.
+    # Shown by pytest with the traceback, and only when the test failed.
     shown = [f"--- {name}\n{_first_and_last(log)}" for name, log in logs.items()]
     request.node.add_report_section("teardown", "daemons", "\n".join(shown))
     assert not [name for name, log in logs.items() if "Traceback" in log]

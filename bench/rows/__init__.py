@@ -6,15 +6,12 @@ from bench.metrics import Row
 from bench.rows import (
     backlog,
     consuming,
-    each,
+    deferred,
     headers,
-    hostile,
     http,
     idle,
     latency,
     layers,
-    looking,
-    policies,
     publishing,
     replication,
     stalls,
@@ -28,19 +25,14 @@ GROUPS: Final[dict[str, list[Row]]] = {
     "layers": layers.ROWS,
     "latency": latency.ROWS,
     "stalls": stalls.ROWS,
-    "backlog": [*backlog.ROWS, *each.ROWS],
+    "backlog": [*backlog.ROWS, *deferred.ROWS],
     "idle": idle.ROWS,
     "headers": headers.ROWS,
-    "policies": policies.ROWS,
-    "looking": looking.ROWS,
     "replication": replication.ROWS,
-    "hostile": hostile.ROWS,
 }
 # Groups that are not part of the table that compares with the original.
-_OTHERS: Final = {"headers", "policies", "looking", "replication", "hostile"}
+_OTHERS: Final = {"headers", "replication"}
 USUAL: Final = ",".join(name for name in GROUPS if name not in _OTHERS)
-# The table in parts of two to four minutes each, for a machine that cannot stay idle for longer.
-PARTS: Final = ("roundtrips,batches", "bodies,http,layers", "latency,stalls", "backlog,idle")
 ROWS: Final[dict[str, Row]] = {row.name: row for rows in GROUPS.values() for row in rows}
 
 

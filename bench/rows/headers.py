@@ -141,8 +141,8 @@ def _beside(found: Readings, without: Readings) -> Readings:
 
 
 def _row(name: str, title: str, run: Callable[[Server, Plan], Readings]) -> Row:
-    figures = (rate(), Metric("share", "of that without", limit=MIN_SHARE), less("cost", "times the CPU"))
-    return Row(name, title, figures, run)
+    metrics = (rate(), Metric("share", "of that without", limit=MIN_SHARE), less("cost", "times the CPU"))
+    return Row(name, title, metrics, run)
 
 
 ROWS: Final = [

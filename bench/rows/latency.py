@@ -113,7 +113,7 @@ def _consumer(server: Server, topic: str, size: int, found: Any, wishes: dict[st
 
 
 def _row(rate: int, name: str, flags: tuple[str, ...]) -> Row:
-    figures = tuple(
+    metrics = tuple(
         less(prefix + share, f"ms, {share} {until}", goal=1.0)
         for prefix, until in (("", "to the consumer"), ("ok ", "to the OK"))
         for share, _ in SHARES
@@ -122,7 +122,7 @@ def _row(rate: int, name: str, flags: tuple[str, ...]) -> Row:
     return Row(
         f"latency{rate // 1000}k_{name}",
         title,
-        figures,
+        metrics,
         partial(at_rate, rate=rate, wishes=WISHES[rate]),
         flags,
         most_runs=2,

@@ -71,13 +71,13 @@ def _compared(program: Program, plan: Plan, run: Callable[[Server, Plan], Readin
 
 
 def _row(name: str, title: str, run: Callable[[Server, Plan], Readings]) -> Row:
-    figures = (
+    metrics = (
         rate(),
         Metric("share", "of that without", limit=MIN_SHARE),
         less("cost", "times the CPU", limit=MAX_COST),
         less("replica", "of it at the replica", limit=MAX_REPLICA),
     )
-    return Row(name, title, figures, partial(_compared, run=run), own=True)
+    return Row(name, title, metrics, partial(_compared, run=run), own=True)
 
 
 ROWS: Final = [

@@ -50,26 +50,19 @@ __all__ = [
 # Loaded on first use: a daemon that imports nsqclient.wire does not load the client, and a program that only
 # publishes does not load the consumer.
 _HOMES: Final = {
-    "AuthError": "_errors",
-    "ClosedError": "_errors",
-    "Config": "_config",
-    "ConnectionLostError": "_errors",
-    "Consumer": "_consumer",
-    "ConsumerStats": "_consumer",
-    "Exponential": "_retry",
-    "Fixed": "_retry",
-    "HandshakeError": "_errors",
-    "Linear": "_retry",
-    "Message": "_message",
-    "Middleware": "_middleware",
-    "NSQError": "wire.errors",
-    "Producer": "_producer",
-    "ProtocolError": "wire.errors",
-    "Publication": "_middleware",
-    "Retry": "_retry",
-    "UnreachableError": "_errors",
-    "UnsupportedError": "_errors",
-    "WrongPortError": "_errors",
+    name: module
+    for module, names in (
+        ("_config", ("Config",)),
+        ("_consumer", ("Consumer", "ConsumerStats")),
+        ("_errors", ("AuthError", "ClosedError", "ConnectionLostError", "HandshakeError")),
+        ("_errors", ("UnreachableError", "UnsupportedError", "WrongPortError")),
+        ("_message", ("Message",)),
+        ("_middleware", ("Middleware", "Publication")),
+        ("_producer", ("Producer",)),
+        ("_retry", ("Exponential", "Fixed", "Linear", "Retry")),
+        ("wire.errors", ("NSQError", "ProtocolError")),
+    )
+    for name in names
 }
 
 

@@ -12,7 +12,7 @@ from nsqclient.wire.address import split_address
 # After this time an nsqlookupd may hang. The answers of the others are enough.
 PATIENCE_SECONDS: Final = 0.5
 
-# The producer skips an nsqd that failed for this time. It doubles with each failure.
+# A client skips an nsqd that failed for this time. It doubles with each failure.
 MIN_BACKOFF_SECONDS: Final = 0.1
 MAX_BACKOFF_SECONDS: Final = 30.0
 
@@ -44,6 +44,7 @@ class AddressBook:
         self._topic = topic
         self._answers: dict[str, list[str]] = {}
         self._errors: dict[str, str] = {}  # of the nsqlookupds that did not answer the last request
+        self.roster = Roster(self.configured)
         self._asking: dict[str, asyncio.Task[bool]] = {}
         for address in lookupds:
             self.add_lookupd(address)
@@ -55,8 +56,8 @@ class AddressBook:
     @property
     def known(self) -> list[str]:
         """Every nsqd that was given by address or that an nsqlookupd names."""
-        found = (address for url in self._urls for address in self._answers.get(url, ()))
-        return list(dict.fromkeys((*self.configured, *found)))
+        listed = (address for url in self._urls for address in self._answers.get(url, ()))
+        return list(dict.fromkeys((*self.configured, *listed)))
 
     @property
     def errors(self) -> list[str]:
@@ -68,6 +69,7 @@ class AddressBook:
         split_address(address)
         if address not in self.configured:
             self.configured.append(address)
+        self.roster.update(self.known)
 
     def remove(self, address: str) -> None:
         """Remove an nsqd that was given by address; ValueError when it was not given."""
@@ -75,6 +77,7 @@ class AddressBook:
             given = ", ".join(self.configured) or "none"
             raise ValueError(f"{address} is none of the nsqd that were named ({given})")
         self.configured.remove(address)
+        self.roster.update(self.known)
 
     def add_lookupd(self, address: str) -> None:
         from nsqclient._lookups import lookup_url
@@ -129,8 +132,10 @@ class AddressBook:
             self._answers[url] = found
             self._errors.pop(url, None)
         except Exception as error:  # noqa: BLE001 - an error of one must not stop the queries to the others
-            log_failure(url, error)
-            self._errors[url] = f"nsqlookupd {url}: {error}"
+            text = f"nsqlookupd {url}: {error}"
+            if self._errors.get(url) != text:  # a publish asks several times before it fails
+                log_failure(url, error)
+            self._errors[url] = text
         finally:
             del self._asking[url]
         self._changed()
@@ -138,7 +143,7 @@ class AddressBook:
 
 
 class Roster:
-    """The addresses that a producer may use, in order of preference. Pure: time is an argument.
+    """The addresses that a client may use, in order of preference. Pure: time is an argument.
 
     An address that failed rests for some time. When all addresses rest, the producer tries the one whose rest
     ends first.
@@ -191,11 +196,17 @@ class Roster:
         return chosen
 
     def is_well(self, address: str, now: float) -> bool:
-        return self._backoff_until.get(address, float("inf")) <= now
+        return self.rests_until(address) <= now
+
+    def rests_until(self, address: str) -> float:
+        """The time at which the rest ends; infinite for an address that may not be used."""
+        return self._backoff_until.get(address, float("inf"))
 
     def failed(self, address: str, now: float) -> None:
         """The nsqd was unreachable, closed the connection or could not store a message."""
         if address in self._backoff_until and self._backoff_until[address] <= now:
+            if MAX_BACKOFF_SECONDS < now - self._backoff_until[address] < float("inf"):
+                self._backoff.pop(address, None)  # it was well for a while
             rest = min(self._backoff.get(address, MIN_BACKOFF_SECONDS / 2) * 2, MAX_BACKOFF_SECONDS)
             self._backoff[address] = rest
             self._backoff_until[address] = now + rest

@@ -65,7 +65,7 @@ class FullTopics:
         self.refused.append(publish)
         self.refused.fail_expired(max_tries, asyncio.get_running_loop().time() + self._pause)
         if self._offering is None or self._offering.done():
-            log.warning("%s: publishes to it are tried again, those to other topics go on", error)
+            log.warning("%s: publishes to it are tried again, those to other topics continue", error)
             self._offering = self._tasks.spawn(self._retry(), "producer full topics")
 
     async def _retry(self) -> None:

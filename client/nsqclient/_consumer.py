@@ -7,16 +7,14 @@ import signal
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Generic, Self
+from typing import TYPE_CHECKING, Final, Generic, Self
 
 from nsqclient._backoff import Phase
 from nsqclient._config import DEFAULT_MAX_IN_FLIGHT, Config
-from nsqclient._connection import Connection
 from nsqclient._errors import ClosedError
 from nsqclient._handling import Handling
 from nsqclient._jobs import BatchHandler, Decode, Handler, Job
-from nsqclient._listener import Listener
-from nsqclient._message import Message, Outcome, T
+from nsqclient._message import Message, T
 from nsqclient._middleware import Middleware
 from nsqclient._retry import Retry
 from nsqclient._signals import watched
@@ -25,7 +23,6 @@ from nsqclient._tasks import end, spawn
 from nsqclient.wire import commands
 from nsqclient.wire.address import address_list
 from nsqclient.wire.durations import seconds_of
-from nsqclient.wire.errors import E_FIN_FAILED, E_REQ_FAILED, ProtocolError
 
 if TYPE_CHECKING:
     from nsqclient._dead_letters import DeadLetterProducers
@@ -55,53 +52,6 @@ class ConsumerStats:
     finished: int
     requeued: int
     connections: int
-
-
-class _Events(Listener):
-    """Counts the events on the connections of a consumer, and forwards them."""
-
-    subscriptions: Subscriptions
-
-    def __init__(self, retry: Retry, handling: Handling, dead_letters: "DeadLetterProducers | None") -> None:
-        self.retry = retry
-        self._handling = handling
-        self._dead_letters = dead_letters
-        self.received = self.finished = self.requeued = 0
-
-    def messages_received(self, connection: Connection, messages: list[Message[Any]]) -> None:
-        self.received += len(messages)
-        self.subscriptions.rdy.heard(connection.address, messages[0].received_at)
-        self._handling.receive(messages)
-
-    def message_answered(self, outcome: Outcome) -> None:
-        if outcome is Outcome.FINISHED:
-            self.finished += 1
-            if self.subscriptions.backoff.phase is Phase.RUNNING:
-                return  # the common path
-        elif outcome is Outcome.GIVEN_UP:
-            self.finished += 1
-            return  # the next message says whether the handler works
-        elif outcome is Outcome.DEAD:
-            self.finished += 1
-            outcome = Outcome.FAILED
-        else:
-            self.requeued += 1
-        self.subscriptions.note(outcome)
-
-    def answer_refused(self, error: ProtocolError) -> None:
-        if error.code == E_FIN_FAILED:
-            self.finished -= 1
-        elif error.code == E_REQ_FAILED:
-            self.requeued -= 1
-
-    def handling_failed(self, message: Message[Any], error: BaseException | None) -> None:
-        self._handling.failed([message], error)
-
-    def connection_lost(self, connection: Connection, error: Exception | None) -> None:
-        self._handling.forget(connection)
-        self.subscriptions.lost(connection, error)
-        if self._dead_letters is not None:
-            self._dead_letters.disconnect(connection.address)
 
 
 class Consumer(Generic[T]):
@@ -156,11 +106,17 @@ class Consumer(Generic[T]):
             decode=decode,
             middlewares=middlewares,
         )
-        self._events = _Events(self.retry, self._handling, self._dead_letters)
         self._subscriptions = Subscriptions(
-            self._events, topic, channel, self.config, nsqds, lookupds, choose
+            topic,
+            channel,
+            self.config,
+            nsqds,
+            lookupds,
+            choose,
+            self.retry,
+            self._handling,
+            self._dead_letters,
         )
-        self._events.subscriptions = self._subscriptions
         self._connections = self._subscriptions.open
         if handler is not None:
             self._handling.add(Job(handler, concurrency, in_threads))
@@ -277,7 +233,7 @@ class Consumer(Generic[T]):
 
     @property
     def stats(self) -> ConsumerStats:
-        counts = self._events
+        counts = self._subscriptions
         return ConsumerStats(counts.received, counts.finished, counts.requeued, len(self._connections))
 
     # --- settings
@@ -310,26 +266,25 @@ class Consumer(Generic[T]):
 
     async def connect_to_nsqd(self, address: str) -> None:
         """Add an nsqd to read from; it is connected again whenever the connection is lost."""
-        self._subscriptions.addresses.add(address)
-        if self._started and address not in self._connections:
-            await self._subscriptions.connect(address)
+        if self._started:
+            await self._subscriptions.add(address)
+        else:
+            self._subscriptions.addresses.add(address)
 
     async def disconnect_from_nsqd(self, address: str) -> None:
         """Remove an nsqd that was given by address: wait until its messages are answered, then disconnect.
 
         Raises ValueError when it was not given.
         """
-        self._subscriptions.addresses.remove(address)
-        await self._subscriptions.disconnect(address)
+        await self._subscriptions.remove(address)
 
     def connect_to_nsqlookupd(self, address: str) -> None:
         """Add an nsqlookupd to ask for nsqd."""
-        self._subscriptions.addresses.add_lookupd(address)
-        self._subscriptions.pace.hurry()  # ask soon
+        self._subscriptions.add_lookupd(address)
 
     def disconnect_from_nsqlookupd(self, address: str) -> None:
         """Stop asking this nsqlookupd; connections to the nsqd it has named stay until they are lost."""
-        self._subscriptions.addresses.remove_lookupd(address)
+        self._subscriptions.remove_lookupd(address)
 
     # --- start and stop
 
@@ -383,7 +338,7 @@ class Consumer(Generic[T]):
         if self._closing:
             raise ClosedError("the consumer was closed while it started")
         for name, work in (
-            ("discovery", self._subscriptions.discover()),
+            ("discovery", self._subscriptions.keep_connected()),
             ("rdy", self._subscriptions.rotate()),
         ):
             self._tasks.append(spawn(work, f"{self._name} {name}"))
@@ -424,6 +379,7 @@ class Consumer(Generic[T]):
         try:
             touching = [task for task in self._tasks if task.get_name().endswith("touch")]
             await end([task for task in self._tasks if task not in touching])
+            await self._subscriptions.stop_connecting()
             await self._drain(seconds_of(drain_seconds))
             await end(touching)
         finally:

@@ -10,9 +10,9 @@ from nsqclient._backlog import Backlog, FullTopics
 from nsqclient._config import Config
 from nsqclient._connection import Connection
 from nsqclient._errors import ClosedError, UnsupportedError
-from nsqclient._links import Links
 from nsqclient._listener import Listener
 from nsqclient._middleware import Publication
+from nsqclient._producer_links import ProducerLinks
 from nsqclient._requests import Answer, Confirmation, Publish, RequestQueue, publish_of
 from nsqclient._tasks import Tasks
 from nsqclient.wire.errors import (
@@ -58,10 +58,9 @@ class Dispatch(Listener):
         self._with_headers = config.headers
         self._retry_seconds = retry_seconds
         self.tasks = Tasks()
-        self.links = Links(
+        self.links = ProducerLinks(
             self,
             config,
-            self.tasks,
             self._wake,
             nsqds=nsqds,
             lookupds=lookupds,
@@ -184,7 +183,7 @@ class Dispatch(Listener):
         self.has_ended = True
         self.wake_all()
         await self.tasks.end()
-        await self.links.addresses.close()
+        await self.links.stop_connecting()
         for kept in (self.backlog, self.full_topics.refused):
             kept.fail(ClosedError("the producer was closed before this was confirmed"))
         await asyncio.gather(*(link.close() for link in self.links.all))
@@ -211,7 +210,7 @@ class Dispatch(Listener):
     def publish_refused(self, connection: Connection, publish: Publish, error: ProtocolError) -> None:
         if error.code in _NODE_FAILED:
             self.links.failed(connection.address)
-            self.links.query_now()
+            self.links.query_soon()
             connection.was_refused = is_full = error.text.endswith(_TOPIC_IS_FULL)
             self._lost(publish, error, tries=1, is_full=is_full)
             return

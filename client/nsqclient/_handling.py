@@ -218,7 +218,7 @@ class Handling:
         if self._decode is not None:
             try:
                 message._value = self._decode(message.body)
-            except Exception as error:  # noqa: BLE001 - other messages go on whatever it raises
+            except Exception as error:  # noqa: BLE001 - other messages continue whatever it raises
                 self._verdicts.undecodable(message, error)
                 return False
         return True
@@ -261,7 +261,7 @@ class Handling:
                 verdicts.failed([message], error)  # only something the handler waited for was cancelled
             except _OF_THE_PROGRAM:
                 raise
-            except BaseException as error:  # noqa: BLE001 - other messages go on whatever it raises
+            except BaseException as error:  # noqa: BLE001 - other messages continue whatever it raises
                 verdicts.failed([message], error)
             if watched and message.answered:
                 in_hand.discard(message)
@@ -308,7 +308,7 @@ class Handling:
                 verdicts.failed(batch, error)
             except _OF_THE_PROGRAM:
                 raise
-            except BaseException as error:  # noqa: BLE001 - other messages go on whatever it raises
+            except BaseException as error:  # noqa: BLE001 - other messages continue whatever it raises
                 verdicts.failed(batch, error)
             self._in_hand.difference_update([message for message in batch if message.answered])
             await asyncio.sleep(0)

@@ -152,7 +152,7 @@ class HandlerRun:
             if decode is not None:
                 try:
                     message._value = decode(message.body)
-                except Exception as error:  # noqa: BLE001 - other messages go on whatever it raises
+                except Exception as error:  # noqa: BLE001 - other messages continue whatever it raises
                     mailbox.post(verdicts.undecodable, message, error)
                     continue
             try:

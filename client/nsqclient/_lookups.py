@@ -113,8 +113,8 @@ def _addresses(answer: HttpAnswer, path: str) -> list[str]:
 
 def _cause(answer: HttpAnswer) -> str:
     """The cause given by an answer that reports a failure."""
-    if location := answer.headers.get("location"):
-        return f", it points to {location}"
+    if answer.location:
+        return f", it points to {answer.location}"
     try:
         said = json.loads(answer.body)["message"]
     except (*_UNUSABLE, LookupError):

@@ -3,29 +3,28 @@
 import asyncio
 import logging
 import random
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from nsqclient._addresses import AddressBook
 from nsqclient._backoff import Backoff, Phase
 from nsqclient._config import Config
 from nsqclient._connection import Connection
 from nsqclient._errors import ConnectionLostError
-from nsqclient._handshake import connect
+from nsqclient._handling import Handling
+from nsqclient._links import Links
 from nsqclient._listener import Listener
-from nsqclient._message import Outcome
+from nsqclient._message import Message, Outcome
 from nsqclient._rdy import RdyDistribution, longest_wait
-from nsqclient._tasks import end, spawn
+from nsqclient._retry import Retry
+from nsqclient._tasks import end
 from nsqclient.wire import commands
-from nsqclient.wire.errors import ProtocolError
+from nsqclient.wire.errors import E_FIN_FAILED, E_REQ_FAILED, ProtocolError
+
+if TYPE_CHECKING:
+    from nsqclient._dead_letters import DeadLetterProducers
 
 log = logging.getLogger("nsqclient")
-
-# The first lookup of a lost nsqd comes after this time, the next after doubling pauses up to the poll
-# interval. After a mere restart, a pause of a minute would leave its messages undelivered.
-FIRST_RETRY_SECONDS: Final = 0.5
 
 # How long start() waits for further nsqd when one is connected.
 START_GRACE_SECONDS: Final = 1.0
@@ -34,64 +33,30 @@ START_GRACE_SECONDS: Final = 1.0
 LONG_WAIT_SECONDS: Final = 60.0
 
 
-class RoundPace:
-    """The pause between rounds: the interval; after a loss a short pause, doubling up to the interval."""
-
-    def __init__(self, interval: float) -> None:
-        self._interval = interval
-        self._retry: float | None = None
-        self._hurried = asyncio.Event()
-
-    @property
-    def is_hurried(self) -> bool:
-        return self._retry is not None
-
-    def hurry(self) -> None:
-        self._retry = FIRST_RETRY_SECONDS
-        self._hurried.set()
-
-    async def pause(self, extra: float = 0) -> None:
-        """Wait for the next round; hurry() cuts a long wait short."""
-        self._hurried.clear()
-        wait = self._next_wait() or self._interval + extra
-        try:
-            async with asyncio.timeout(wait):
-                await self._hurried.wait()
-        except TimeoutError:
-            return
-        await asyncio.sleep(self._next_wait() or 0)
-
-    def _next_wait(self) -> float | None:
-        wait = self._retry
-        if wait is not None:
-            self._retry = wait * 2 if wait * 2 < self._interval else None
-        return wait
-
-
-class Subscriptions:
-    """The connections of one consumer; *listener* gets their events."""
+class Subscriptions(Links, Listener):
+    """The connections of one consumer: *handling* gets their messages, and their events are counted."""
 
     def __init__(
         self,
-        listener: Listener,
         topic: str,
         channel: str,
         config: Config,
         nsqds: Sequence[str],
         lookupds: Sequence[str],
         choose: Callable[[list[str]], Iterable[str]],
+        retry: Retry,
+        handling: Handling,
+        dead_letters: "DeadLetterProducers | None",
     ) -> None:
-        self._listener = listener
+        super().__init__(self, config, nsqds, lookupds, topic=topic)
+        self.retry = retry
+        self._handling = handling
+        self._dead_letters = dead_letters
+        self.received = self.finished = self.requeued = 0
         self._topic, self._channel = topic, channel
         self._name = f"{topic}/{channel}"  # for the log
-        self._config = config
-        self.pace = RoundPace(config.lookupd_poll_interval)
-        self.addresses = AddressBook(nsqds, lookupds, config, self._use_answer, topic=topic)
         self._choose = choose
         self._subscribe = commands.sub(topic, channel)  # raises here for invalid names
-        self.open: dict[str, Connection] = {}
-        self.leaving: set[Connection] = set()  # to nsqd that are no longer used, until nothing is in flight
-        self._leaves: Counter[str] = Counter()  # how often each address was disconnected
         self.rdy: RdyDistribution[str] = RdyDistribution(
             config.max_in_flight, config.low_rdy_idle_timeout, config.low_rdy_timeout
         )
@@ -102,18 +67,9 @@ class Subscriptions:
             full_jitter=strategy == "full_jitter",
             strategy=None if isinstance(strategy, str) else partial(self._stop_for, strategy),
         )
-        self._connecting: dict[str, asyncio.Task[None]] = {}
-        self._failing: set[str] = set()  # the addresses whose last connection failed
-        self._is_pausing = False  # late answers of nsqlookupd are used immediately
         self._timer: asyncio.TimerHandle | None = None
         self._warned = False
-        self._starting: set[asyncio.Task[None]] = set()
         self.is_closing = False
-
-    @property
-    def all(self) -> list[Connection]:
-        """The connections in use, and the closing ones."""
-        return [*self.open.values(), *self.leaving]
 
     # --- connecting
 
@@ -122,113 +78,38 @@ class Subscriptions:
 
         Raises the first error when none is connected.
         """
-        errors: list[Exception] = []
-
-        async def attempt(address: str) -> None:
-            try:
-                await self.connect(address)
-            except (OSError, ProtocolError, ValueError) as error:
-                errors.append(error)
-                log.warning("%s (%s) not connected: %s", self._name, address, error)
-
-        self._starting = waiting = {asyncio.create_task(attempt(address)) for address in addresses}
-        try:
-            while waiting:
-                grace = START_GRACE_SECONDS if self.open else None
-                done, waiting = await asyncio.wait(
-                    waiting, timeout=grace, return_when=asyncio.FIRST_COMPLETED
-                )
-                if not done:
-                    break  # discovery tries those that are slow again
-                for task in done:
-                    if not task.cancelled():  # by start_closing()
-                        task.result()
-        finally:
-            await end(self._starting)
+        errors: list[BaseException] = []
+        waiting = {self._opening(address) for address in addresses}
+        while waiting:
+            grace = START_GRACE_SECONDS if self.open else None
+            done, waiting = await asyncio.wait(waiting, timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+            if not done:
+                break  # those that are slow may still come
+            errors += filter(None, (task.exception() for task in done if not task.cancelled()))
         if errors and not self.open and not self.is_closing:
             raise errors[0]
 
-    async def discover(self) -> None:
-        """Connect to the nsqd that are known, round after round, and ask nsqlookupd for others."""
-        asking: asyncio.Task[None] | None = None
-        # Consumers that start together must not all query at the same times.
-        jitter = random.random() * self._config.lookupd_poll_jitter * self._config.lookupd_poll_interval
-        try:
-            while True:
-                if self.addresses.has_lookupds and (asking is None or asking.done()):
-                    asking = spawn(self.addresses.query_lookupds(), f"{self._name} ask nsqlookupd")
-                    # The configured nsqd wait only briefly for it.
-                    await asyncio.wait(
-                        [asking], timeout=FIRST_RETRY_SECONDS if self.addresses.configured else None
-                    )
-                self._is_pausing = True
-                self._connect_known()
-                # No nsqd yet: the registration of a new topic takes a moment.
-                if self.addresses.has_lookupds and not self.addresses.known and not self.pace.is_hurried:
-                    self.pace.hurry()
-                await self.pace.pause(extra=jitter)
-                jitter = 0
-                self._is_pausing = False
-        finally:
-            await end([*self._connecting.values(), *([] if asking is None else [asking])])
-            await self.addresses.close()
-
-    def _use_answer(self) -> None:
-        """An nsqlookupd has answered; its answer is used at the end of the round, or immediately if late."""
-        if self._is_pausing:
-            self._connect_known()
-
-    def _connect_known(self) -> None:
-        known = self.addresses.known
-        self._failing.intersection_update(known)
-        for address in self._chosen(known):
-            # An nsqd that is slow to answer must not delay the others.
-            if address not in self.open and address not in self._connecting:
-                self._connecting[address] = spawn(
-                    self._try_connect(address), f"{self._name} connect {address}"
-                )
-
-    def _chosen(self, addresses: list[str]) -> list[str]:
+    def _chosen(self) -> list[str]:
         """Choose some addresses; an error means none in this round, and does not end the discovery."""
+        addresses = self.roster.addresses
         try:
             return list(self._choose(addresses))
         except Exception:
             log.exception("%s: choose failed for %r", self._name, addresses)
             return []
 
-    async def _try_connect(self, address: str) -> None:
-        try:
-            await self.connect(address)
-        except (OSError, ProtocolError, ValueError) as error:
-            log.warning("%s (%s) not connected: %s", self._name, address, error)
-            self.addresses.unreachable(address)
-            if address not in self._failing:  # the pauses grow after its first failure
-                self._failing.add(address)
-                self.pace.hurry()
-        else:
-            self._failing.discard(address)
-        finally:
-            del self._connecting[address]
+    def _not_opened(self, address: str, error: Exception) -> None:
+        log.warning("%s (%s) not connected: %s", self._name, address, error)
 
-    async def connect(self, address: str) -> None:
-        leaves = self._leaves[address]
-        connection = await connect(
-            address, self._config, self._listener, is_configured=address in self.addresses.configured
-        )
-        connection.topic, connection.channel = self._topic, self._channel
-        try:
-            await connection.request(self._subscribe)
-            if connection.is_closed:
-                raise ConnectionLostError(f"{address} closed the connection after SUB")
-        except BaseException:
-            await connection.close()
-            raise
-        if address in self.open or self.is_closing or self._leaves[address] > leaves:
-            await connection.close()
-            return
-        self.open[address] = connection
+    async def _prepare(self, link: Connection) -> None:
+        link.topic, link.channel = self._topic, self._channel
+        await link.request(self._subscribe)
+        if link.is_closed:
+            raise ConnectionLostError(f"{link.address} closed the connection after SUB")
+
+    def _opened(self, link: Connection) -> None:
         self._warn_long_rotation()
-        self.send_rdy(self.rdy.add(address, connection.negotiated.max_rdy_count, self._now()))
+        self.send_rdy(self.rdy.add(link.address, link.negotiated.max_rdy_count, self._now()))
 
     def _warn_long_rotation(self) -> None:
         """Warn once when there are so many more nsqd than messages in flight that turns are far apart."""
@@ -259,28 +140,13 @@ class Subscriptions:
             if connection := self.open.get(address):
                 connection.send(commands.rdy(count))
 
-    def lost(self, connection: Connection, error: Exception | None) -> None:
-        """A connection has ended; the others take over its share."""
-        if self.open.get(connection.address) is not connection:
-            return
-        del self.open[connection.address]
-        self.send_rdy(self.rdy.remove(connection.address, self._now(), random.choice))
-        if error is not None and not self.is_closing:
-            log.warning("%s (%s) %s", self._name, connection.address, error)
-            self.pace.hurry()
+    def retire(self, link: Connection) -> asyncio.Task[None]:
+        self.send_rdy(self.rdy.remove(link.address, self._now(), random.choice))
+        return super().retire(link)
 
-    async def disconnect(self, address: str) -> None:
-        """Wait until the messages from this nsqd are answered, and disconnect."""
-        self._leaves[address] += 1  # for a connection that is being made
-        if connection := self.open.pop(address, None):
-            self.send_rdy(self.rdy.remove(address, self._now(), random.choice))
-            self.leaving.add(connection)
-            try:
-                await asyncio.wait([connection.request(commands.CLS)])
-                await connection.idle.wait()
-            finally:
-                await connection.close()
-                self.leaving.discard(connection)
+    async def _answered(self, link: Connection) -> None:
+        await asyncio.wait([link.request(commands.CLS)])
+        await link.idle.wait()
 
     def resize(self, max_in_flight: int) -> None:
         self.send_rdy(self.rdy.resize(max_in_flight, self._now()))
@@ -288,14 +154,61 @@ class Subscriptions:
     def start_closing(self) -> None:
         """Make no more connections, and ask for no more messages."""
         self.is_closing = True
-        for task in self._starting:
+        for task in self._connecting.values():
             task.cancel()
         if self._timer is not None:
             self._timer.cancel()
 
+    # --- events of the connections
+
+    def messages_received(self, connection: Connection, messages: list[Message[Any]]) -> None:
+        self.received += len(messages)
+        self.rdy.heard(connection.address, messages[0].received_at)
+        self.roster.succeeded(connection.address)
+        self._handling.receive(messages)
+
+    def message_answered(self, outcome: Outcome) -> None:
+        if outcome is Outcome.FINISHED:
+            self.finished += 1
+            if self.backoff.phase is Phase.RUNNING:
+                return  # the common path
+        elif outcome is Outcome.GIVEN_UP:
+            self.finished += 1
+            return  # the next message says whether the handler works
+        elif outcome is Outcome.DEAD:
+            self.finished += 1
+            outcome = Outcome.FAILED
+        else:
+            self.requeued += 1
+        self._note(outcome)
+
+    def answer_refused(self, error: ProtocolError) -> None:
+        if error.code == E_FIN_FAILED:
+            self.finished -= 1
+        elif error.code == E_REQ_FAILED:
+            self.requeued -= 1
+
+    def handling_failed(self, message: Message[Any], error: BaseException | None) -> None:
+        self._handling.failed([message], error)
+
+    def connection_lost(self, connection: Connection, error: Exception | None) -> None:
+        """The other connections take over its share."""
+        address = connection.address
+        self._handling.forget(connection)
+        if self._dead_letters is not None:
+            self._dead_letters.disconnect(address)
+        if self.open.get(address) is not connection:
+            return
+        del self.open[address]
+        self.send_rdy(self.rdy.remove(address, self._now(), random.choice))
+        if error is not None and not self.is_closing:
+            log.warning("%s (%s) %s", self._name, address, error)
+            self.failed(address)
+            self.query_soon()
+
     # --- backing off
 
-    def note(self, outcome: Outcome) -> None:
+    def _note(self, outcome: Outcome) -> None:
         """Pass the outcome to the back-off state, and act on its answer."""
         before = self.backoff.phase
         chance = random.random()
@@ -332,9 +245,6 @@ class Subscriptions:
         except Exception:
             log.exception("%s: the back-off strategy failed; the exponential one is used", self._name)
             return self._config.backoff_multiplier * 2.0**level
-
-    def _now(self) -> float:
-        return asyncio.get_running_loop().time()
 
 
 async def _any_idle(connections: list[Connection], seconds: float) -> None:

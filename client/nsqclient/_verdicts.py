@@ -106,7 +106,7 @@ class Verdicts:
                 requeue_all([message])
                 raise
             self._giving_up_failed(message, error)
-        except Exception as error:  # noqa: BLE001 - other messages go on whatever it raises
+        except Exception as error:  # noqa: BLE001 - other messages continue whatever it raises
             # The message could not be stored elsewhere, so it must not be finished.
             self._giving_up_failed(message, error)
 

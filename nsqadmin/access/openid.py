@@ -25,7 +25,7 @@ _LEEWAY_S: Final = 60
 _ALGORITHMS: Final = ["RS256", "ES256", "PS256", "RS384", "RS512", "ES384", "EdDSA"]
 
 
-class SignInProblem(Exception):
+class SignInError(Exception):
     """The reason of a failed sign-in; the text is a sentence without secrets."""
 
 
@@ -83,11 +83,11 @@ class OpenId:
         return str(address), attempt
 
     async def finish(self, attempt: Attempt, query: dict[str, str], redirect_uri: str) -> Person:
-        """Return the signed-in person from the provider's answer. Raises SignInProblem without one."""
+        """Return the signed-in person from the provider's answer. Raises SignInError without one."""
         if query.get("error"):
-            raise SignInProblem("The provider refused the sign-in.")
+            raise SignInError("The provider refused the sign-in.")
         if not attempt.state or query.get("state") != attempt.state:
-            raise SignInProblem("This answer belongs to no sign-in of this browser.")
+            raise SignInError("This answer belongs to no sign-in of this browser.")
         metadata = await self._describe()
         form = {
             "grant_type": "authorization_code",
@@ -101,7 +101,7 @@ class OpenId:
             if secret := self._client_secret.read():
                 form["client_secret"] = secret
         except (OSError, ValueError) as error:
-            raise SignInProblem("The secret for the provider cannot be read.") from error
+            raise SignInError("The secret for the provider cannot be read.") from error
         answer = await self._ask("POST", metadata["token_endpoint"], form)
         return self._person(await self._claims(str(answer.get("id_token", "")), attempt.nonce))
 
@@ -113,7 +113,7 @@ class OpenId:
             try:
                 decoded = jwt.decode(token, await self._key_set(again=True), algorithms=_ALGORITHMS)
             except (JoseError, ValueError) as error:
-                raise SignInProblem("The provider's answer is not signed by it.") from error
+                raise SignInError("The provider's answer is not signed by it.") from error
         claims = dict(decoded.claims)
         checks = jwt.JWTClaimsRegistry(
             leeway=_LEEWAY_S,
@@ -127,16 +127,16 @@ class OpenId:
         try:
             checks.validate(claims)
         except JoseError as error:
-            raise SignInProblem(f"The provider's answer is not for us: {error.error}.") from error
+            raise SignInError(f"The provider's answer is not for us: {error.error}.") from error
         return claims
 
     def _person(self, claims: dict[str, Any]) -> Person:
         name = claims.get(self._name_claim) or claims.get("sub")
         if not isinstance(name, str) or not name:
-            raise SignInProblem(f"The provider does not say who it is: there is no {self._name_claim}.")
+            raise SignInError(f"The provider does not say who it is: there is no {self._name_claim}.")
         # People may type any address at some providers, so also that of an admin.
         if self._name_claim == "email" and str(claims.get("email_verified", True)).lower() != "true":
-            raise SignInProblem("The provider has not verified the e-mail address.")
+            raise SignInError("The provider has not verified the e-mail address.")
         groups = claims.get(self._groups_claim) or []
         listed = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
         return Person(name, tuple(str(group) for group in listed), "sign-in")
@@ -146,7 +146,7 @@ class OpenId:
         if now - self._metadata_at >= _METADATA_S:
             found = await self._ask("GET", f"{self.issuer}/.well-known/openid-configuration")
             if str(found.get("issuer", "")).rstrip("/") != self.issuer:
-                raise SignInProblem("The provider calls itself by another name than --oidc-issuer.")
+                raise SignInError("The provider calls itself by another name than --oidc-issuer.")
             self._metadata, self._metadata_at = found, now
         return self._metadata
 
@@ -166,10 +166,10 @@ class OpenId:
             ):
                 answer = await reply.json(content_type=None)
                 if reply.status != 200 or not isinstance(answer, dict):
-                    raise SignInProblem(f"The provider answers with {reply.status}.")
+                    raise SignInError(f"The provider answers with {reply.status}.")
                 return answer
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError) as error:
-            raise SignInProblem("The provider does not answer.") from error
+            raise SignInError("The provider does not answer.") from error
 
 
 def local_path(text: str, home: str) -> str:

@@ -29,9 +29,9 @@ class Signer:
         """Return the value, or None if it was not signed here, has another purpose, or has expired."""
         if not text.isascii():
             return None
-        body, dot, mark = text.partition(".")
+        body, dot, signature = text.partition(".")
         if not dot or not hmac.compare_digest(
-            mark.encode(), self._signature(purpose, body.encode()).encode()
+            signature.encode(), self._signature(purpose, body.encode()).encode()
         ):
             return None
         try:

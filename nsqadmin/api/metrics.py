@@ -35,5 +35,5 @@ class AdminCollector(Collector):
         )
         for one in self._alerts.now:
             value = 0.0 if self._alerts.muted_until(one) else 1.0
-            problems.add_metric([one.mark, one.topic, one.channel, one.node], value)
+            problems.add_metric([one.kind, one.topic, one.channel, one.node], value)
         yield problems

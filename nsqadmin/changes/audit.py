@@ -18,7 +18,7 @@ MAX_BYTES: Final = 16 * 1024 * 1024
 # Only the latest so many entries are shown.
 MAX_SHOWN: Final = 2000
 
-# The outcome on a node, in a entry's results: one of these words, alone or with a colon and details.
+# The outcome on a node, in an entry's results: one of these words, alone or with a colon and details.
 DONE: Final = "done"
 UNKNOWN: Final = "unknown"
 
@@ -29,7 +29,7 @@ def is_done(word: str) -> bool:
 
 
 def outcome(error: NodeError) -> str:
-    """Describe in a entry's results why a node did not confirm a change."""
+    """Describe in an entry's results why a node did not confirm a change."""
     if error.may_happen:
         return f"{UNKNOWN}: {error.reason}, it may still happen"
     return error.reason if error.unreachable else error.code or error.reason
@@ -89,8 +89,8 @@ class AuditEntry(msgspec.Struct, frozen=True, rename={"at_s": "at", "origin": "f
         if not self.ok and not self.unknown:
             return f"failed: {self.problem}"
         done = sum(1 for word in self.results.values() if is_done(word))
-        told = [f"{node}: {word}" for node, word in self.results.items() if word != DONE]
-        parts = [f"{done} of {len(self.results)} nodes" if self.results else DONE, *told]
+        details = [f"{node}: {word}" for node, word in self.results.items() if word != DONE]
+        parts = [f"{done} of {len(self.results)} nodes" if self.results else DONE, *details]
         if self.silent:
             parts.append(f"not reached: {', '.join(self.silent)}")
         return "; ".join(parts)
@@ -129,7 +129,7 @@ class Audit:
         self._path = Path(path) if path else None
         self._log = log
         self._most_bytes = most_bytes
-        self._deeds: deque[AuditEntry] = deque(maxlen=MAX_SHOWN)
+        self._entries: deque[AuditEntry] = deque(maxlen=MAX_SHOWN)
         # Lines that are not in the file yet.
         self._unwritten: list[bytes] = []
         # Why, in words; empty if there are none.
@@ -174,27 +174,27 @@ class Audit:
         return True
 
     def _remember(self, entry: AuditEntry) -> None:
-        for place, known in enumerate(self._deeds):
+        for place, known in enumerate(self._entries):
             if known.unknown and known.key == entry.key:
-                self._deeds[place] = entry
+                self._entries[place] = entry
                 return
-        self._deeds.append(entry)
+        self._entries.append(entry)
 
     def unknown(self) -> list[AuditEntry]:
         """Return the entries whose outcome on a node is unknown."""
-        return [entry for entry in self._deeds if entry.unknown]
+        return [entry for entry in self._entries if entry.unknown]
 
     def paused_by(self, topic: str, channel: str) -> AuditEntry | None:
         """Return the last change that paused a topic, or its *channel*."""
         action = "pause_channel" if channel else "pause_topic"
-        for entry in reversed(self._deeds):
+        for entry in reversed(self._entries):
             if (entry.action, entry.topic, entry.channel) == (action, topic, channel) and entry.ok:
                 return entry
         return None
 
     def latest(self) -> list[AuditEntry]:
         """Return the last entries, the newest first."""
-        return list(reversed(self._deeds))
+        return list(reversed(self._entries))
 
     def _read(self) -> None:
         """Load the entries of earlier runs; unreadable lines are left out."""

@@ -70,10 +70,10 @@ class ActionResult:
 
     @property
     def message(self) -> str:
-        told = warning(self.stages)
+        text = warning(self.stages)
         if not self.audit_problem:
-            return told
-        return f"{told}; {self.audit_problem}" if told else f"WARNING: {self.audit_problem}"
+            return text
+        return f"{text}; {self.audit_problem}" if text else f"WARNING: {self.audit_problem}"
 
     @property
     def total(self) -> int:
@@ -130,14 +130,14 @@ class Commands:
         """Send changes to *node* again: the outcome of its last one is established."""
         self._unsettled.discard(node)
 
-    async def send(self, node: Node, tell: Callable[[Node], Awaitable[T]]) -> T:
+    async def send(self, node: Node, command: Callable[[Node], Awaitable[T]]) -> T:
         """Send one change to *node*, after those that were sent before."""
         async with self._locks.setdefault(node.address, asyncio.Lock()):
             if node.address in self._unsettled:
                 reason = "the outcome of an earlier change is unknown"
                 raise NodeError("POST", f"http://{node.address}", node.address, reason)
             try:
-                return await tell(node)
+                return await command(node)
             except NodeError as error:
                 if error.may_happen and not isinstance(node, LookupdApi):
                     self._unsettled.add(node.address)
@@ -164,10 +164,10 @@ class Commands:
             await steps.each(holders.value, lambda nsqd: nsqd.create_channel(topic, channel))
         return steps.done("nsqlookupd")
 
-    async def on_holders(self, topic: str, tell: Callable[[NsqdApi], Awaitable[None]]) -> ActionResult:
+    async def on_holders(self, topic: str, command: Callable[[NsqdApi], Awaitable[None]]) -> ActionResult:
         """Send a change of *topic* to the nsqds that hold it."""
         steps, nsqds = await self._begin(topic)
-        await steps.each(nsqds, tell)
+        await steps.each(nsqds, command)
         return steps.done("nsqd")
 
     async def delete(self, topic: str, channel: str = "") -> ActionResult:
@@ -175,11 +175,11 @@ class Commands:
         # The holders are looked up first: after the deletion no nsqlookupd knows them.
         steps, nsqds = await self._begin(topic)
 
-        def tell(node: LookupdApi | NsqdApi) -> Awaitable[None]:
+        def command(node: LookupdApi | NsqdApi) -> Awaitable[None]:
             return node.delete_channel(topic, channel) if channel else node.delete_topic(topic)
 
-        await steps.each(self.cluster.lookupds(), tell)
-        await steps.each(nsqds, tell)
+        await steps.each(self.cluster.lookupds(), command)
+        await steps.each(nsqds, command)
         return steps.done(self.cluster.membership.discovery.kind)
 
     async def tombstone(self, topic: str, node: str) -> ActionResult:
@@ -224,7 +224,7 @@ class Commands:
                 raise UnknownError(NODE_NOT_FOUND)
             content, name = json.dumps({"policies": list(source.policies.policies)}).encode(), ""
 
-        async def tell(nsqd: NsqdApi) -> None:
+        async def command(nsqd: NsqdApi) -> None:
             if change.kind == "delete":
                 await nsqd.delete_policy(name, apply=apply)
             else:
@@ -232,7 +232,7 @@ class Commands:
 
         nsqds = await self.cluster.nsqds_now()
         steps = _Steps(self.send, stages=list(nsqds.stages))
-        await steps.each(nsqds.value, tell)
+        await steps.each(nsqds.value, command)
         return steps.done("nsqd")
 
     def _check_node(self, node: str) -> None:
@@ -305,18 +305,18 @@ class Commands:
             raise UnknownError(NODE_NOT_FOUND)
         silent = [] if search.node else self.cluster.queues.silent_holders(search.topic)
         nodes = [self.cluster.messages(node) for node in ([search.node] if search.node else holders)]
-        told = await call_all(nodes, on if dry else lambda node: self.send(node, on))
-        if told.failed:
-            if all(error.code in _ABSENT for error in told.errors):
-                raise UnknownError(told.errors[0].code)
-            raise UpstreamError("nsqd", told.errors)
+        answers = await call_all(nodes, on if dry else lambda node: self.send(node, on))
+        if answers.failed:
+            if all(error.code in _ABSENT for error in answers.errors):
+                raise UnknownError(answers.errors[0].code)
+            raise UpstreamError("nsqd", answers.errors)
         # A position may exist on one node only, as in a list: the other nodes do not know its id.
         errors = [
             error
-            for error in told.errors
+            for error in answers.errors
             if error.code not in _ABSENT and not error.code.startswith("INVALID_ARG_FROM")
         ]
-        shares = {node.address: share for node, share in told.value}
+        shares = {node.address: share for node, share in answers.value}
         errors += [share.error for share in shares.values() if share.error is not None]
         left: Counter[str] = Counter()
         for share in shares.values():
@@ -351,21 +351,21 @@ class _Steps:
         self._lookupds: set[str] = set()
         self._requests = 0
 
-    async def each(self, targets: Sequence[Node], tell: Callable[[Node], Awaitable[None]]) -> None:
-        told = await call_all(targets, lambda target: self._send(target, tell))
-        self.stages.append(told.errors)
-        self._refused.extend(told.errors)
-        self._requests += told.targets
+    async def each(self, targets: Sequence[Node], command: Callable[[Node], Awaitable[None]]) -> None:
+        answers = await call_all(targets, lambda target: self._send(target, command))
+        self.stages.append(answers.errors)
+        self._refused.extend(answers.errors)
+        self._requests += answers.targets
         nsqds = {one.address for one in targets if isinstance(one, NsqdApi)}
-        unreachable = {error.address for error in told.errors if error.unreachable}
+        unreachable = {error.address for error in answers.errors if error.unreachable}
         self._silent |= nsqds & unreachable
         self._refusing |= (
-            nsqds & {one.address for one in told.errors if one.code not in _ABSENT} - unreachable
+            nsqds & {one.address for one in answers.errors if one.code not in _ABSENT} - unreachable
         )
-        for target, _ in told.value:
+        for target, _ in answers.value:
             (self._nsqds if isinstance(target, NsqdApi) else self._lookupds).add(target.address)
             self._accepted.setdefault(target.address, DONE)
-        for error in told.errors:
+        for error in answers.errors:
             self._accepted[error.address] = outcome(error)
 
     def done(self, kind: str) -> ActionResult:

@@ -11,101 +11,62 @@ from nsqadmin.stats.present import MAX_NAMES, named, plural
 from nsqadmin.stats.sums import ChannelSum, TopicSum
 
 _MESSAGES: Final = {
-    "finish": "{They} will not be delivered again on this channel. Other channels keep {them}.",
-    "requeue": "{They} {go} to the back of the queue; in-flight deliveries are revoked.",
-    "send": "{They} will be delivered now, without waiting for {their} time.",
-    "cancel": "{They} will never be delivered: {they} {are} marked finished for this channel.",
-    "send_back": (
-        "{They} {are} published again to the {channel} {they} came from, to no other, and {leave} this topic."
-    ),
-}
-_ONE: Final = {
-    "They": "It",
-    "they": "it",
-    "them": "its copy",
-    "their": "its",
-    "go": "goes",
-    "are": "is",
-    "leave": "leaves",
-    "channel": "channel",
-}
-_SEVERAL: Final = {
-    "They": "They",
-    "they": "they",
-    "them": "theirs",
-    "their": "their",
-    "go": "go",
-    "are": "are",
-    "leave": "leave",
-    "channel": "channels",
+    "finish": "No further delivery on this channel. Other channels are not affected.",
+    "requeue": "Moved to the back of the queue; in-flight deliveries are revoked.",
+    "send": "Delivered now, before the end of the delay.",
+    "cancel": "Never delivered: marked finished for this channel.",
+    "send_back": "Published again to the channel of origin, to no other, and removed from this topic.",
 }
 
 
-def topic_effects(action: str, topics: Sequence[TopicSum]) -> list[str]:
-    """Describe the effects of pausing, resuming, emptying or deleting *topics*."""
-    one = len(topics) == 1
-    what = "the topic" if one else "these topics"
-    nodes = f" on {plural(topics[0].nodes, 'nsqd')}" if one else ""
-    waiting = plural(sum(topic.own_depth for topic in topics), "message")
+def queue_effects(action: str, queues: Sequence[TopicSum] | Sequence[ChannelSum]) -> list[str]:
+    """Describe the effects of pausing, resuming, emptying or deleting topics or channels."""
+    nodes = f" on {plural(queues[0].nodes, 'nsqd')}" if len(queues) == 1 else ""
+    topics = [one for one in queues if isinstance(one, TopicSum)]
+    channels = [one for one in queues if isinstance(one, ChannelSum)]
     names = [name for topic in topics for name in topic.channel_names]
-    channels = plural(len(names), "channel")
+    if topics:
+        waiting = plural(sum(topic.own_depth for topic in topics), "message")
+        unfinished = sum(topic.depth + topic.in_flight + topic.deferred for topic in topics)
+        clients = sum(topic.consumers for topic in topics)
+        receivers = plural(len(names), "channel")
+    else:
+        depth = sum(channel.depth for channel in channels)
+        in_flight = sum(channel.in_flight_count for channel in channels)
+        deferred = sum(channel.deferred_count for channel in channels)
+        waiting, unfinished = plural(depth, "message"), depth + in_flight + deferred
+        clients = sum(channel.client_count for channel in channels)
+        receivers = plural(clients, "consumer")
     match action:
         case "pause":
-            until = f"until {'it is' if one else 'they are'} resumed"
-            return [
-                f"Messages stay in {what}{nodes}; {channels} get no new ones {until}.",
-                "Publishers are not affected.",
-            ]
+            kept = (
+                "Publishers are not affected."
+                if topics
+                else f"Waiting and new messages are kept ({waiting})."
+            )
+            return [f"Delivery to {receivers}{nodes} stops until resumed.", kept]
         case "unpause":
-            return [f"{waiting} waiting in {what}{nodes} will be delivered to {channels}."]
-        case "empty":
-            return [
-                f"{waiting} waiting in {what} itself{nodes} will be permanently deleted."
-                if one
-                else f"{waiting} waiting in {what} themselves will be permanently deleted.",
-                f"Messages of {channels} stay.",
-            ]
-    unfinished = sum(topic.depth + topic.in_flight + topic.deferred for topic in topics)
-    shown = f" ({named(names)})" if one and names else ""
-    return [
-        f"{what.capitalize()} and {channels}{shown} will be removed{nodes.replace(' on ', ' from ')}.",
-        f"{plural(unfinished, 'unfinished message')} will be permanently deleted.",
-        disconnected(sum(topic.consumers for topic in topics)),
-        f"A publisher that goes on will create {'it' if one else 'them'} again.",
-    ]
-
-
-def channel_effects(action: str, channels: Sequence[ChannelSum]) -> list[str]:
-    """Describe the effects of pausing, resuming, emptying or deleting *channels*."""
-    one = len(channels) == 1
-    what = "the channel" if one else "these channels"
-    nodes = f" on {plural(channels[0].nodes, 'nsqd')}" if one else ""
-    depth = sum(channel.depth for channel in channels)
-    waiting = plural(depth, "message")
-    in_flight = sum(channel.in_flight_count for channel in channels)
-    deferred = sum(channel.deferred_count for channel in channels)
-    unfinished = depth + in_flight + deferred
-    clients = sum(channel.client_count for channel in channels)
-    consumers = plural(clients, "consumer")
-    match action:
-        case "pause":
-            return [
-                f"Delivery to {consumers}{nodes} stops until {what} {'is' if one else 'are'} resumed.",
-                f"Waiting and new messages are kept ({waiting}).",
-            ]
-        case "unpause":
-            return [f"{waiting} waiting will be delivered to {consumers}."]
+            return [f"{waiting} waiting{nodes} will be delivered to {receivers}."]
+        case "empty" if topics:
+            deleted = f"{waiting} waiting in the topic itself{nodes} will be permanently deleted."
+            return [deleted, f"Messages of {receivers} stay."]
         case "empty":
             parts = f"{depth:,} waiting, {in_flight:,} in flight, {deferred:,} deferred"
-            return [
-                f"{plural(unfinished, 'message')}{nodes} ({parts}) will be permanently deleted.",
-                f"{consumers} will stay connected.",
-            ]
+            deleted = f"{plural(unfinished, 'message')}{nodes} ({parts}) will be permanently deleted."
+            return [deleted, f"{receivers} will stay connected."]
+    removed = f"{plural(len(queues), 'topic' if topics else 'channel')}"
+    if topics:
+        removed += f" and {receivers}" + (f" ({named(names)})" if len(topics) == 1 and names else "")
+    again = (
+        "Publishers that continue create topics again."
+        if topics
+        else "Consumers that subscribe create channels again, empty."
+    )
     return [
-        f"{what.capitalize()} will be removed{nodes.replace(' on ', ' from ')}.",
+        f"{removed} will be removed{nodes.replace(' on ', ' from ')}.",
         f"{plural(unfinished, 'unfinished message')} will be permanently deleted.",
         disconnected(clients),
-        f"A consumer that subscribes again will create {'it' if one else 'them'} again, empty.",
+        again,
     ]
 
 
@@ -145,7 +106,7 @@ def message_effects(action: str, done: str, dry: ActionResult, *, one: bool) -> 
         least = "At least " if dry.unfinished else ""
         on = plural(sum(count > 0 for count in dry.counts.values()), "nsqd")
         found.append(f"{least}{plural(dry.total, 'message')} on {on} would be {done}.")
-    found.append(_MESSAGES[action].format_map(_ONE if one else _SEVERAL))
+    found.append(_MESSAGES[action])
     found += [f"{plural(count, 'dead letter')} cannot go: {why}." for why, count in dry.left.items()]
     if dry.silent:
         found.append(f"These are not reached: {named(dry.silent)}.")
@@ -186,7 +147,7 @@ def message_result(name: str, done_word: str, place: str, done: ActionResult) ->
         text = f"{plural(done.total, 'message')}{of} of {place} {were} {done_word}."
     warnings = [f"{plural(count, 'dead letter')} stayed: {why}" for why, count in done.left.items()]
     if done.unfinished:
-        warnings.append("there are more: do it again to go on")
+        warnings.append("there are more: do it again to continue")
     return text, warnings
 
 

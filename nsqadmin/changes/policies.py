@@ -92,8 +92,8 @@ def usual(nodes: Sequence[OnNode]) -> PolicyRules:
 
 def digest_of(nodes: Sequence[OnNode]) -> str:
     """Return a digest that changes when the policies of any node change."""
-    told = sorted((one.node, one.policies.digest) for one in nodes)
-    return sha256(json.dumps(told).encode()).hexdigest()[:16]
+    digests = sorted((one.node, one.policies.digest) for one in nodes)
+    return sha256(json.dumps(digests).encode()).hexdigest()[:16]
 
 
 class ClusterPolicies:
@@ -105,15 +105,17 @@ class ClusterPolicies:
     async def on_nodes(self, topic: str = "", channel: str = "") -> Answer[list[OnNode]]:
         """Return the policies of each node, and which are in force there for a topic or channel."""
         nsqds = await self._cluster.answering_nsqds()
-        told = await call_all(nsqds.value, lambda nsqd: nsqd.policies(topic=topic, channel=channel))
-        digests = Counter(policies.digest for _, policies in told.value)
+        answers = await call_all(nsqds.value, lambda nsqd: nsqd.policies(topic=topic, channel=channel))
+        digests = Counter(policies.digest for _, policies in answers.value)
         most = digests.most_common(1)[0][0] if digests else ""
-        found = [OnNode(nsqd.address, policies, policies.digest != most) for nsqd, policies in told.value]
-        return Answer(found, (*nsqds.stages, told.errors))
+        found = [OnNode(nsqd.address, policies, policies.digest != most) for nsqd, policies in answers.value]
+        return Answer(found, (*nsqds.stages, answers.errors))
 
     async def check(self, change: PolicyChange) -> tuple[NodeError, ...]:
         """Return the refusals of the nodes, if the policy in *change* were set."""
         content = json.dumps(change.definition).encode()
         nsqds = await self._cluster.answering_nsqds()
-        told = await call_all(nsqds.value, lambda one: one.put_policies(content, name=change.name, dry=True))
-        return tuple(error for error in told.errors if not error.unreachable)
+        answers = await call_all(
+            nsqds.value, lambda one: one.put_policies(content, name=change.name, dry=True)
+        )
+        return tuple(error for error in answers.errors if not error.unreachable)

@@ -63,7 +63,7 @@ def _of_queue(name: str) -> Explain:
             found = await _affected(scene, form)
             silent = sorted({node for topic in topics for node in queues.silent_holders(topic)})
             if not form.one.channel:
-                about = effects.topic_effects(name, found)
+                about = effects.queue_effects(name, found)
             else:
                 wanted = {(one.topic, one.channel) for one in form.targets}
                 channels = [
@@ -74,7 +74,7 @@ def _of_queue(name: str) -> Explain:
                 ]
                 if not channels and not silent:
                     raise UnknownError(CHANNEL_NOT_FOUND)
-                about = effects.channel_effects(name, channels) if channels else []
+                about = effects.queue_effects(name, channels) if channels else []
         except UpstreamError as error:
             return unexplained(error)
         except UnknownError:

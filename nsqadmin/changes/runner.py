@@ -43,17 +43,17 @@ class ActionRunner:
         *,
         rights: Rights,
         audit: Audit,
-        tell: Callable[[str, dict[str, Any]], None],
-        mark: Callable[[str, Name], None],
+        notify: Callable[[str, dict[str, Any]], None],
+        add_to_timeline: Callable[[str, Name, float], None],
     ) -> None:
-        """*tell* posts an action to the endpoint; *mark* adds it to the timeline."""
+        """*notify* posts an action to the endpoint; *add_to_timeline* adds it to the timeline."""
         self.scene = scene
         self._cluster = scene.cluster
         self._log = log
         self.rights = rights
         self.audit = audit
-        self._add_to_timeline = mark
-        self._notify_endpoint = tell
+        self._add_to_timeline = add_to_timeline
+        self._notify_endpoint = notify
         self._via = socket.gethostname()
         # Nodes with an unknown outcome that answer again, and the time of their first new statistics.
         self._back_ns: dict[str, int] = {}
@@ -106,21 +106,25 @@ class ActionRunner:
             self.scene.commands.resume(node)
 
     def note(self, request: Request, text: str, action: str, **what: Any) -> None:
-        """Report a change other than of topics: log, audit and notification; *what* as in a Deed."""
+        """Report a change other than of topics: log, audit and notification; *what* as in an AuditEntry."""
         self._log.info("%s: %s", self._who(request), text)
         self._enter(request, action, **what)
         self._notify(request, [action], *(what.get(key, "") for key in ("topic", "channel", "node")))
 
-    def _enter(self, request: Request, action: str, **what: Any) -> None:
+    def _enter(self, request: Request, action: str, at_s: float = 0.0, **what: Any) -> None:
         person = self.rights.person(request)
         self.audit.note(
-            AuditEntry(time.time(), person.name or "anonymous", person.via, request.peer, action, **what)
+            AuditEntry(
+                at_s or time.time(), person.name or "anonymous", person.via, request.peer, action, **what
+            )
         )
 
     async def do(
         self, request: Request, action: Action, target: Target, fields: dict[str, str] | None = None
     ) -> ActionResult:
         """Do *action* and report it: log, audit, charts and notification."""
+        # An action lasts as long as its slowest node; its entry is of the moment at which it was sent.
+        at_s = time.time()
         fields = fields or {}
         words, name = action.audit_names(target), " and ".join(action.audit_names(target))
         where = f" of {target.node}" if target.node and target.topic else f" {target.node}".rstrip()
@@ -147,6 +151,7 @@ class ActionRunner:
         self._enter(
             request,
             name,
+            at_s,
             topic=target.topic,
             channel=target.channel,
             node=target.node,
@@ -163,7 +168,7 @@ class ActionRunner:
             raise error
         subject = target.name or fields.get("name", "") or fields.get("key", "")
         who = self.rights.person(request).name or "anonymous"
-        self._add_to_timeline(f"{name.replace('_', ' ')} {subject} by {who}", _history_name(target))
+        self._add_to_timeline(f"{name.replace('_', ' ')} {subject} by {who}", _history_name(target), at_s)
         if self.audit.problem:
             lacks = (
                 f"the audit lacks this change: {self.audit.problem}; it is added when the file can be written"

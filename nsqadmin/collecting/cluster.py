@@ -22,8 +22,8 @@ from nsqadmin.collecting.registrations import Registrations
 from nsqadmin.collecting.replication import NodeReplications
 from nsqadmin.collecting.views import Lacking, Overview
 from nsqadmin.options import OptionsNow
-from nsqadmin.stats.attention import Concern
-from nsqadmin.stats.cluster_sum import ClusterSum, Order
+from nsqadmin.stats.cluster_sum import ClusterSum
+from nsqadmin.stats.problems import Problem
 from nsqadmin.stats.sums import TopicSum
 from nsqadmin.stats.versions import out_of_date, sort_producers
 from nsqclient.wire.node_error import TOPIC_NOT_FOUND, NodeError
@@ -131,7 +131,7 @@ class Cluster:
 
     def problems_of(
         self, *, topic: str = "", channel: str = "", nodes: Collection[str] = ()
-    ) -> list[Concern]:
+    ) -> list[Problem]:
         """Return the problems of a topic or channel, and those of *nodes*."""
         return [
             one
@@ -273,10 +273,9 @@ class Cluster:
         ]
         return Answer(looks, (stage, errors_of(members)))
 
-    async def ordered(
-        self, total: ClusterSum, order: Order, apply: Callable[[Sequence[TopicSum]], list[TopicSum]]
-    ) -> list[TopicSum]:
+    async def ordered(self, apply: Callable[[Sequence[TopicSum]], list[TopicSum]]) -> list[TopicSum]:
         """Return the topics as *apply* filters and sorts them; thousands are sorted in a thread."""
-        if len(total.topics) < _FEW_TOPICS or total.has_order(order):
-            return total.ordered(order, apply)
-        return await self.collector.work.for_reader(lambda: total.ordered(order, apply))
+        rows = self.sum.rows
+        if len(rows) < _FEW_TOPICS:
+            return apply(rows)
+        return await self.collector.work.for_reader(lambda: apply(rows))

@@ -70,7 +70,7 @@ class Collector:
         members = (*self.membership.members.values(), *self.membership.unlisted.values())
         asking = [self.asker.draining(one) for one in members if one.answers and one.address == node]
         if asking:
-            await self.work.within(asyncio.gather(*asking))
+            await self.work.within(asyncio.gather(*asking), self._patience_s)
 
     async def fresh_list(self, age_s: float = FRESH_S) -> None:
         """Wait until the list of nodes is from a request sent at most *age_s* ago."""

@@ -4,18 +4,18 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
+from typing import Any
 
 from nsqadmin.collecting.answers import UpstreamError
-from nsqadmin.collecting.node_snapshot import Newer, NodeSnapshot
-from nsqadmin.stats import attention
-from nsqadmin.stats.attention import Concern, DiskState
+from nsqadmin.collecting.node_snapshot import Load, Newer, NodeSnapshot
 from nsqadmin.stats.filling import Filling
 from nsqadmin.stats.instant import Instant
+from nsqadmin.stats.problems import DiskState, Level, Problem, problems_of_node, worst_level
 from nsqadmin.stats.trend import NodePace
 from nsqclient.wire.durations import SECOND
 from nsqclient.wire.node_error import NodeError
 from nsqcore.cluster.discovery import merge_nodes
-from nsqcore.cluster.models import NodeInfo, TopicStats
+from nsqcore.cluster.models import DiskStats, NodeInfo, TopicStats
 
 
 @dataclass(slots=True, eq=False)
@@ -43,8 +43,9 @@ class Member:
     silent_since: Instant | None = None
     # The time of its first answer after a failure or after its start.
     returned: Instant | None = None
-    # Pending messages of a draining node; None if it is not draining.
+    # Pending messages of a draining node, None if it is not draining; and when that was requested.
     remaining: int | None = None
+    drain_asked_ns: int = 0
     # The number of pending messages when its drain was first seen.
     draining_from: int = 0
     # Set when the first request has ended, with an answer or an error.
@@ -82,15 +83,15 @@ class Member:
         return frozenset(entry.topic for entry in self.producer.topics if entry.tombstoned)
 
     @property
-    def concerns(self) -> list[Concern]:
+    def problems(self) -> list[Problem]:
         """The problems of this node, from its last answers."""
         look, error = self.snapshot, self.error
-        disk = look.disk if look is not None else None
-        found = attention.of_node(
+        disk = self.disk
+        found = problems_of_node(
             self.address,
             silent=error.reason if error is not None else "",
             refuses=error is not None and not error.unreachable,
-            held=look.load.unfinished if look is not None else 0,
+            held=self.load.unfinished if self.load is not None else 0,
             health=look.health if look is not None else "",
             remaining=self.remaining,
             listed=self.listed,
@@ -101,6 +102,105 @@ class Member:
         )
         return found if error is None else [replace(one, began=self.silent_since) for one in found]
 
+    @property
+    def load(self) -> Load | None:
+        """The sums over its topics, at its last answer."""
+        return self.snapshot.load if self.snapshot is not None else None
+
+    @property
+    def disk(self) -> DiskStats | None:
+        return self.snapshot.disk if self.snapshot is not None else None
+
+    @property
+    def level(self) -> Level | None:
+        return worst_level(self.problems)
+
+    @property
+    def states(self) -> list[str]:
+        old = ["old version"] if self.out_of_date else []
+        return ([problem.kind for problem in self.problems] or ["healthy"]) + old
+
+    @property
+    def zone(self) -> list[str]:
+        return [name for name in (self.producer.topology_zone, self.producer.topology_region) if name]
+
+    @property
+    def names(self) -> list[str]:
+        """The texts in which a filter searches."""
+        return [self.address, self.producer.hostname]
+
+    @property
+    def topic_names(self) -> list[str]:
+        """Topics that are listed or held; the two differ for a moment after a change."""
+        listed = {entry.topic for entry in self.producer.topics}
+        return sorted(listed | (self.snapshot.topics.keys() if self.snapshot is not None else set()))
+
+    @property
+    def differences(self) -> list[str]:
+        """Sentences about topics that are held but not registered, or registered but not held."""
+        if not self.answers or self.snapshot is None or not self.listed:
+            return []
+        listed, held = {entry.topic for entry in self.producer.topics}, self.snapshot.topics.keys()
+        return [
+            *(f"{name} is held and not registered" for name in sorted(held - listed)),
+            *(f"{name} is registered and not held" for name in sorted(listed - held)),
+        ]
+
+    @property
+    def urgency(self) -> float:
+        """The order of nodes: those with problems first, then those with wrong registrations."""
+        return (self.level or 0) + (0.5 if self.differences else 0.0)
+
+    @property
+    def disk_free(self) -> int | None:
+        """Free bytes of its disk; None if it does not report them."""
+        disk = self.disk
+        return disk.free_bytes if disk is not None and disk.free_bytes >= 0 else None
+
+    @property
+    def disk_used(self) -> float | None:
+        """The used share of its disk, 0 to 1; None if it does not report it."""
+        disk = self.disk
+        if disk is None or disk.total_bytes <= 0:
+            return None
+        return 1 - disk.free_bytes / disk.total_bytes
+
+    @property
+    def fsync_s(self) -> float | None:
+        """The time in seconds within which 99 of 100 recent fsyncs ended; None if there was none."""
+        disk = self.disk
+        return disk.fsync_p99_ns / 1e9 if disk is not None and disk.fsync_p99_ns > 0 else None
+
+    @property
+    def drained(self) -> tuple[int, int] | None:
+        """The drained messages, and those at the start of the drain; None if it does not drain."""
+        remaining, first = self.remaining, self.draining_from
+        return None if remaining is None else (max(0, first - remaining), first)
+
+    def to_json(self) -> dict[str, Any]:
+        load = self.load
+        return {
+            "node": self.address,
+            "hostname": self.producer.hostname,
+            "version": self.producer.version,
+            "state": [problem.kind for problem in self.problems],
+            "answers": self.answers,
+            "statistics_at": self.snapshot.at_s if self.snapshot is not None else None,
+            "draining_remaining": self.remaining,
+            "under_replicated": self.snapshot.under_replicated if self.snapshot is not None else None,
+            "delivered_by": [address for address, _ in self.owners],
+            "messages_per_second": load.rate if load is not None else None,
+            "depth": load.depth if load is not None else None,
+            "in_flight_count": load.in_flight if load is not None else None,
+            "deferred_count": load.deferred if load is not None else None,
+            "client_count": load.consumers if load is not None else None,
+            "message_count": load.messages if load is not None else None,
+            "topics": len(self.topic_names),
+            "disk_free_bytes": self.disk_free,
+            "disk_full_in_s": self.full_in_s,
+            "fsync_p99_s": self.fsync_s,
+        }
+
     def holds(self, topic: str, channel: str = "") -> bool:
         """Whether *topic* or *channel* had messages here, or was paused, at the last answer."""
         stats = self.snapshot.topics.get(topic) if self.snapshot is not None else None
@@ -110,7 +210,11 @@ class Member:
             return bool(stats.depth or stats.paused)
         return any(one.unfinished or one.paused for one in stats.channels if one.channel_name == channel)
 
-    def drains(self, remaining: int | None) -> None:
+    def drains(self, remaining: int | None, asked_ns: int) -> None:
+        """Store the answer to a request sent at *asked_ns*, unless a later one was answered before."""
+        if asked_ns < self.drain_asked_ns:
+            return
+        self.drain_asked_ns = asked_ns
         if remaining is not None:
             self.draining_from = max(remaining, self.draining_from if self.remaining is not None else 0)
         self.remaining = remaining
@@ -237,3 +341,13 @@ def register_errors(registers: Iterable[MemberList], path: str) -> tuple[NodeErr
 def unasked(address: str) -> MemberList:
     reason = "it has not answered yet"
     return MemberList(address, error=NodeError("GET", f"http://{address}/nodes", address, reason))
+
+
+def unregistered(nodes: Iterable[Member]) -> list[tuple[str, list[str]]]:
+    """Return the topics that nodes hold but that no nsqlookupd lists for them, each with these nodes."""
+    found: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.answers and node.snapshot is not None and node.listed:
+            for name in node.snapshot.topics.keys() - {entry.topic for entry in node.producer.topics}:
+                found.setdefault(name, []).append(node.address)
+    return sorted(found.items())

@@ -130,17 +130,17 @@ class MessageReader:
         if search.positions:
             nodes = [node for node in nodes if node in search.positions]
         limit = max(_MIN_OF_NODE, PAGE // max(1, len(nodes))) if search.by_due_time else PAGE
-        told = await call_all(
+        answers = await call_all(
             nodes, lambda node: self._cluster.messages(node).browse(search.arguments(node, limit))
         )
-        errors = tuple(error for error in told.errors if error.code not in _ABSENT)
-        if not told.value and errors:
+        errors = tuple(error for error in answers.errors if error.code not in _ABSENT)
+        if not answers.value and errors:
             raise _refusal(errors)
-        if not told.value and told.errors:
-            raise UnknownError(told.errors[0].code)
+        if not answers.value and answers.errors:
+            raise UnknownError(answers.errors[0].code)
         # A position may exist on one node only: the other nodes do not know its id.
         errors = tuple(error for error in errors if not error.code.startswith("INVALID_ARG_FROM"))
-        found = _together(search, told.value)
+        found = _together(search, answers.value)
         return Answer(found, (*holders.stages, errors))
 
     async def one(
@@ -210,10 +210,10 @@ class MessageReader:
             unfinished = await messages.count_from(topic, channel, position)
             return SeekPreview(node, unfinished, first.time if first is not None else "")
 
-        told = await call_all(nodes, ask)
-        if not told.value and told.errors:
-            raise _refusal(told.errors)
-        return Answer([preview for _, preview in told.value], (*holders.stages, told.errors))
+        answers = await call_all(nodes, ask)
+        if not answers.value and answers.errors:
+            raise _refusal(answers.errors)
+        return Answer([preview for _, preview in answers.value], (*holders.stages, answers.errors))
 
     async def _meant(self, holders: Sequence[str], node: str) -> list[str]:
         if node and node not in holders:

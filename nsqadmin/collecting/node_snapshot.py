@@ -79,7 +79,7 @@ class NodeSnapshot:
         _share_names(stats.topics)
         pace.empty_ns = _empty_since(stats.topics, pace.empty_ns, round(at_s * 1e9))
         without_deferred(stats.topics, pace.empty_ns)
-        marks = pace.note(stats.topics, at_ns, stats.start_time)
+        samples = pace.note(stats.topics, at_ns, stats.start_time)
         return cls(
             at_ns,
             at_s,
@@ -87,8 +87,8 @@ class NodeSnapshot:
             stats.health,
             stats.start_time,
             {topic.topic_name: topic for topic in stats.topics},
-            marks,
-            _load(stats.topics, marks, at_ns),
+            samples,
+            _load(stats.topics, samples, at_ns),
             stats.disk,
             stats.under_replicated,
             stats.promoted,
@@ -200,7 +200,7 @@ def _is_empty(latency: LatencyStats | None) -> bool:
     return latency is not None and not latency.count and not latency.listed_percentiles
 
 
-def _load(topics: Iterable[TopicStats], marks: Sequence[Counted], at_ns: int) -> Load:
+def _load(topics: Iterable[TopicStats], samples: Sequence[Counted], at_ns: int) -> Load:
     depth = in_flight = deferred = consumers = messages = 0
     oldest_ns = 0
     rate: float | None = 0.0
@@ -213,6 +213,6 @@ def _load(topics: Iterable[TopicStats], marks: Sequence[Counted], at_ns: int) ->
             deferred += channel.deferred_count
             consumers += channel.client_count
             oldest_ns = older(oldest_ns, channel.oldest_message_time)
-        then = counts_then(topic, marks, at_ns)
+        then = counts_then(topic, samples, at_ns)
         rate = None if rate is None or then is None else rate + topic_trend(topic, *then).messages
     return Load(depth, in_flight, deferred, consumers, messages, oldest_ns, rate)

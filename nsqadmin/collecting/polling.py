@@ -58,7 +58,7 @@ class StatsPoller:
         if member.poll is None or member.poll.done():
             member.poll_ns = time.monotonic_ns()
             member.poll = self._work.start(
-                self._request(member, member.poll_ns), f"figures of {member.request_address}"
+                self._request(member, member.poll_ns), f"statistics of {member.request_address}"
             )
         return member.poll
 
@@ -124,10 +124,11 @@ class StatsPoller:
 
     async def draining(self, member: Member) -> None:
         """Request whether a node is draining, and how many messages are left on it."""
+        asked_ns = time.monotonic_ns()
         nsqd = self.nsqd(member)
         try:
             draining = await nsqd.is_draining()
-            member.drains(await nsqd.drain_remaining() if draining else None)
+            member.drains(await nsqd.drain_remaining() if draining else None, asked_ns)
         except NodeError:
             # The request for statistics notices whether the node answers; this one is only about draining.
             return

@@ -73,7 +73,7 @@ class Queues:
         total = over_nodes(topic, parts, shares.values(), time.time())
         # The problems come from the evaluation of the whole cluster, so that all pages agree.
         judged = collector.adder.sum.topics.get(topic)
-        total.show(judged.concerns if judged is not None else ())
+        total.show(judged.problems if judged is not None else ())
         absent = (*(member for member in holders if member.error is not None), *left)
         view = TopicView(
             total,
@@ -137,7 +137,7 @@ class Queues:
         found = over_nodes(topic, parts, shares).channel(channel)
         if found is None:
             raise UnknownError(CHANNEL_NOT_FOUND)
-        found.concerns = [one for one in view.value.total.concerns if one.channel == channel]
+        found.problems = [one for one in view.value.total.problems if one.channel == channel]
         return Answer(found, (*view.stages[:-1], errors))
 
     async def holders_besides(self, known: Collection[str], topic: str) -> list[str]:
@@ -159,16 +159,30 @@ class Queues:
         return sorted({member.address for member in (*silent, *self._apart_with(topic))})
 
     def state(self, topic: str, channel: str) -> dict[str, Any]:
-        """Return the few numbers of a topic or channel for the audit; empty if it does not exist."""
+        """Return the few numbers of a topic or channel for the audit; empty if it does not exist.
+
+        Depths include the last known ones of unreachable nodes: that a node is away changes no queue.
+        """
         found = self._collector.adder.sum.topics.get(topic)
         if found is None:
             return {}
+        away = [
+            member.snapshot.topics[topic]
+            for member in self._membership.everyone()
+            if member.is_unreached and member.snapshot is not None and topic in member.snapshot.topics
+        ]
         if not channel:
-            return {"depth": found.depth, "channels": len(found.channels), "paused": found.paused}
-        for one in found.channels:
-            if one.channel_name == channel:
-                return {"depth": one.depth, "in_flight": one.in_flight_count, "paused": one.paused}
-        return {}
+            depth = sum(one.depth + sum(each.depth for each in one.channels) for one in away)
+            return {"depth": found.depth + depth, "channels": len(found.channels), "paused": found.paused}
+        one = found.channel(channel)
+        if one is None:
+            return {}
+        same = [each for stats in away for each in stats.channels if each.channel_name == channel]
+        return {
+            "depth": one.depth + sum(each.depth for each in same),
+            "in_flight": one.in_flight_count + sum(each.in_flight_count for each in same),
+            "paused": one.paused,
+        }
 
     # -- inside --------------------------------------------------------------------
 

@@ -11,44 +11,44 @@ from nsqadmin.collecting.views import Round
 from nsqadmin.collecting.work import Work
 from nsqadmin.options import OptionsNow
 from nsqadmin.stats.activity import LastConsumers
-from nsqadmin.stats.attention import (
-    FOUND_S,
-    NO_CONSUMERS,
-    REACH,
-    Concern,
-    ConcernKey,
-    of_lookupds,
-    of_missing,
-    of_no_nodes,
-    of_returned,
-    worst_first,
-)
 from nsqadmin.stats.cluster_sum import ClusterSum
 from nsqadmin.stats.instant import Instant
 from nsqadmin.stats.limits import limited, parse_limit
-from nsqadmin.stats.problems import ProblemTracker, Unjudged
+from nsqadmin.stats.problem_tracker import ProblemTracker, Unjudged
+from nsqadmin.stats.problems import (
+    FOUND_S,
+    NO_CONSUMERS,
+    REACH,
+    Problem,
+    ProblemKey,
+    problem_of_missing,
+    problem_of_no_nodes,
+    problem_of_returned,
+    problems_of_lookupds,
+    worst_first,
+)
 from nsqadmin.stats.sums import Share, add_up
 
 
 class Adder:
-    """The totals of the cluster at the last round, and the problems that need attention."""
+    """The totals of the cluster at the last round, and the problems."""
 
     def __init__(self, options: OptionsNow, work: Work, membership: Membership) -> None:
         self._work = work
         self._membership = membership
         self.sum = ClusterSum({})
-        # Problems that need attention, the worst first.
-        self.problems: tuple[Concern, ...] = ()
+        # The problems, the worst first.
+        self.problems: tuple[Problem, ...] = ()
         # Called with each round, one after the other.
         self.followers: list[Callable[[Round], Awaitable[None]]] = []
         # Processor time of the last sums.
         self.cost_s = 0.0
-        self._last_problems: dict[ConcernKey, Concern] = {}
+        self._last_problems: dict[ProblemKey, Problem] = {}
         # Topics that were changed here, and when.
         self._changed: dict[str, int] = {}
         # Nodes that were dismissed since the current round began.
         self._dismissed: set[str] = set()
-        self._book = ProblemTracker()
+        self._tracker = ProblemTracker()
         self._limits = [parse_limit(text) for text in options().alert_limits]
 
     async def add_up(self) -> None:
@@ -64,38 +64,38 @@ class Adder:
         began_ns, now_s = now
         self._dismissed.clear()
         # Evaluated before the thread starts: newer answers of nodes belong to the next round, as their sums.
-        of_nodes, unjudged = self._node_concerns(now), self._unjudged()
+        of_nodes, unjudged = self._node_problems(now), self._unjudged()
 
         def work() -> tuple[ClusterSum, float]:
             began = time.thread_time()
             shares: dict[str, list[Share]] = {}
             for look, tombstoned, address in looks:
-                marks, at_ns, later = look.counts, look.at_ns, look.later_ns
+                samples, at_ns, later = look.counts, look.at_ns, look.later_ns
                 for name, stats in look.topics.items():
                     if name not in tombstoned:
-                        share = stats, marks, later.get(name, at_ns), address
+                        share = stats, samples, later.get(name, at_ns), address
                         shares.setdefault(name, []).append(share)
             topics = {name: add_up(name, found, now_s) for name, found in shares.items()}
             total = ClusterSum(topics, registered - topics.keys())
             # Computed here, so that no reader has to wait for them.
-            _ = total.rows, total.concerns, total.totals
+            _ = total.rows, total.problems, total.totals
             return total, time.thread_time() - began
 
         total, self.cost_s = await self._work.in_thread(work)
         for member in self._membership.members.values():
             member.added = added.get(member.address)
         of_nodes = [one for one in of_nodes if not self._is_dismissed(one)]
-        concerns = [*of_nodes, *self._of_consumers(total.concerns, now)]
-        found = limited(total.topics.values(), concerns, self._limits)
-        self.problems = tuple(worst_first(self._book.note(found, now, unjudged=unjudged)))
+        problems = [*of_nodes, *self._of_consumers(total.problems, now)]
+        found = limited(total.topics.values(), problems, self._limits)
+        self.problems = tuple(worst_first(self._tracker.note(found, now, unjudged=unjudged)))
         total.show(self.problems)
         self.sum = self._with_changed(total, began_ns)
         await self._notify_followers(now)
 
-    def restore(self, problems: Iterable[Concern]) -> None:
+    def restore(self, problems: Iterable[Problem]) -> None:
         """Restore the *problems* of an earlier run."""
         found = list(problems)
-        self._book.restore(found, instant())
+        self._tracker.restore(found, instant())
         self._last_problems = {one.key: one for one in found}
 
     def _unjudged(self) -> Unjudged:
@@ -108,14 +108,14 @@ class Adder:
             if one.snapshot is not None and one.error is not None and not owners.get(one.producer.identity)
         ]
 
-        def unjudged(concern: Concern) -> str:
-            if concern.mark in REACH:
+        def unjudged(problem: Problem) -> str:
+            if problem.kind in REACH:
                 return ""
             for one in silent:
                 if (
-                    one.holds(concern.topic, concern.channel)
-                    if concern.topic
-                    else concern.node == one.address
+                    one.holds(problem.topic, problem.channel)
+                    if problem.topic
+                    else problem.node == one.address
                 ):
                     return f"nsqd {one.address} does not answer"
             return ""
@@ -132,8 +132,8 @@ class Adder:
         self._dismissed.add(node)
         self.problems = tuple(one for one in self.problems if not self._is_dismissed(one))
 
-    def _is_dismissed(self, concern: Concern) -> bool:
-        return concern.mark == "down" and concern.node in self._dismissed
+    def _is_dismissed(self, problem: Problem) -> bool:
+        return problem.kind == "down" and problem.node in self._dismissed
 
     async def _notify_followers(self, now: Instant) -> None:
         """Pass this round on to the followers."""
@@ -162,10 +162,10 @@ class Adder:
                     member.added = member.added.with_topic_of(member.snapshot, topic)
             newer = add_up(topic, shares, time.time()) if shares else None
             now = instant()
-            concerns = (
-                limited([newer], self._of_consumers(newer.concerns, now), self._limits) if newer else ()
+            problems = (
+                limited([newer], self._of_consumers(newer.problems, now), self._limits) if newer else ()
             )
-            found = self._book.note(concerns, now, topic, self._unjudged())
+            found = self._tracker.note(problems, now, topic, self._unjudged())
             if newer is not None:
                 newer.show(found)
             self.problems = tuple(
@@ -177,13 +177,13 @@ class Adder:
             total = total.changed(topic, newer, idle)
         return total
 
-    def _of_consumers(self, concerns: Iterable[Concern], now: Instant) -> list[Concern]:
-        """Add the last consumers to *concerns*; a returned node has one problem, not one for each channel.
+    def _of_consumers(self, problems: Iterable[Problem], now: Instant) -> list[Problem]:
+        """Add the last consumers to *problems*; a returned node has one problem, not one for each channel.
 
         Problems that were known before the node was back stay.
         """
-        found = [one for one in concerns if one.mark != NO_CONSUMERS]
-        bare = [one for one in concerns if one.mark == NO_CONSUMERS]
+        found = [one for one in problems if one.kind != NO_CONSUMERS]
+        bare = [one for one in problems if one.kind == NO_CONSUMERS]
         if not bare:
             return found
         last: dict[tuple[str, str], LastConsumers] = {}
@@ -203,25 +203,27 @@ class Adder:
                     returned.setdefault(address, []).append(depth)
             else:
                 found.append(replace(one, consumers=last.get((one.topic, one.channel))))
-        return [*found, *(of_returned(*one) for one in returned.items())]
+        return [*found, *(problem_of_returned(*one) for one in returned.items())]
 
-    def _node_concerns(self, now: Instant) -> list[Concern]:
+    def _node_problems(self, now: Instant) -> list[Problem]:
         """Evaluate all nodes: listed ones, unlisted ones that answer, and down ones."""
         membership = self._membership
         membership.everyone()
         members = membership.members.values()
-        found = [concern for member in members for concern in member.concerns]
+        found = [problem for member in members for problem in member.problems]
         if not members and not membership.unlisted:
-            found.append(of_no_nodes())
+            found.append(problem_of_no_nodes())
         answering = set()
         for member in membership.unlisted.values():
             if member.answers:
                 answering.add(member.address)
-                found += member.concerns
-        found += [of_missing(one, now) for one in membership.missed(now) if one.address not in answering]
+                found += member.problems
+        found += [
+            problem_of_missing(one, now) for one in membership.missed(now) if one.address not in answering
+        ]
         registers = membership.registers.values()
         silent = [(one.address, one.error.reason) for one in registers if one.error is not None]
-        return [*found, *of_lookupds(silent, len(registers))]
+        return [*found, *problems_of_lookupds(silent, len(registers))]
 
 
 def _shares(members: Iterable[Member], topic: str) -> list[Share]:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from nsqadmin.collecting.members import Member, MemberList
-from nsqadmin.stats.attention import Concern
 from nsqadmin.stats.cluster_sum import ClusterSum
 from nsqadmin.stats.instant import Instant
 from nsqadmin.stats.missing import MissingNode
+from nsqadmin.stats.problems import Problem
 from nsqadmin.stats.sums import Share, TopicSum
 from nsqcore.cluster.models import ChannelStats, TopicStats
 
@@ -23,15 +23,20 @@ class Lacking(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The whole cluster: every topic, every node, and the problems that need attention, the worst first."""
+    """The whole cluster: every topic, every node, and the problems, the worst first."""
 
     sum: ClusterSum
-    problems: tuple[Concern, ...]
+    problems: tuple[Problem, ...]
     nodes: tuple[Member, ...]
     missing: tuple[MissingNode, ...]
     lookupds: tuple[MemberList, ...]
     # Unreachable nodes whose messages no other node delivers: address, state and last known depth.
     lacking: tuple[Lacking, ...] = ()
+
+    @property
+    def away(self) -> int:
+        """The backlog on unreachable nodes, as far as known."""
+        return sum(one.messages for one in self.lacking)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +46,9 @@ class Round:
     now: Instant
     sum: ClusterSum
     nodes: tuple[Member, ...]
-    problems: tuple[Concern, ...]
-    new: tuple[Concern, ...]
-    resolved: tuple[Concern, ...]
+    problems: tuple[Problem, ...]
+    new: tuple[Problem, ...]
+    resolved: tuple[Problem, ...]
 
 
 @dataclass(frozen=True, slots=True)

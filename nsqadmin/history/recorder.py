@@ -12,10 +12,10 @@ from typing import Final
 from nsqadmin.collecting.members import Member
 from nsqadmin.collecting.views import Round
 from nsqadmin.history.ring import DAY, HOUR, SLOTS, TOTALS, HistoryEvent, HistoryFile, Name, Ring
-from nsqadmin.stats.attention import ALERT_S, MILD, Concern, Level, When
 from nsqadmin.stats.cluster_sum import ClusterSum
 from nsqadmin.stats.instant import Instant
 from nsqadmin.stats.points import Point
+from nsqadmin.stats.problems import ALERT_S, MILD, Level, Problem, When
 
 # Places for nodes; the others are for topics and channels.
 _MAX_NODES: Final = 255
@@ -64,7 +64,7 @@ class Recorder:
     def follow(self, this: Round) -> None:
         """Write the new and ended problems of a round, the started nodes, and the statistics."""
         events = [(*event_of(one), one.since_s) for one in this.new]
-        events += [(f"{OVER}{mark}", text, name, 0.0) for mark, text, name in map(event_of, this.resolved)]
+        events += [(f"{OVER}{kind}", text, name, 0.0) for kind, text, name in map(event_of, this.resolved)]
         for view in this.nodes:
             if view.snapshot is None:
                 continue
@@ -233,10 +233,10 @@ def point_of(total: ClusterSum, name: Name, now_s: float) -> Point | None:
     return None
 
 
-def problem_of(event: HistoryEvent, now: Instant) -> Concern:
+def problem_of(event: HistoryEvent, now: Instant) -> Problem:
     """Return the problem whose beginning *event* is."""
     kind, *rest = event.name or ("",)
-    return Concern(
+    return Problem(
         Level.WARNING if event.kind in MILD else Level.PROBLEM,
         event.kind,
         event.text,
@@ -248,12 +248,12 @@ def problem_of(event: HistoryEvent, now: Instant) -> Concern:
     )
 
 
-def event_of(concern: Concern) -> tuple[str, str, Name]:
-    """Return the event that a chart marks when *concern* begins."""
-    if concern.channel:
-        return concern.mark, concern.text, channel(concern.topic, concern.channel)
-    if concern.topic:
-        return concern.mark, concern.text, topic(concern.topic)
+def event_of(problem: Problem) -> tuple[str, str, Name]:
+    """Return the event that a chart marks when *problem* begins."""
+    if problem.channel:
+        return problem.kind, problem.text, channel(problem.topic, problem.channel)
+    if problem.topic:
+        return problem.kind, problem.text, topic(problem.topic)
     # How long a node is down changes; the event has its time.
-    text = concern.text.partition(". ")[2] if concern.mark == "down" else ""
-    return concern.mark, text or concern.text, node(concern.node)
+    text = problem.text.partition(". ")[2] if problem.kind == "down" else ""
+    return problem.kind, text or problem.text, node(problem.node)

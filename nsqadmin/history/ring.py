@@ -70,7 +70,7 @@ class HistoryEvent:
     name: Name = ()
 
 
-class HistoryProblem(Exception):
+class HistoryFileError(Exception):
     """Why a file cannot be used; the text is a sentence."""
 
 
@@ -78,7 +78,7 @@ class HistoryFile:
     """The mapped file. The caller must not let reads and writes overlap."""
 
     def __init__(self, path: str = "") -> None:
-        """Without *path* the file is temporary and has no name. Raises HistoryProblem or OSError."""
+        """Without *path* the file is temporary and has no name. Raises HistoryFileError or OSError."""
         self._file: Any = tempfile.TemporaryFile() if not path else _opened(path)  # noqa: SIM115 - it lives as long as we do
         self.was_damaged = _prepare(self._file, path)
         self._map = mmap.mmap(self._file.fileno(), FILE_SIZE)
@@ -94,10 +94,8 @@ class HistoryFile:
             if 0 < length <= len(text):
                 self._slots[tuple(text[:length].decode("utf-8", "replace").split("\0"))] = place
         numbers = [_NUMBER.unpack_from(self._map, HOUR.at + row * _ROW)[0] for row in range(HOUR.rows)]
-        # The row that was written last, and the newest one: they differ after the clock was set back.
-        self._last = self._newest = max(numbers)
-        # A place is given just before a row is written. If it begins later, the clock was ahead at that time.
-        self._begin_by(self._last + 1)
+        # The row that was written last.
+        self._last = max(numbers)
 
     def close(self) -> None:
         self._map.close()
@@ -125,10 +123,8 @@ class HistoryFile:
         """Give free places to *names* as long as there are any; earlier rows of a place belong to others."""
         taken = set(self._slots.values())
         free = iter([number for number in range(SLOTS) if number not in taken])
-        since = int(now_s // HOUR.every_s)
-        # The row of this moment may be there already.
-        since += since == self._last
-        given: dict[int, float] = {}
+        # The row of this moment may be there already, and later ones if the clock was set back.
+        since = max(int(now_s // HOUR.every_s), self._last + 1)
         for name in names:
             text = "\0".join(name).encode()
             if name in self._slots or len(text) > 166:
@@ -138,8 +134,7 @@ class HistoryFile:
                 break
             _NAME.pack_into(self._map, _NAMES_AT + place * _NAME.size, since, len(text), text)
             self._slots[name] = place
-            given[place] = inf
-        self._begin(given, since)
+            self._since[place] = since
 
     def release(self, name: Name) -> None:
         """Take the place of *name* away."""
@@ -150,14 +145,14 @@ class HistoryFile:
     def write(self, now_s: float, points: Mapping[Name, Point]) -> bool:
         """Write the row of this moment; tell whether it was time for one.
 
-        If the clock was set back, nothing is written until it has caught up, unless that takes more than an
-        hour.
+        If the clock was set back, nothing is written until it has caught up. If that takes more than an hour,
+        the history begins anew.
         """
         number = int(now_s // HOUR.every_s)
         if number <= self._last and self._last - number < HOUR.rows:
             return False
         if number < self._last:
-            self._begin_by(number)
+            self._clear()
         row = bytearray(_BLANK)
         for name, point in points.items():
             place = self._slots.get(name)
@@ -174,7 +169,6 @@ class HistoryFile:
             with suppress(ValueError, OSError, AttributeError):
                 self._map.madvise(mmap.MADV_DONTNEED)
         self._last = number
-        self._newest = max(self._newest, number)
         return True
 
     def _write_minute(self, minute: int) -> None:
@@ -189,36 +183,15 @@ class HistoryFile:
         at = DAY.slot_offset(minute)
         self._map[at : at + _ROW] = row
 
-    def _begin_by(self, number: int) -> None:
-        """Let names that got their place when the clock was ahead have it from row *number* on."""
-        late = [place for place in self._slots.values() if self._since[place] > number]
-        self._begin({place: self._since[place] for place in late}, number)
-
-    def _begin(self, places: Mapping[int, float], number: int) -> None:
-        """Let *places* belong to their names from row *number* on; each did so from a later row on until now.
-
-        What rows in between say of a place is about an earlier name, and is cleared. There are such rows only
-        after the clock was set back.
-        """
-        rows = self._rows_from(number) if places and number <= self._newest else []
-        for place, until in places.items():
-            within = _NUMBER.size + place * SIZE
-            for moment, at in rows:
-                if moment >= until:
-                    break
-                self._map[at + within : at + within + SIZE] = UNKNOWN.pack()
-            self._since[place] = number
-            _NUMBER.pack_into(self._map, _NAMES_AT + place * _NAME.size, number)
-
-    def _rows_from(self, number: int) -> list[tuple[float, int]]:
-        """Return the moment and the place of each row from *number* on, the oldest first."""
-        found = []
+    def _clear(self) -> None:
+        """Forget all rows; names keep their places."""
         for ring in (HOUR, DAY):
-            for at in range(ring.at, ring.at + ring.rows * _ROW, _ROW):
-                moment = _NUMBER.unpack_from(self._map, at)[0] * ring.every_s / HOUR.every_s
-                if moment >= number:
-                    found.append((moment, at))
-        return sorted(found)
+            for row in range(ring.rows):
+                _NUMBER.pack_into(self._map, ring.at + row * _ROW, 0)
+        for place in range(SLOTS):
+            self._since[place] = 0
+            _NUMBER.pack_into(self._map, _NAMES_AT + place * _NAME.size, 0)
+        self._last = 0
 
     def note(self, event: HistoryEvent) -> None:
         """Write an event in place of the oldest one."""
@@ -260,8 +233,8 @@ class HistoryFile:
         for number in range(EVENTS):
             at_s, length, text = _EVENT.unpack_from(self._map, _EVENTS_AT + number * _EVENT.size)
             if since_s <= at_s <= until_s and 0 < length <= len(text):
-                kind, told, *name = (text[:length].decode("utf-8", "replace") + "\0").split("\0")[:-1]
-                found.append(HistoryEvent(at_s, kind, told, tuple(name)))
+                kind, sentence, *name = (text[:length].decode("utf-8", "replace") + "\0").split("\0")[:-1]
+                found.append(HistoryEvent(at_s, kind, sentence, tuple(name)))
         return sorted(found, key=lambda event: event.at_s)
 
 
@@ -269,12 +242,12 @@ def _opened(path: str) -> Any:
     try:
         file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640), "r+b")
     except OSError as error:
-        raise HistoryProblem(f"open {path}: {(error.strerror or str(error)).lower()}") from error
+        raise HistoryFileError(f"open {path}: {(error.strerror or str(error)).lower()}") from error
     try:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         file.close()
-        raise HistoryProblem(f"{path} is in use by another nsqadmin") from error
+        raise HistoryFileError(f"{path} is in use by another nsqadmin") from error
     return file
 
 

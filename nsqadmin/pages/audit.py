@@ -20,7 +20,10 @@ class AuditPage(Pages):
         self._runner.check(request, "audit")
         entries = self._runner.audit.latest()
         table = Table(
-            columns.DEEDS, request.query, lambda entry: [entry.user, entry.subject, entry.action], sort=""
+            columns.AUDIT_ENTRIES,
+            request.query,
+            lambda entry: [entry.user, entry.subject, entry.action],
+            sort="",
         )
         found = table.apply(entries)
         rows = window(found, request.query.get("page", ""))
@@ -32,5 +35,5 @@ class AuditPage(Pages):
             lists={"": (table, found)},
             rows=rows,
             table=table,
-            deed_count=len(entries),
+            entry_count=len(entries),
         )

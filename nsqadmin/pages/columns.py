@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nsqadmin.changes.audit import AuditEntry
-from nsqadmin.pages.rows import ConsumerRow, NodeRow
+from nsqadmin.collecting.members import Member
 from nsqadmin.pages.tables import Column
+from nsqadmin.stats.consumers import Consumer
 from nsqadmin.stats.present import moment
 from nsqadmin.stats.sums import ChannelSum, TopicSum
 from nsqadmin.stats.trend import Trend
@@ -14,7 +15,7 @@ from nsqadmin.stats.trend import Trend
 _IN: Final = "messages into the channel each second"
 _FINISHED: Final = "messages finished each second"
 _MEMORY: Final = "where the waiting messages are: in memory + on disk; sorts by disk"
-_OLDEST: Final = "age of the oldest waiting message"
+_OLDEST: Final = "age of the oldest message that waits in a channel"
 _WORST: Final = "most urgent first"
 
 
@@ -94,7 +95,7 @@ TOPIC_NODES: Final[Sequence[Column[TopicSum]]] = (
     Column("replicas", "Replicas", lambda row: row.replicas, "text", "in sync, of how many wanted"),
 )
 
-NODES: Final[Sequence[Column[NodeRow]]] = (
+NODES: Final[Sequence[Column[Member]]] = (
     Column("name", "Node", lambda row: row.address, "text"),
     Column("state", "State", lambda row: row.states, "text", keep=True),
     Column("urgency", "Urgency", lambda row: row.urgency, hint=_WORST, usual=False),
@@ -108,7 +109,7 @@ NODES: Final[Sequence[Column[NodeRow]]] = (
     Column("consumers", "Consumers", lambda row: row.load.consumers if row.load else None),
     Column("messages", "Messages", lambda row: row.load.messages if row.load else None, usual=False),
     Column("disk", "Disk free", lambda row: row.disk_free, "size", "of the file system of its messages"),
-    Column("full", "Full in", lambda row: row.view.full_in_s, "seconds", "at the pace of now", usual=False),
+    Column("full", "Full in", lambda row: row.full_in_s, "seconds", "at the pace of now", usual=False),
     Column("fsync", "fsync p99", lambda row: row.fsync_s, "seconds", "of the last 1,000", usual=False),
     Column("tcp", "TCP port", lambda row: row.producer.tcp_port, "port", usual=False),
     Column("version", "Version", lambda row: row.producer.version, "text"),
@@ -120,7 +121,7 @@ NODES: Final[Sequence[Column[NodeRow]]] = (
     ),
 )
 
-CONSUMERS: Final[Sequence[Column[ConsumerRow]]] = (
+CONSUMERS: Final[Sequence[Column[Consumer]]] = (
     Column("name", "Consumer", lambda row: row.name, "text"),
     Column("channel", "Channel", lambda row: row.place, "text", keep=True),
     Column("address", "Address", lambda row: row.stats.remote_address, "text", keep=True),
@@ -139,7 +140,7 @@ CONSUMERS: Final[Sequence[Column[ConsumerRow]]] = (
     Column("connected", "Connected", lambda row: row.client.connected_ns / 1e9, "seconds"),
 )
 
-DEEDS: Final[Sequence[Column[AuditEntry]]] = (
+AUDIT_ENTRIES: Final[Sequence[Column[AuditEntry]]] = (
     Column("name", "When, UTC", lambda entry: moment(entry.at_s), "text"),
     Column("user", "User", lambda entry: entry.user, "text"),
     Column("action", "Action", lambda entry: entry.action_text, "text", keep=True),

@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 from heapq import nlargest
 from typing import Final
 
-from nsqadmin.pages.rows import NodeRow
+from nsqadmin.collecting.members import Member
 from nsqadmin.stats.activity import LastConsumers
-from nsqadmin.stats.attention import Concern, Level
 from nsqadmin.stats.cluster_sum import ClusterSum
 from nsqadmin.stats.incidents import incidents
 from nsqadmin.stats.missing import MissingNode
 from nsqadmin.stats.present import clock, duration, per_second, plural
+from nsqadmin.stats.problems import Level, Problem
 from nsqadmin.stats.sums import ChannelSum
 
 _MAX_CARDS: Final = 5
@@ -49,21 +49,21 @@ class NodeTile:
 
 
 def verdict(
-    concerns: Sequence[Concern], waiting: int, now_s: float, oldest_ns: int = 0, away: int = 0
+    problems: Sequence[Problem], waiting: int, now_s: float, oldest_ns: int = 0, away: int = 0
 ) -> Verdict:
     """Say in one line how the cluster is; problems of one cause count once, as their cards.
 
     *away* is the backlog on unreachable nodes.
     """
-    cards = incidents(concerns)
+    cards = incidents(problems)
     serious = [one for one in cards if one.level is Level.PROBLEM]
     mild = [one for one in cards if one.level is not Level.PROBLEM]
     messages = f"{plural(waiting, 'message')} waiting" if waiting or away else "No backlog"
     if waiting and oldest_ns > 0:
-        messages += f", the oldest for {duration(max(0.0, now_s * 1e9 - oldest_ns), whole=True)}"
+        messages += f", the oldest in a channel for {duration(max(0.0, now_s * 1e9 - oldest_ns), whole=True)}"
     if away:
         messages += f", {away:,} more on nodes that do not answer"
-    if not concerns:
+    if not problems:
         return Verdict(0, f"All good. {messages}")
     since_s = min((one.since_s for one in serious or mild if one.since_s), default=now_s)
     counts = [plural(len(some), word) for some, word in ((serious, "problem"), (mild, "warning")) if some]
@@ -71,12 +71,12 @@ def verdict(
 
 
 def incident(
-    concerns: Sequence[Concern], waiting: int, now_s: float, oldest_ns: int = 0, away: int = 0
+    problems: Sequence[Problem], waiting: int, now_s: float, oldest_ns: int = 0, away: int = 0
 ) -> str:
     """Write the problems as text that can be pasted into a message."""
     at = datetime.fromtimestamp(now_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    lines = [f"{verdict(concerns, waiting, now_s, oldest_ns, away).text} (as of {at})"]
-    for card in incidents(concerns):
+    lines = [f"{verdict(problems, waiting, now_s, oldest_ns, away).text} (as of {at})"]
+    for card in incidents(problems):
         since = f", since {_since(card.since_s, now_s)}" if card.since_s else ""
         lines.append(
             f"- {card.title}{since}. {card.impact}{_left(card.only.consumers if card.only else None)}"
@@ -119,7 +119,7 @@ def tops(total: ClusterSum) -> list[Top]:
     return [top for top in found if top.rows]
 
 
-def by_zone(rows: Sequence[NodeRow], missing: Sequence[MissingNode]) -> list[tuple[str, list[NodeTile]]]:
+def by_zone(rows: Sequence[Member], missing: Sequence[MissingNode]) -> list[tuple[str, list[NodeTile]]]:
     """Return the nodes of each zone, the worst first; the zone of those that are down is not known."""
     zones: dict[str, list[NodeTile]] = {}
     if missing:

@@ -8,9 +8,9 @@ from typing import Any, Final
 from nsqadmin.history.recorder import CHANGE, OVER, STARTED, Recorder, channel, node, point_of, ring_of, topic
 from nsqadmin.history.ring import HOUR, TOTALS, HistoryEvent, Name, Ring
 from nsqadmin.pages.charts import Chart, Series, chart, spark
-from nsqadmin.stats.attention import MILD
 from nsqadmin.stats.cluster_sum import ClusterSum
 from nsqadmin.stats.points import Point
+from nsqadmin.stats.problems import MILD
 
 
 @dataclass(slots=True)
@@ -25,6 +25,8 @@ class TimelineEntry:
     # Problems of one kind that began together are one entry: how many they were, and how many last.
     count: int = 1
     lasting: int = 1
+    # The problem that replaced it: then it is not over.
+    became: str = ""
 
     @property
     def level(self) -> str:
@@ -33,7 +35,7 @@ class TimelineEntry:
             return self.kind
         return (
             "over"
-            if self.ended_s or self.kind.startswith(OVER)
+            if (self.ended_s and not self.became) or self.kind.startswith(OVER)
             else "warning"
             if self.kind in MILD
             else "problem"
@@ -75,7 +77,8 @@ _OF_TOTALS: Final = (_FLOW, _WAITING, _OLDEST, _NODES)
 _OF_OTHERS: Final = (_FLOW, _WAITING, _OLDEST, _FLIGHT)
 # A timeline has at most so many entries, the latest.
 _MAX_SHOWN: Final = 25
-# Problems of one kind that begin within this time are one entry.
+# Problems of one kind that begin within this time are one entry. A problem that begins so shortly before
+# another one of the same object ends replaces it.
 _TOGETHER_S: Final = 10.0
 
 
@@ -149,6 +152,16 @@ class HistoryCharts:
                 together.count += 1
                 together.lasting += 1
             begun[event.kind, event.name] = together
+        for one in found:
+            later = [
+                other.kind
+                for other in found
+                if other.name == one.name
+                and max(one.at_s, one.ended_s - _TOGETHER_S) <= other.at_s <= one.ended_s
+                and (not other.ended_s or other.ended_s > one.ended_s)
+                and other.kind not in {CHANGE, STARTED}
+            ]
+            one.became = later[0] if later else ""
         return found[: -_MAX_SHOWN - 1 : -1]
 
     def sparks(self, names: Sequence[Name]) -> dict[Name, str]:

@@ -84,8 +84,8 @@ class MessagePages(Pages):
             shown = [one.to_json() for one in messages]
             # Bodies are written unchanged. Errors of nodes are written by json_text only.
             said = msgspec.Raw(json_text(warnings).encode("utf-8", "replace"))
-            told = {"messages": shown, "onward": encode_positions(found.onward), "warnings": said}
-            return json_bytes_reply(json_bytes(told))
+            reply = {"messages": shown, "onward": encode_positions(found.onward), "warnings": said}
+            return json_bytes_reply(json_bytes(reply))
         view = (await self._cluster.queues.topic_view(search.topic)).value
         counts = {one.channel_name: one for one in view.total.channels}
         return self._render.page(

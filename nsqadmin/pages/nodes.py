@@ -10,15 +10,15 @@ from msgspec import to_builtins
 from nsqadmin.collecting.clock import instant
 from nsqadmin.collecting.consumers import LARGE_PATIENCE_S, PAGE_PATIENCE_S
 from nsqadmin.collecting.members import Member
-from nsqadmin.history.recorder import node as node_course
+from nsqadmin.history.recorder import node as history_node
 from nsqadmin.pages import columns
 from nsqadmin.pages.paging import PageWindow, window
 from nsqadmin.pages.replies import Pages, rows_json, topic_json
-from nsqadmin.pages.rows import ConsumerRow, NodeRow
 from nsqadmin.pages.tables import Table
-from nsqadmin.stats import attention
 from nsqadmin.stats.activity import UNKNOWN
+from nsqadmin.stats.consumers import Consumer
 from nsqadmin.stats.incidents import incidents
+from nsqadmin.stats.problems import problem_of_missing
 from nsqadmin.stats.records import ClientRecord
 from nsqadmin.stats.sums import on_node
 from nsqclient.wire.node_error import NodeError
@@ -48,7 +48,7 @@ class NodePages(Pages):
         table = Table(columns.NODES, {**request.query, **usual}, lambda row: row.names)
         if not self._cluster.membership.uses_lookupd:
             table.columns = [column for column in table.columns if column.key != "listed"]
-        found = table.apply([NodeRow(node) for node in seen.nodes])
+        found = table.apply(seen.nodes)
         rows = window(found, request.query.get("page", ""))
         return self.page(
             request,
@@ -59,14 +59,14 @@ class NodePages(Pages):
                 "nsqlookupds": [
                     {"address": one.address, "answers": one.error is None} for one in seen.lookupds
                 ],
-                **rows_json("nodes", rows, NodeRow.to_json),
+                **rows_json("nodes", rows, Member.to_json),
             },
             lists={"": (table, found)},
             rows=rows,
             table=table,
             node_count=len(seen.nodes),
             silent=[node.address for node in seen.nodes if node.error is not None],
-            missing=[(one, attention.of_missing(one, instant())) for one in seen.missing],
+            missing=[(one, problem_of_missing(one, instant())) for one in seen.missing],
             lookupds=seen.lookupds,
             differing=[row for row in found if row.differences][:_MAX_DIFFERING],
             known=[node.error for node in seen.nodes if node.error],
@@ -75,7 +75,7 @@ class NodePages(Pages):
     async def node(self, request: Request) -> Response:
         address = request.params["node"]
         view = await self._cluster.node_view(address)
-        row = NodeRow(view.value)
+        row = view.value
         held = row.snapshot.topics if row.snapshot is not None else {}
         names = window(sorted(held), request.query.get("page", ""))
         now_s = int(time.time())
@@ -94,11 +94,11 @@ class NodePages(Pages):
         connections, unknown = await self._connections(view.value)
         replication = await self._cluster.replication.of(address)
 
-        def consumer(one: tuple[str, str, ClientStats]) -> ConsumerRow:
+        def consumer(one: tuple[str, str, ClientStats]) -> Consumer:
             topic, channel, stats = one
-            return ConsumerRow(topic, channel, ClientRecord.on(row.producer, stats, now_s), UNKNOWN)
+            return Consumer(topic, channel, ClientRecord.on(row.producer, stats, now_s), UNKNOWN)
 
-        found: Sequence[ConsumerRow] = ()
+        found: Sequence[Consumer] = ()
         page = window(connections, request.query.get("consumers", ""))
         if consumer_table.filter or consumer_table.sort != "none" or request.query.get("format") == "csv":
             found = consumer_table.apply([consumer(one) for one in connections])
@@ -114,7 +114,7 @@ class NodePages(Pages):
                 **row.to_json(),
                 "replication": to_builtins(replication.status) if replication.status is not None else None,
                 **rows_json("topics", PageWindow(topics, names.total, names.number), topic_json),
-                **rows_json("clients", consumers, ConsumerRow.to_json),
+                **rows_json("clients", consumers, Consumer.to_json),
             },
             lists={"consumers-": (consumer_table, found)},
             row=row,
@@ -129,9 +129,9 @@ class NodePages(Pages):
             replication_unknown=replication.unknown,
             address_of=self._cluster.replication.address_of,
             left=_remaining(row) if row.drained is not None else (),
-            charts=self._courses.charts(node_course(address), request.query.get("span", "hour")),
+            charts=self._history.charts(history_node(address), request.query.get("span", "hour")),
             span=request.query.get("span", "hour"),
-            timeline=self._courses.timeline(node_course(address), request.query.get("span", "hour")),
+            timeline=self._history.timeline(history_node(address), request.query.get("span", "hour")),
             known=[row.error] if row.error is not None else [],
         )
 
@@ -156,7 +156,7 @@ class NodePages(Pages):
 _NODES_CONSUMERS: Final = "channel,address,agent,attributes,in_flight,ready,finished,requeued,connected"
 
 
-def _remaining(row: NodeRow) -> list[tuple[str, ChannelStats]]:
+def _remaining(row: Member) -> list[tuple[str, ChannelStats]]:
     """Return the channels that are not empty on a draining node, the largest backlog first."""
     topics = row.snapshot.topics.values() if row.snapshot is not None else ()
     found = [(topic.topic_name, one) for topic in topics for one in topic.channels if one.unfinished]

@@ -104,8 +104,6 @@ class Here:
     def __init__(self, target: str) -> None:
         self._path, _, query = target.partition("?")
         self._query = parse_qs(query)
-        # The script that pauses a page chooses the statistics; links must not.
-        self._query.pop("held", None)
 
     def at(self, **changes: str | int) -> str:
         """Return the address with *changes*; an empty value removes an argument."""
@@ -201,7 +199,7 @@ class Renderer:
             this=Here(request.target),
             warnings=list(dict.fromkeys(warnings)),
             note=note,
-            figures_at=time.time() if at_s is None else at_s,
+            statistics_at=time.time() if at_s is None else at_s,
             may=lambda action, topic="": self._runner.may(request, action, topic),
             may_any=lambda action, topics: any(self._runner.may(request, action, one) for one in topics),
             may_change=self._runner.rights.may_somewhere(request, Role.OPERATOR),
@@ -244,8 +242,8 @@ def _write_note(note: PageNote) -> str:
     details, warnings = [*map(_short, note.details)], [*map(_short, note.warnings)]
     count = max(len(details), len(warnings))
     while len(cookie) > _NOTE_LIMIT and count >= 0:
-        told = warnings if count >= len(warnings) else [*warnings[:count], _MORE]
-        cookie = _cookie(_short(note.text), details[:count], told)
+        shown = warnings if count >= len(warnings) else [*warnings[:count], _MORE]
+        cookie = _cookie(_short(note.text), details[:count], shown)
         count = count // 2 if count else -1
     return cookie
 

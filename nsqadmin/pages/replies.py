@@ -37,14 +37,14 @@ class Pages:
         options: OptionsNow,
         cluster: Cluster,
         runner: ActionRunner,
-        courses: HistoryCharts,
+        history: HistoryCharts,
         render: Renderer,
         log: Log,
     ) -> None:
         self._options = options
         self._cluster = cluster
         self._runner = runner
-        self._courses = courses
+        self._history = history
         self._render = render
         self._urls = render.urls
         self._log = log
@@ -132,11 +132,11 @@ class Pages:
         at_s = self._cluster.stats_time_s if at_s is None else at_s
         warnings = self._warnings(answer, known)
         if wants_json(request):
-            return json_reply({"figures_at": round(at_s, 3), "warnings": warnings, **shown()})
+            return json_reply({"statistics_at": round(at_s, 3), "warnings": warnings, **shown()})
         if request.query.get("format") == "csv":
             return _csv_reply(request, lists or {})
         # A node with a card needs no further warning.
-        carded = {one.node for card in context.get("cards", ()) for one in card.concerns}
+        carded = {one.node for card in context.get("cards", ()) for one in card.problems}
         shown_errors = [error for error in answer.errors if error.address not in carded]
         warnings = self._warnings(Answer(None, (tuple(shown_errors),)), known)
         return self._render.page(request, template, warnings=warnings, at_s=at_s, **context)

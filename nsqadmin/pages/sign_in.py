@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from nsqadmin.access.openid import Attempt, OpenId, SignInProblem, local_path
+from nsqadmin.access.openid import Attempt, OpenId, SignInError, local_path
 from nsqadmin.access.rights import SESSION_COOKIE, Rights, is_secure
 from nsqadmin.access.sessions import Sessions
 from nsqadmin.options import OptionsNow
@@ -44,7 +44,7 @@ class SignIn:
         back = local_path(request.query.get("next", home), home)
         try:
             address, attempt = await self._open_id.begin(self._redirect_uri(request), back)
-        except SignInProblem as problem:
+        except SignInError as problem:
             return self._failed(request, problem)
         value = {"state": attempt.state, "nonce": attempt.nonce, "verifier": attempt.verifier, "back": back}
         sessions = self._sessions()
@@ -58,10 +58,10 @@ class SignIn:
         kept = sessions.signer.read("sign-in", request.raw.cookies.get(_ATTEMPT_COOKIE, ""), time.time())
         try:
             if kept is None:
-                raise SignInProblem("This answer belongs to no sign-in of this browser.")
+                raise SignInError("This answer belongs to no sign-in of this browser.")
             attempt = Attempt(kept["state"], kept["nonce"], kept["verifier"], kept["back"])
             person = await self._open_id.finish(attempt, request.query, self._redirect_uri(request))
-        except SignInProblem as problem:
+        except SignInError as problem:
             return self._failed(request, problem)
         self._log.info("%s from %s signed in", person.name, request.peer)
         # The session gets a new number; a session that this browser had before, its own or a planted one,
@@ -113,7 +113,7 @@ class SignIn:
             samesite="Lax",
         )
 
-    def _failed(self, request: Request, problem: SignInProblem) -> Response:
+    def _failed(self, request: Request, problem: SignInError) -> Response:
         # Errors of this machine are for its operator only.
         cause = f" ({problem.__cause__})" if isinstance(problem.__cause__, OSError | ValueError) else ""
         self._log.warning("sign-in from %s failed: %s%s", request.peer, problem, cause)

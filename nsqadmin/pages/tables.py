@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from nsqadmin.stats.filters import FilterProblem, RowFilter, Value, parse_filter
+from nsqadmin.stats.filters import FilterError, RowFilter, Value, parse_filter
 
 Row = TypeVar("Row")
 
@@ -63,7 +63,7 @@ class Table(Generic[Row]):
         self._filter: RowFilter[Row] = RowFilter(())
         try:
             self._filter = parse_filter(self.filter, {column.key: column.value for column in every}, names)
-        except FilterProblem as problem:
+        except FilterError as problem:
             self.problem = str(problem)
         self._key = keys.get(self.sort)
 
@@ -71,11 +71,6 @@ class Table(Generic[Row]):
     def page_key(self) -> str:
         """The argument that chooses the page of this list; other rows or another order begin on the first."""
         return self.prefix.removesuffix("-") or "page"
-
-    @property
-    def order(self) -> tuple[str, str, bool]:
-        """A key that is equal for readers who get the same rows in the same order."""
-        return self.filter, self.sort, self.descending
 
     def apply(self, rows: Sequence[Row]) -> list[Row]:
         """Return the wanted rows in the wanted order; rows that compare equal keep their order."""

@@ -1,26 +1,24 @@
 """The page of a topic and the page of a channel."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 from nsqadmin.collecting.answers import Answer, UnknownError
 from nsqadmin.collecting.consumers import PAGE_PATIENCE_S
 from nsqadmin.collecting.views import lacking
-from nsqadmin.history.recorder import channel as channel_course
-from nsqadmin.history.recorder import topic as topic_course
+from nsqadmin.history.recorder import channel as history_channel
+from nsqadmin.history.recorder import topic as history_topic
 from nsqadmin.pages import columns
 from nsqadmin.pages.paging import window
 from nsqadmin.pages.replies import Pages, channel_json, node_names, rows_json, topic_json, trend_json
-from nsqadmin.pages.rows import ConsumerRow
 from nsqadmin.pages.tables import Table
 from nsqadmin.stats.activity import ActivityTracker
-from nsqadmin.stats.attention import ShareState
+from nsqadmin.stats.consumers import Consumer
 from nsqadmin.stats.groups import grouped, heats
 from nsqadmin.stats.incidents import incidents
 from nsqadmin.stats.records import ClientRecord
 from nsqadmin.stats.slow import why_slow
-from nsqadmin.stats.sums import ChannelSum
 from nsqadmin.stats.topic_records import channel_record, topic_record
 from nsqclient.wire.node_error import CHANNEL_NOT_FOUND
 from nsqcore.http.api import Request, Response
@@ -57,7 +55,7 @@ class TopicPages(Pages):
         channels = window(found, query.get("channels", ""))
         nodes = window(found_nodes, query.get("nodes", ""))
         span = query.get("span", "hour")
-        charts = self._courses.charts(topic_course(name), span)
+        charts = self._history.charts(history_topic(name), span)
         return self.page(
             request,
             "topic.html",
@@ -89,11 +87,11 @@ class TopicPages(Pages):
             },
             registered=registered,
             charts=charts,
-            timeline=self._courses.timeline(
-                topic_course(name), span, [*view.value.shares, *(one.address for one in view.value.stale)]
+            timeline=self._history.timeline(
+                history_topic(name), span, [*view.value.shares, *(one.address for one in view.value.stale)]
             ),
             span=span,
-            sparks=self._courses.sparks([channel_course(name, one.name) for one in channels.items]),
+            sparks=self._history.sparks([history_channel(name, one.name) for one in channels.items]),
         )
 
     async def channel(self, request: Request) -> Response:
@@ -121,10 +119,10 @@ class TopicPages(Pages):
         found = consumer_table.apply(every)
         nodes = window(found_nodes, query.get("nodes", ""))
         consumers = window(found, query.get("consumers", ""))
-        reasons = self._reasons(row, every)
+        reasons = why_slow(row, every)
         by = query.get("by", "") if query.get("by", "") in _GROUPS else ""
         span = query.get("span", "hour")
-        charts = self._courses.charts(channel_course(name, channel), span)
+        charts = self._history.charts(history_channel(name, channel), span)
         return self.page(
             request,
             "channel.html",
@@ -133,7 +131,7 @@ class TopicPages(Pages):
                 **channel_record(row, lists=False),
                 **trend_json(row.trend),
                 **rows_json("nodes", nodes, channel_json),
-                **rows_json("clients", consumers, ConsumerRow.to_json),
+                **rows_json("clients", consumers, Consumer.to_json),
                 "reasons": reasons,
             },
             lists={"nodes-": (node_table, found_nodes), "consumers-": (consumer_table, found)},
@@ -143,7 +141,7 @@ class TopicPages(Pages):
                     topic=name, channel=channel, nodes={one.address for one in view.stale}
                 )
             ),
-            stale=view.stale,
+            stale=[one for one in view.stale if one.channel(channel) is not None],
             lacks={
                 key: lacking(view.stale, lambda one: getattr(one.channel(channel), key, 0))  # noqa: B023
                 for key in ("depth", "in_flight_count", "deferred_count")
@@ -154,12 +152,12 @@ class TopicPages(Pages):
             consumer_table=consumer_table,
             consumer_count=len(every),
             by=by,
-            groups=grouped((_GROUPS[by](one), one.state) for one in every) if by else (),
+            groups=grouped((_GROUPS[by](one), one) for one in every) if by else (),
             heat=list(zip(row.parts, heats([node.depth for node in row.parts]), strict=True)),
             reasons=reasons,
             charts=charts,
-            timeline=self._courses.timeline(
-                channel_course(name, channel), span, [*view.shares, *(one.address for one in view.stale)]
+            timeline=self._history.timeline(
+                history_channel(name, channel), span, [*view.shares, *(one.address for one in view.stale)]
             ),
             span=span,
         )
@@ -179,36 +177,14 @@ class TopicPages(Pages):
             channel=channel,
         )
 
-    def _consumer(self, topic: str, channel: str, client: ClientRecord) -> ConsumerRow:
+    def _consumer(self, topic: str, channel: str, client: ClientRecord) -> Consumer:
         who = client.node, client.stats.remote_address, topic, channel
         activity = self._activity.note(who, client.stats.finish_count, time.monotonic())
-        return ConsumerRow(topic, channel, client, activity)
-
-    def _reasons(self, row: ChannelSum, consumers: Sequence[ConsumerRow]) -> list[str]:
-        shares = [
-            ShareState(
-                node.node,
-                node.depth,
-                node.client_count,
-                node.in_flight_count,
-                node.trend.finished if node.trend else None,
-                node.trend.span_s if node.trend else 0.0,
-                0.0,
-            )
-            for node in row.parts
-        ]
-        return why_slow(
-            row.depth,
-            row.trend,
-            shares,
-            [one.state for one in consumers],
-            paused=row.paused,
-            complete=len(consumers) >= row.client_count,
-        )
+        return Consumer(topic, channel, client, activity)
 
 
 # The properties by which consumers can be grouped.
-_GROUPS: Final[dict[str, Callable[[ConsumerRow], str]]] = {
+_GROUPS: Final[dict[str, Callable[[Consumer], str]]] = {
     "client": lambda one: one.stats.client_id or "none",
     "host": lambda one: one.stats.hostname or "none",
     "agent": lambda one: one.stats.user_agent or "none",

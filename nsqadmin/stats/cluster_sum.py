@@ -1,19 +1,12 @@
 """Every topic of the cluster added up, and the sums over all of them; PURE."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
 
-from nsqadmin.stats.attention import Concern
+from nsqadmin.stats.problems import Problem
 from nsqadmin.stats.sums import TopicSum
 from nsqadmin.stats.trend import Trend, older
-
-# The number of cached orders: enough for a few columns and the filters of a few readers.
-_MAX_ORDERS: Final = 8
-
-# Filter, column and direction.
-Order = tuple[str, str, bool]
 
 
 @dataclass(slots=True)
@@ -52,16 +45,12 @@ def _plus(rate: float | None, trend: Trend | None) -> float | None:
 
 
 class ClusterSum:
-    """Every topic, and the sums over all of them. Nothing in it changes after it was made.
-
-    Results for one reader are cached for the next. The large results are computed in advance.
-    """
+    """Every topic, and the sums over all of them. Nothing in it changes after it was made."""
 
     def __init__(self, topics: dict[str, TopicSum], idle: Iterable[str] = ()) -> None:
         self.topics = topics
         # Topics that are registered but that no nsqd has.
         self.idle = tuple(sorted(idle))
-        self._orders: dict[Order, list[TopicSum]] = {}
 
     @cached_property
     def rows(self) -> list[TopicSum]:
@@ -77,32 +66,18 @@ class ClusterSum:
         return totals
 
     @cached_property
-    def concerns(self) -> list[Concern]:
+    def problems(self) -> list[Problem]:
         """Return the problems of topics and channels at this moment."""
-        return [concern for topic in self.topics.values() for concern in topic.concerns]
+        return [problem for topic in self.topics.values() for problem in topic.problems]
 
-    def has_order(self, order: Order) -> bool:
-        """Tell whether :meth:`ordered` has its answer already."""
-        return order in self._orders
-
-    def ordered(self, order: Order, apply: Callable[[Sequence[TopicSum]], list[TopicSum]]) -> list[TopicSum]:
-        """Return all topics as *apply* filters and sorts them; the result is cached under *order*."""
-        found = self._orders.get(order)
-        if found is None:
-            found = apply(self.rows)
-            while len(self._orders) >= _MAX_ORDERS:
-                self._orders.pop(next(iter(self._orders)), None)
-            self._orders[order] = found
-        return found
-
-    def show(self, concerns: Iterable[Concern]) -> None:
-        """Assign each topic and channel its own problems among *concerns*."""
-        shown: dict[str, list[Concern]] = {}
-        for concern in concerns:
-            if concern.topic:
-                shown.setdefault(concern.topic, []).append(concern)
+    def show(self, problems: Iterable[Problem]) -> None:
+        """Assign each topic and channel its own problems among *problems*."""
+        shown: dict[str, list[Problem]] = {}
+        for problem in problems:
+            if problem.topic:
+                shown.setdefault(problem.topic, []).append(problem)
         for name, topic in self.topics.items():
-            if topic.concerns or name in shown:
+            if topic.problems or name in shown:
                 topic.show(shown.get(name, ()))
 
     def changed(self, name: str, topic: TopicSum | None, idle: Iterable[str]) -> "ClusterSum":

@@ -38,7 +38,7 @@ _COMPARE: Final[dict[str, Callable[[float, float], bool]]] = {
 _MAX_WORDS: Final = 20
 
 
-class FilterProblem(ValueError):
+class FilterError(ValueError):
     """A filter that cannot be understood; the text is a sentence for the person who wrote it."""
 
 
@@ -55,10 +55,10 @@ class RowFilter(Generic[Row]):
 def parse_filter(
     text: str, columns: Mapping[str, Callable[[Row], Value]], names: Callable[[Row], Sequence[str]]
 ) -> RowFilter[Row]:
-    """Parse *text*; *columns* are found by key, *names* give texts for bare words. Raises FilterProblem."""
+    """Parse *text*; *columns* are found by key, *names* give texts for bare words. Raises FilterError."""
     words = text.split()
     if len(words) > _MAX_WORDS:
-        raise FilterProblem(f"A filter has at most {_MAX_WORDS} words.")
+        raise FilterError(f"A filter has at most {_MAX_WORDS} words.")
     return RowFilter(tuple(_test(word, columns, names) for word in words))
 
 
@@ -73,19 +73,19 @@ def _test(
         fits = _fits(word)
         return lambda row: any(fits(name) for name in names(row))
     if not wanted:
-        raise FilterProblem(f"What is {key}: to be? Write for example {key}:>10 or {key}:word.")
+        raise FilterError(f"What is {key}: to be? Write for example {key}:>10 or {key}:word.")
     value = columns.get(key.lower())
     if value is None:
-        raise FilterProblem(f"There is no column {key}. There are {', '.join(sorted(columns))}.")
+        raise FilterError(f"There is no column {key}. There are {', '.join(sorted(columns))}.")
     figure = _NUMBER.fullmatch(wanted.lower())
     fits = _fits(wanted)
     if figure is None and wanted[0] in "<>=":
-        raise FilterProblem(f"{wanted} is no figure to compare with.")
+        raise FilterError(f"{wanted} is no figure to compare with.")
     compare, limit = _COMPARE["="], 0.0
     if figure is not None:
         sign, number, unit = figure.groups()
         if unit not in _UNITS:
-            raise FilterProblem(f"{unit} is no unit. There are {', '.join(filter(None, _UNITS))}.")
+            raise FilterError(f"{unit} is no unit. There are {', '.join(filter(None, _UNITS))}.")
         compare, limit = _COMPARE[sign or "="], float(number) * _UNITS[unit]
 
     def holds(row: Row) -> bool:

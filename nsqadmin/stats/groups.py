@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import log1p
 from typing import Final
 
-from nsqadmin.stats.slow import SILENT_S, ConsumerState
+from nsqadmin.stats.consumers import Consumer
 
 # The number of degrees of heat in which nodes are shown.
 HEATS: Final = 5
@@ -22,15 +22,15 @@ class ConsumerGroup:
     ready: int = 0
     rate: float | None = 0.0
 
-    def add(self, one: ConsumerState) -> None:
+    def add(self, one: Consumer) -> None:
         self.connections += 1
-        self.silent += bool(one.in_flight and (one.silent_s or 0.0) >= SILENT_S)
-        self.in_flight += one.in_flight
-        self.ready += one.ready
+        self.silent += one.is_silent
+        self.in_flight += one.stats.in_flight_count
+        self.ready += one.stats.ready_count
         self.rate = None if self.rate is None or one.rate is None else self.rate + one.rate
 
 
-def grouped(consumers: Iterable[tuple[str, ConsumerState]]) -> list[ConsumerGroup]:
+def grouped(consumers: Iterable[tuple[str, Consumer]]) -> list[ConsumerGroup]:
     """Group consumers by name: groups with stuck connections first, then the largest."""
     found: dict[str, ConsumerGroup] = {}
     for name, one in consumers:

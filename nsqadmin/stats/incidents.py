@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from nsqadmin.stats.activity import LastConsumers
-from nsqadmin.stats.attention import (
+from nsqadmin.stats.present import plural
+from nsqadmin.stats.problems import (
     DEAD_LETTERS,
     DISK,
     NO_CONSUMERS,
     UNDER_REPLICATED,
-    Concern,
     Level,
+    Problem,
     worst_first,
 )
-from nsqadmin.stats.present import plural
 
 # The causes in the order of checking, each with its text for one subject and for several.
 _CAUSES: Final = {
@@ -38,7 +38,7 @@ _CAUSES: Final = {
     "draining": ("is draining", "nodes are draining"),
     "paused": ("is paused", "topics and channels are paused"),
 }
-_ORDER: Final = {mark: place for place, mark in enumerate(_CAUSES)}
+_ORDER: Final = {kind: place for place, kind in enumerate(_CAUSES)}
 # More nodes with the same problem share a card.
 _MAX_NODES: Final = 3
 
@@ -48,20 +48,20 @@ class IncidentPart:
     """The problems of a card about channels of one name, or about one topic or node."""
 
     name: str
-    concerns: Sequence[Concern]
+    problems: Sequence[Problem]
 
     @property
     def topics(self) -> int:
-        return len({one.topic for one in self.concerns})
+        return len({one.topic for one in self.problems})
 
     @property
     def messages(self) -> int:
-        return sum(one.messages for one in self.concerns)
+        return sum(one.messages for one in self.problems)
 
     @property
     def consumers(self) -> LastConsumers | None:
         """The consumers that left last."""
-        seen = [one.consumers for one in self.concerns if one.consumers is not None]
+        seen = [one.consumers for one in self.problems if one.consumers is not None]
         return max(seen, key=lambda one: one.at_s, default=None)
 
 
@@ -69,38 +69,38 @@ class IncidentPart:
 class Incident:
     """The content of one card: problems of one cause, the worst first."""
 
-    mark: str
-    concerns: Sequence[Concern]
+    kind: str
+    problems: Sequence[Problem]
 
     @property
-    def only(self) -> Concern | None:
+    def only(self) -> Problem | None:
         """The problem of a card about one subject."""
-        return self.concerns[0] if len(self.concerns) == 1 else None
+        return self.problems[0] if len(self.problems) == 1 else None
 
     @property
     def level(self) -> Level:
-        return self.concerns[0].level
+        return self.problems[0].level
 
     @property
     def since_s(self) -> float:
         """When the first of them began; zero if that is not known."""
-        return min((one.since_s for one in self.concerns if one.since_s), default=0.0)
+        return min((one.since_s for one in self.problems if one.since_s), default=0.0)
 
     @property
     def messages(self) -> int:
-        return sum(one.messages for one in self.concerns)
+        return sum(one.messages for one in self.problems)
 
     @property
     def subject(self) -> str:
         """The topic, channel or node of a card about one subject, else their number."""
         if self.only is None:
-            return f"{len(self.concerns):,}"
+            return f"{len(self.problems):,}"
         return " / ".join(filter(None, (self.only.topic, self.only.channel))) or self.only.node
 
     @property
     def phrase(self) -> str:
         """The text about the subject."""
-        one, several = _CAUSES.get(self.mark, (f": {self.mark}", f"problems: {self.mark}"))
+        one, several = _CAUSES.get(self.kind, (f": {self.kind}", f"problems: {self.kind}"))
         return one if self.only is not None else several
 
     @property
@@ -112,57 +112,57 @@ class Incident:
         """The explanation: the sentence of the only problem, or the numbers of messages and topics."""
         if self.only is not None:
             return self.only.sentence
-        topics = {one.topic for one in self.concerns if one.topic}
+        topics = {one.topic for one in self.problems if one.topic}
         where = f" in {plural(len(topics), 'topic')}" if topics else ""
-        kept = [one.last_known for one in self.concerns if one.last_known]
+        kept = [one.last_known for one in self.problems if one.last_known]
         known = f" ({len(kept):,} of them last known: {kept[0]})" if kept else ""
         return f"{plural(self.messages, 'message')}{where}{known}"
 
     @property
     def parts(self) -> list[IncidentPart]:
         """The problems by channel name, topic or node, most messages first."""
-        found: dict[str, list[Concern]] = {}
-        for one in self.concerns:
+        found: dict[str, list[Problem]] = {}
+        for one in self.problems:
             found.setdefault(one.channel or one.topic or one.node, []).append(one)
-        parts = [IncidentPart(name, concerns) for name, concerns in found.items()]
-        return sorted(parts, key=lambda part: (-part.messages, -len(part.concerns), part.name))
+        parts = [IncidentPart(name, problems) for name, problems in found.items()]
+        return sorted(parts, key=lambda part: (-part.messages, -len(part.problems), part.name))
 
     @property
     def key(self) -> tuple[str, str, str, str]:
         """The name of the card: that of its only problem, or only the badge."""
-        return self.only.key if self.only is not None else (self.mark, "", "", "")
+        return self.only.key if self.only is not None else (self.kind, "", "", "")
 
     def to_json(self) -> dict[str, Any]:
         shown: dict[str, Any] = {
             "level": self.level.name.lower(),
-            "state": self.mark,
+            "state": self.kind,
             "title": self.title,
             "impact": self.impact,
             "messages": self.messages,
-            "count": len(self.concerns),
+            "count": len(self.problems),
         }
         return shown | ({"since": int(self.since_s)} if self.since_s else {})
 
 
-def incidents(concerns: Iterable[Concern]) -> list[Incident]:
-    """Group the problems in *concerns* by cause: level problem before warning, each in the order of causes.
+def incidents(problems: Iterable[Problem]) -> list[Incident]:
+    """Group the problems in *problems* by cause: level problem before warning, each in the order of causes.
 
     Up to three nodes with one problem have a card each.
     """
-    by_mark: dict[str, list[Concern]] = {}
-    ordered = worst_first(concerns)
+    by_kind: dict[str, list[Problem]] = {}
+    ordered = worst_first(problems)
     # The dead letters of a channel are the backlog of a topic, which is not a second problem.
     counted = {
-        f"{one.topic}.{one.channel}.dead" for one in ordered if one.channel and one.mark == DEAD_LETTERS
+        f"{one.topic}.{one.channel}.dead" for one in ordered if one.channel and one.kind == DEAD_LETTERS
     }
     for one in ordered:
-        if one.mark != DEAD_LETTERS or one.channel or one.topic not in counted:
-            by_mark.setdefault(one.mark, []).append(one)
+        if one.kind != DEAD_LETTERS or one.channel or one.topic not in counted:
+            by_kind.setdefault(one.kind, []).append(one)
     found: list[Incident] = []
-    for mark, some in by_mark.items():
+    for kind, some in by_kind.items():
         is_of_nodes = not some[0].topic
         if is_of_nodes and len(some) <= _MAX_NODES:
-            found += [Incident(mark, (one,)) for one in some]
+            found += [Incident(kind, (one,)) for one in some]
         else:
-            found.append(Incident(mark, tuple(some)))
-    return sorted(found, key=lambda one: (-one.level, _ORDER.get(one.mark, len(_ORDER)), -one.messages))
+            found.append(Incident(kind, tuple(some)))
+    return sorted(found, key=lambda one: (-one.level, _ORDER.get(one.kind, len(_ORDER)), -one.messages))

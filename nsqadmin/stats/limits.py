@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from nsqadmin.stats.attention import Concern, Level
 from nsqadmin.stats.present import plural
+from nsqadmin.stats.problems import Level, Problem
 from nsqadmin.stats.sums import TopicSum
 
 
@@ -29,17 +29,17 @@ def parse_limit(text: str) -> Limit:
 
 
 def limited(
-    topics: Iterable[TopicSum], concerns: Iterable[Concern], limits: Sequence[Limit]
-) -> list[Concern]:
-    """Return the problems in *concerns* with *limits* applied to those of *topics*.
+    topics: Iterable[TopicSum], problems: Iterable[Problem], limits: Sequence[Limit]
+) -> list[Problem]:
+    """Return the problems in *problems* with *limits* applied to those of *topics*.
 
     Topics that are off have no level problem. Each backlog above its limit has.
     """
     if not limits:
-        return list(concerns)
+        return list(problems)
     found = [
         replace(one, level=Level.WARNING) if one.topic and _of(one.topic, limits, off=True) else one
-        for one in concerns
+        for one in problems
     ]
     for topic in topics:
         limit = next((one for one in limits if fnmatchcase(topic.name, one.topics)), None)
@@ -49,7 +49,7 @@ def limited(
             if channel.depth > limit.depth:
                 text = f"{plural(channel.depth, 'message')} wait, and the limit is {limit.depth:,}"
                 found.append(
-                    Concern(
+                    Problem(
                         Level.PROBLEM,
                         "over limit",
                         text,

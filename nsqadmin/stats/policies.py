@@ -30,15 +30,15 @@ class PolicyRule:
     in_file: bool = False
 
     @classmethod
-    def of(cls, told: Mapping[str, Any], name: str = "") -> "PolicyRule":
-        priority, definition = told.get("priority", 0), told.get("definition")
+    def of(cls, reported: Mapping[str, Any], name: str = "") -> "PolicyRule":
+        priority, definition = reported.get("priority", 0), reported.get("definition")
         return cls(
-            name or str(told.get("name", "")),
-            str(told.get("topic", "")),
-            str(told.get("channel") or ""),
+            name or str(reported.get("name", "")),
+            str(reported.get("topic", "")),
+            str(reported.get("channel") or ""),
             priority if isinstance(priority, int) else 0,
             definition if isinstance(definition, Mapping) else {},
-            told.get("from") == "file",
+            reported.get("from") == "file",
         )
 
     @cached_property

@@ -1,64 +1,41 @@
 """Why a channel is slow, in sentences on which an operator can act; PURE."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
-from nsqadmin.stats.attention import ShareState
+from nsqadmin.stats.consumers import Consumer
 from nsqadmin.stats.present import duration, named, per_second, plural
+from nsqadmin.stats.sums import ChannelSum
 from nsqadmin.stats.trend import Trend
 
-# A consumer with messages in flight that finishes none for this long is named.
-SILENT_S: Final = 15.0
 # With this share of their RDY in flight, consumers count as having no room.
 _FULL: Final = 0.9
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerState:
-    """The state of one consumer. ``silent_s`` and ``rate`` are None if they are not known."""
-
-    name: str
-    node: str
-    in_flight: int
-    ready: int
-    silent_s: float | None
-    rate: float | None
-
-
-def why_slow(
-    depth: int,
-    trend: Trend | None,
-    shares: Sequence[ShareState],
-    consumers: Sequence[ConsumerState],
-    *,
-    paused: bool,
-    complete: bool,
-) -> list[str]:
-    """Explain the backlog; *complete* is true if all consumers are known."""
-    if not depth:
+def why_slow(channel: ChannelSum, consumers: Sequence[Consumer]) -> list[str]:
+    """Explain the backlog of a channel with its parts on each node and the *consumers* that are known."""
+    if not channel.depth:
         return []
-    if paused:
+    if channel.paused:
         return ["It is paused."]
-    if not any(share.consumers for share in shares) and not consumers:
+    if not any(part.client_count for part in channel.parts) and not consumers:
         return ["No consumers connected."]
+    complete = len(consumers) >= channel.client_count
     found = []
-    bare = [share for share in shares if share.depth and not share.consumers]
+    bare = [part for part in channel.parts if part.depth and not part.client_count]
     if bare:
-        waiting = sum(share.depth for share in bare)
-        names = named([share.node for share in bare])
+        waiting = sum(part.depth for part in bare)
+        names = named([part.node for part in bare])
         found.append(f"No consumers on {names}: {plural(waiting, 'message')} waiting there.")
-    silent = [
-        one for one in consumers if one.in_flight and one.silent_s is not None and one.silent_s >= SILENT_S
-    ]
+    silent = [one for one in consumers if one.is_silent]
     if silent:
         silent.sort(key=lambda one: -(one.silent_s or 0.0))
         names = named(
             [f"{one.name} (for {duration((one.silent_s or 0.0) * 1e9, whole=True)})" for one in silent]
         )
-        held = sum(one.in_flight for one in silent)
+        held = sum(one.stats.in_flight_count for one in silent)
         found.append(f"{held:,} in flight, no FIN: {names}.")
-    closed = [one for one in consumers if not one.ready and not one.in_flight]
+    closed = [one for one in consumers if not one.stats.ready_count and not one.stats.in_flight_count]
     if closed and complete:
         who = (
             "None of the consumers takes"
@@ -66,13 +43,11 @@ def why_slow(
             else f"{named([one.name for one in closed])} take{'s' if len(closed) == 1 else ''}"
         )
         found.append(f"{who} any messages now (RDY 0): backing off after failures, or waiting for a turn.")
-    found += _pace(depth, trend, consumers, complete=complete)
+    found += _pace(channel.depth, channel.trend, consumers, complete=complete)
     return found
 
 
-def _pace(
-    depth: int, trend: Trend | None, consumers: Sequence[ConsumerState], *, complete: bool
-) -> list[str]:
+def _pace(depth: int, trend: Trend | None, consumers: Sequence[Consumer], *, complete: bool) -> list[str]:
     if trend is None:
         return []
     found = []
@@ -81,8 +56,8 @@ def _pace(
             f"Handlers take longer than the message time-out: {per_second(trend.timeouts)} a second return."
         )
     arrives, finishes = per_second(trend.messages), per_second(trend.finished)
-    ready = sum(one.ready for one in consumers)
-    in_flight = sum(one.in_flight for one in consumers)
+    ready = sum(one.stats.ready_count for one in consumers)
+    in_flight = sum(one.stats.in_flight_count for one in consumers)
     full = complete and ready > 0 and in_flight >= _FULL * ready
     room = "and all in-flight slots are full (RDY)" if full else ""
     if trend.finished and trend.messages > trend.finished * 1.05:

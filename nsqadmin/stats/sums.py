@@ -10,8 +10,17 @@ from typing import Any
 
 import msgspec
 
-from nsqadmin.stats import attention
-from nsqadmin.stats.attention import Concern, Level, ShareState, grows_there
+from nsqadmin.stats.problems import (
+    UNDER_REPLICATED,
+    Level,
+    Problem,
+    ShareState,
+    grows_there,
+    problems_of_channel,
+    problems_of_topic,
+    worst_first,
+    worst_level,
+)
 from nsqadmin.stats.records import ALL_NODES, ClientRecord, LatencyRecord, by_nearness, latency_of, merged
 from nsqadmin.stats.trend import (
     Counted,
@@ -51,7 +60,7 @@ class ChannelSum(msgspec.Struct, gc=False):
     # On how many nodes it is.
     nodes: int = 1
     trend: Trend | None = None
-    concerns: Sequence[Concern] = ()
+    problems: Sequence[Problem] = ()
     # Only when a page shows this channel: its parts on each node, latency and consumers.
     node: str = ALL_NODES
     hostname: str = ""
@@ -65,11 +74,11 @@ class ChannelSum(msgspec.Struct, gc=False):
 
     @property
     def level(self) -> Level | None:
-        return attention.worst_level(self.concerns)
+        return worst_level(self.problems)
 
     @property
     def states(self) -> list[str]:
-        return [concern.mark for concern in self.concerns]
+        return [problem.kind for problem in self.problems]
 
     @property
     def memory_depth(self) -> int:
@@ -119,7 +128,7 @@ class TopicSum:
     under_replicated: int = 0
     trend: Trend | None = None
     channels: list[ChannelSum] = field(default_factory=list)
-    concerns: Sequence[Concern] = ()
+    problems: Sequence[Problem] = ()
     # Only when a page shows this topic: its parts on each node, and latency.
     node: str = ALL_NODES
     hostname: str = ""
@@ -138,12 +147,12 @@ class TopicSum:
 
     @property
     def level(self) -> Level | None:
-        return Level.PROBLEM if self.under_replicated else attention.worst_level(self.concerns)
+        return Level.PROBLEM if self.under_replicated else worst_level(self.problems)
 
     @property
     def states(self) -> list[str]:
-        own = ["inactive"] * self.is_idle + [attention.UNDER_REPLICATED] * bool(self.under_replicated)
-        return [concern.mark for concern in self.marks] + own
+        own = ["inactive"] * self.is_idle + [UNDER_REPLICATED] * bool(self.under_replicated)
+        return [problem.kind for problem in self.badges] + own
 
     @property
     def channel_names(self) -> list[str]:
@@ -181,18 +190,18 @@ class TopicSum:
             found = older(found, channel.oldest_ns)
         return found
 
-    def show(self, concerns: Sequence[Concern]) -> None:
-        """Assign *concerns* to the topic and its channels."""
-        self.concerns = concerns
+    def show(self, problems: Sequence[Problem]) -> None:
+        """Assign *problems* to the topic and its channels."""
+        self.problems = problems
         for channel in self.channels:
-            channel.concerns = [one for one in concerns if one.channel == channel.channel_name] or ()
+            channel.problems = [one for one in problems if one.channel == channel.channel_name] or ()
 
     @property
-    def marks(self) -> list[Concern]:
+    def badges(self) -> list[Problem]:
         """The worst problem for each badge."""
-        kinds: dict[str, Concern] = {}
-        for concern in attention.worst_first(self.concerns):
-            kinds.setdefault(concern.mark, concern)
+        kinds: dict[str, Problem] = {}
+        for problem in worst_first(self.problems):
+            kinds.setdefault(problem.kind, problem)
         return list(kinds.values())
 
     def to_json(self) -> dict[str, Any]:
@@ -200,7 +209,7 @@ class TopicSum:
         return {
             "topic_name": self.name,
             "inactive": self.is_idle,
-            "state": [concern.mark for concern in self.marks],
+            "state": [problem.kind for problem in self.badges],
             "messages_per_second": self.trend.messages if self.trend else None,
             "depth": self.depth,
             "memory_depth": self.memory_depth,
@@ -223,7 +232,7 @@ def add_up(name: str, shares: Iterable[Share], now_s: float = 0.0) -> TopicSum:
     own: Trend | None = None
     own_known = True
     waiting: dict[str, list[ShareState]] = {}
-    for stats, marks, at_ns, node in shares:
+    for stats, samples, at_ns, node in shares:
         topic.nodes += 1
         topic.own_depth += stats.depth
         topic.own_backend_depth += stats.backend_depth
@@ -232,7 +241,7 @@ def add_up(name: str, shares: Iterable[Share], now_s: float = 0.0) -> TopicSum:
         topic.paused |= stats.paused
         if stats.replicas_in_sync < stats.replicas_wanted:
             topic.under_replicated += 1
-        then = counts_then(stats, marks, at_ns)
+        then = counts_then(stats, samples, at_ns)
         counts, span_s = then or ((), 0.0)
         if counts:
             moved = topic_trend(stats, counts, span_s)
@@ -291,7 +300,7 @@ def add_up(name: str, shares: Iterable[Share], now_s: float = 0.0) -> TopicSum:
     topic.trend = own if own_known else None
     topic.channels = [channels[key] for key in sorted(channels)]
     topic.depth = topic.own_depth
-    concerns = attention.of_topic(name, topic.own_depth, paused=topic.paused, has_channels=bool(channels))
+    problems = problems_of_topic(name, topic.own_depth, paused=topic.paused, has_channels=bool(channels))
     for channel in topic.channels:
         topic.depth += channel.depth
         topic.backend_depth += channel.backend_depth
@@ -302,9 +311,9 @@ def add_up(name: str, shares: Iterable[Share], now_s: float = 0.0) -> TopicSum:
             channel.trend = None
         of_shares = waiting.get(channel.channel_name, ()) if topic.nodes > 1 else ()
         # Channels without problems share the empty tuple, which saves a list for each.
-        channel.concerns = attention.of_channel(channel, channel.trend, of_shares, now_s) or ()
-        concerns += channel.concerns
-    topic.concerns = concerns or ()
+        channel.problems = problems_of_channel(channel, channel.trend, of_shares, now_s) or ()
+        problems += channel.problems
+    topic.problems = problems or ()
     return topic
 
 
@@ -335,9 +344,9 @@ def on_node(producer: NodeInfo, share: Share, now_s: float) -> TopicSum:
     part.latency = latency_of(stats.latency)
     if stats.replicas_wanted:
         part.replicas = f"{stats.replicas_in_sync} of {stats.replicas_wanted}"
-    told = {one.channel_name: one for one in stats.channels}
+    by_name = {one.channel_name: one for one in stats.channels}
     for channel in part.channels:
-        one = told[channel.channel_name]
+        one = by_name[channel.channel_name]
         channel.node, channel.hostname = part.node, part.hostname
         channel.latency = latency_of(one.latency)
         clients = [ClientRecord.on(producer, client, now_s) for client in one.clients]

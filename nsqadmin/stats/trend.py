@@ -155,27 +155,27 @@ class NodePace:
         An nsqd with another *start_time* has restarted and counts from zero, so earlier samples are
         dropped.
         """
-        marks = self._history
+        samples = self._history
         if start_time != self._start_time:
             self._start_time = start_time
-            marks.clear()
-        while len(marks) > 1 and at_ns - marks[1].at_ns >= WINDOW_NS:
-            marks.popleft()
-        if marks and at_ns - marks[0].at_ns > MAX_AGE_NS:
-            marks.clear()
-        earlier = tuple(marks)
-        if not marks or at_ns - marks[-1].at_ns >= SPACING_NS:
-            marks.append(Counted(topics, at_ns, marks[-1] if marks else None))
+            samples.clear()
+        while len(samples) > 1 and at_ns - samples[1].at_ns >= WINDOW_NS:
+            samples.popleft()
+        if samples and at_ns - samples[0].at_ns > MAX_AGE_NS:
+            samples.clear()
+        earlier = tuple(samples)
+        if not samples or at_ns - samples[-1].at_ns >= SPACING_NS:
+            samples.append(Counted(topics, at_ns, samples[-1] if samples else None))
         return earlier
 
 
 def counts_then(
-    topic: TopicStats, marks: Sequence[Counted], at_ns: int
+    topic: TopicStats, samples: Sequence[Counted], at_ns: int
 ) -> tuple[Sequence[int], float] | None:
     """Return the counts of *topic* at the first sample and the seconds since then; None without a sample."""
-    for mark in marks:
-        if mark.at_ns < at_ns:
-            return mark.counts_of(topic), (at_ns - mark.at_ns) / _SECOND
+    for sample in samples:
+        if sample.at_ns < at_ns:
+            return sample.counts_of(topic), (at_ns - sample.at_ns) / _SECOND
     return None
 
 

@@ -10,10 +10,12 @@ from nsqd.engine.deferred import Deferred
 from nsqd.engine.in_flight import InFlight
 from nsqd.engine.journal import Journal
 from nsqd.engine.pending import PendingQueue
-from nsqd.engine.weight import Weight
-from nsqd.log.ranges import Ranges, RangeSet, merged, ranges_of, size_of, within, without
+from nsqd.log.ranges import Ranges, RangeSet, merged, ranges_of, size_of, size_of_range, within, without
+from nsqd.log.tail import MessageLog
 
 UNLIMITED: Final = 1 << 62
+# All messages are weighed again when their number has changed by one part in so many.
+_REWEIGH_SHARE: Final = 32
 
 
 class MessageState(Enum):
@@ -25,6 +27,45 @@ class MessageState(Enum):
     # Being moved to the dead letters.
     DEAD_LETTERING = "dead_lettering"
     FINISHED = "finished"
+
+
+class Weight:
+    """How many bytes a backlog must deliver.
+
+    The messages are weighed now and then; in between the bytes are estimated from their number.
+    """
+
+    __slots__ = ("_bytes", "_count", "_end", "_weighed")
+
+    def __init__(self) -> None:
+        self._bytes = self._end = 0
+        # How many messages those bytes are, and how many were pending when all were weighed.
+        self._count = self._weighed = 0
+
+    def of(self, backlog: "Backlog", log: MessageLog) -> int:
+        """About how many bytes *backlog* must deliver of *log*."""
+        count = backlog.count()
+        if not count:
+            return 0
+        if abs(count - self._weighed) * _REWEIGH_SHARE > self._weighed:
+            # From the first message that is pending, so that a long log costs nothing before it.
+            self._bytes = log.weigh(backlog.finished.floor, backlog.end, backlog.count_unfinished)
+            self._count = self._weighed = count
+        elif backlog.end != self._end:
+            self._bytes += log.weigh(self._end, backlog.end, size_of_range)
+            self._count += backlog.end - self._end
+        self._end = backlog.end
+        # Messages that left since then are assumed to weigh as much as the rest.
+        return self._bytes * count // self._count
+
+    @property
+    def mean(self) -> int:
+        """Mean bytes of one message, at least 1."""
+        return max(1, self._bytes // max(1, self._count))
+
+    def forget(self) -> None:
+        """Weigh all messages the next time."""
+        self._weighed = 0
 
 
 class Backlog:

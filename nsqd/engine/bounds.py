@@ -10,7 +10,6 @@ from nsqd.engine.channel import Channel
 from nsqd.engine.settings import Settings
 from nsqd.engine.staging import Bound
 from nsqd.engine.topic import Refused, Topic
-from nsqd.engine.weight import excess
 from nsqd.log.cursor import Cursor
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
@@ -101,6 +100,16 @@ def apply_limits(channel: Channel, now_ns: int) -> int:
     if now_ns >= channel.expiry_ns:
         _expire(channel, settings, now_ns)
     return max(channel.expiry_ns, now_ns + _EXPIRY_CHECK_NS)
+
+
+def excess(backlog: Backlog, settings: Settings, log: MessageLog, count: int = 0, size: int = 0) -> int:
+    """How many messages are beyond the bound once *count* more of *size* bytes have come."""
+    beyond = backlog.count() + count - settings.max_depth if settings.max_depth else 0
+    if settings.max_bytes:
+        bytes_beyond = backlog.weight.of(backlog, log) + size - settings.max_bytes
+        if bytes_beyond > 0:
+            beyond = max(beyond, -(-bytes_beyond // backlog.weight.mean))
+    return max(0, beyond)
 
 
 def drop_oldest(backlog: Backlog, settings: Settings, log: MessageLog) -> int:

@@ -12,7 +12,6 @@ from nsqd.engine.clock import Wall
 from nsqd.engine.dedup import DedupBudget
 from nsqd.engine.limits import Limits
 from nsqd.engine.numbering import Sequences
-from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.settings import NOTHING, SettingsOf, no_policies
 from nsqd.engine.timers import Timers
 from nsqd.engine.topic import Draining, Topic
@@ -186,9 +185,8 @@ class Broker:
         topic.empty()
         for copy in topic.promoted:
             copy.empty()
-            if isinstance(copy, ReplicaTopic):
-                # Nothing is written to its log, so the next checkpoint states the deletion.
-                copy.tombstoned = copy.changed = True
+            # Nothing is written to its log, so the next checkpoint states the deletion.
+            copy.tombstoned = copy.changed = True
         self.events.append(Event(Change.TOPIC_DELETED, topic))
         return orphans
 

@@ -7,9 +7,8 @@ from typing import Final, cast
 from nsqclient.wire.names import is_ephemeral
 from nsqd.engine.backlog import UNLIMITED, Backlog
 from nsqd.engine.clock import Wall
-from nsqd.engine.credit import Credit, Sink
+from nsqd.engine.credit import ELSEWHERE, Credit, Sink
 from nsqd.engine.dead_letter_queue import EXPIRED, REQUEUED, RETURNED, TIMED_OUT, DeadLetterMove
-from nsqd.engine.identity import ELSEWHERE
 from nsqd.engine.in_flight import NotInFlight
 from nsqd.engine.latency import Latency
 from nsqd.engine.settings import NOTHING, Settings

@@ -3,8 +3,12 @@
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from nsqd.engine.identity import ELSEWHERE
 from nsqd.log.frames import Buffer
+
+# How near a client is to this nsqd.
+SAME_ZONE: Final = 0
+SAME_REGION: Final = 1
+ELSEWHERE: Final = 2
 
 
 class Sink(Protocol):

@@ -12,7 +12,6 @@ from nsqd.engine.pending import PendingList, PendingRange
 from nsqd.log.frames import Block, Buffer, published_ns, with_attempts_all, with_attempts_each
 from nsqd.log.gaps import CannotRead
 from nsqd.log.headers import frames_for
-from nsqd.log.tail import MAX_READS_PER_TURN
 
 # The most bytes of one delivery to a consumer, so that large messages with a high RDY do not fill memory.
 MAX_DELIVERY_BYTES: Final = 128 << 10
@@ -20,21 +19,23 @@ MAX_DELIVERY_BYTES: Final = 128 << 10
 MAX_SAMPLED_PER_TURN: Final = 4096
 
 
-def deliver(channel: Channel, consumer: Credit, limit: int, now_ns: int) -> tuple[list[Buffer], int]:
+def deliver(
+    channel: Channel, consumer: Credit, limit: int, now_ns: int, end_reads: int
+) -> tuple[list[Buffer], int]:
     """Put up to *limit* pending messages in flight to *consumer*; returns their frames, and how many it drew.
 
-    It ends early after some `MAX_READS_PER_TURN` reads of the disk. With a sample rate, messages that are not
-    drawn are finished.
+    It ends early when the log's count of reads of the disk has reached *end_reads*. With a sample rate,
+    messages that are not drawn are finished.
     """
     if consumer.keep is None:
-        return _take(channel, consumer, limit, now_ns), 0
+        return _take(channel, consumer, limit, now_ns, end_reads), 0
     pending = channel.backlog.pending
     before = pending.count
-    pieces = _take_sampled(channel, consumer, limit, now_ns)
+    pieces = _take_sampled(channel, consumer, limit, now_ns, end_reads)
     return pieces, before - pending.count
 
 
-def _take(channel: Channel, consumer: Credit, limit: int, now_ns: int) -> list[Buffer]:
+def _take(channel: Channel, consumer: Credit, limit: int, now_ns: int, end_reads: int) -> list[Buffer]:
     backlog, log = channel.backlog, channel.log
     pending = backlog.pending
     entries = pending.entries
@@ -47,7 +48,6 @@ def _take(channel: Channel, consumer: Credit, limit: int, now_ns: int) -> list[B
     resident_from = log.resident_from
     if len(entries) > 1:
         pending.gather(resident_from)
-    end_reads = log.reads + MAX_READS_PER_TURN
     while limit > 0 and room > 0 and entries:
         entry = entries[0]
         if isinstance(entry, PendingList):
@@ -150,7 +150,9 @@ def _advance(backlog: Backlog, entry: PendingRange, end: int) -> None:
         backlog.pending.entries.popleft()
 
 
-def _take_sampled(channel: Channel, consumer: Credit, limit: int, now_ns: int) -> list[Buffer]:
+def _take_sampled(
+    channel: Channel, consumer: Credit, limit: int, now_ns: int, end_reads: int
+) -> list[Buffer]:
     """Like :func:`_take` with a sample rate: messages that are not drawn are finished for this channel.
 
     It ends after `MAX_SAMPLED_PER_TURN` messages: a low rate and a high RDY would pass a whole backlog.
@@ -161,7 +163,6 @@ def _take_sampled(channel: Channel, consumer: Credit, limit: int, now_ns: int) -
     pieces: list[Buffer] = []
     room = MAX_DELIVERY_BYTES
     left = MAX_SAMPLED_PER_TURN
-    end_reads = log.reads + MAX_READS_PER_TURN
     while limit > 0 and room > 0 and left > 0 and pending.count and log.reads < end_reads:
         entry = pending.entries[0]
         if isinstance(entry, PendingList):
@@ -178,7 +179,7 @@ def _take_sampled(channel: Channel, consumer: Credit, limit: int, now_ns: int) -
         if seq == end:
             continue
         left -= 1
-        taken = _take(channel, consumer, 1, now_ns)
+        taken = _take(channel, consumer, 1, now_ns, end_reads)
         pieces.extend(taken)
         if channel.stalled:
             # It is not drawn again: it is delivered when it can be read.

@@ -1,8 +1,8 @@
 """Delivers promoted copies of other logs, and merges finished messages from other copies.
 
-A promoted copy has a `ReplicaTopic` for each of its topics, next to the own topic of that name. Each of its
-channels is a *sibling* of the own channel of that name: they share consumers, credit and pauses, and deliver
-in turn; all else is separate. So an own topic without promoted copies works as it always did.
+A promoted copy has a `Topic` with an origin for each of its topics, next to the own topic of that name. Each
+of its channels is a *sibling* of the own channel of that name: they share consumers, credit and pauses, and
+deliver in turn; all else is separate. So an own topic without promoted copies works as it always did.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from nsqd.engine.channel import Channel
 from nsqd.engine.finished_ranges import FinishedRanges
-from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ranges import Ranges, merged, size_of, without
@@ -34,7 +33,7 @@ _COUNTS: Final = (
 # --- attach and detach ---
 
 
-def attach(broker: "Broker", copy: ReplicaTopic, now_ns: int) -> Topic:
+def attach(broker: "Broker", copy: Topic, now_ns: int) -> Topic:
     """Deliver this topic of a promoted copy. Returns the own topic of its name.
 
     That topic and its channels are made if they do not exist, so that consumers find them. A copy without a
@@ -59,7 +58,7 @@ def attach(broker: "Broker", copy: ReplicaTopic, now_ns: int) -> Topic:
     return own
 
 
-def _join(broker: "Broker", own: Topic, copy: ReplicaTopic, name: str) -> None:
+def _join(broker: "Broker", own: Topic, copy: Topic, name: str) -> None:
     host, sibling = broker.channel(own, name), copy.channels[name]
     if sibling not in host.siblings:
         # The counts of its checkpoint were counted by its owner, or here before.
@@ -81,7 +80,7 @@ def in_flight(copy: Topic) -> dict[str, Ranges]:
     return {name: ranges for name, ranges in flying.items() if ranges}
 
 
-def detach(broker: "Broker", copy: ReplicaTopic, *, force: bool = False) -> bool:
+def detach(broker: "Broker", copy: Topic, *, force: bool = False) -> bool:
     """Stop delivering this topic; False if messages of it are in flight, unless *force* takes them back.
 
     The own topic and its channels stay. The caller writes the last checkpoint and closes the store.
@@ -150,9 +149,7 @@ def merge(
     """
     channel = topic.channels.get(name)
     if channel is None:
-        if topic.deleted_channels.get(name) == received.generation or (
-            isinstance(topic, ReplicaTopic) and topic.tombstoned
-        ):
+        if topic.deleted_channels.get(name) == received.generation or (topic.tombstoned):
             return 0
         channel = _create(broker, topic, name, received, stored())
     elif channel.generation != received.generation:
@@ -162,7 +159,7 @@ def merge(
 
 def _create(broker: "Broker", topic: Topic, name: str, received: FinishedRanges, stored: Ranges) -> Channel:
     queue = without(stored, received.finished)
-    if not isinstance(topic, ReplicaTopic):
+    if not topic.origin:
         return broker.channel(topic, name, queue, received.generation)
     channel = topic.add_channel(name, queue, received.generation)
     own = broker.topics.get(topic.name)

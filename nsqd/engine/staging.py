@@ -36,12 +36,17 @@ class Staging:
         "_unusual",
         "ephemeral",
         "name",
+        "origin",
         "published",
         "wall",
     )
 
-    def __init__(self, name: str, ids: MessageIds, next_seq: int, wall: Wall | None = None) -> None:
+    def __init__(
+        self, name: str, ids: MessageIds, next_seq: int, wall: Wall | None = None, origin: str = ""
+    ) -> None:
+        """*origin* is the identity of the nsqd that accepted the messages, if it is another one."""
         self.name = name
+        self.origin = origin
         self.ephemeral = is_ephemeral(name)
         self.wall = wall or Wall()
         self._encoder = Encoder(ids, next_seq)
@@ -164,8 +169,12 @@ class Staging:
         self._unusual = bound is not None
 
     def note(self, what: str, channel: str = "", **more: Any) -> None:
-        """Stage a note on the topic or one of its channels; those that live in memory only get none."""
-        if not (self.ephemeral or (channel and is_ephemeral(channel))):
+        """Stage a note on the topic or one of its channels.
+
+        Those that live in memory only get none. Nothing is written to the log of another nsqd: the next
+        checkpoint has the change.
+        """
+        if not (self.origin or self.ephemeral or (channel and is_ephemeral(channel))):
             self._notes.append(notes.encode(what, channel, **more))
 
     def staged(self) -> list[Block]:

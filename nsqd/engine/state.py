@@ -94,9 +94,9 @@ class TopicState:
     deleted_channels: dict[str, int] = field(default_factory=dict)
     # See `Topic.exclusive`.
     exclusive: list[tuple[int, int, str]] = field(default_factory=list)
-    # See `ReplicaTopic.tombstoned`.
+    # See `Topic.tombstoned`.
     tombstoned: bool = False
-    # See `ReplicaTopic.finished_elsewhere`.
+    # See `Topic.finished_elsewhere`.
     finished_elsewhere: dict[tuple[str, int], Ranges] = field(default_factory=dict)
 
 

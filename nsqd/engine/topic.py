@@ -43,11 +43,13 @@ class Draining(Refused):
 
 
 class Topic(Staging):
-    """A named stream of messages."""
+    """A named stream of messages.
+
+    The topic of a promoted copy, see `promoted`, is one with an `origin`. It has no publishers.
+    """
 
     __slots__ = (
         "_generations",
-        "_node_id",
         "_retention_start",
         "_room",
         "_settings_of",
@@ -62,6 +64,8 @@ class Topic(Staging):
         "deleted_channels",
         "dropped_count",
         "exclusive",
+        "finished_elsewhere",
+        "ids",
         "log",
         "memory_limit",
         "message_bytes",
@@ -70,6 +74,8 @@ class Topic(Staging):
         "promoted",
         "settings",
         "store",
+        "suspended",
+        "tombstoned",
     )
 
     def __init__(
@@ -82,12 +88,14 @@ class Topic(Staging):
         wall: Wall | None = None,
         settings_of: SettingsOf = no_policies,
         room: DedupBudget | None = None,
+        origin: str = "",
     ) -> None:
-        """*store* is the topic's own log on disk; None for a topic that lives in memory only.
+        """*store* is the topic's log on disk; None for a topic that lives in memory only.
 
-        *room* is the node's room for ids of published messages.
+        *room* is the node's room for ids of published messages. See `Staging` for *origin*.
         """
-        super().__init__(name, ids, next_seq, wall)
+        super().__init__(name, ids, next_seq, wall, origin)
+        self.ids = ids
         self._settings_of = settings_of
         # Policies for the topic; each channel has its own.
         self.settings = settings_of(name, "")
@@ -97,6 +105,12 @@ class Topic(Staging):
         self.channels: dict[str, Channel] = {}
         # Promoted copies of other logs, each as a topic of its own: see `promoted`.
         self.promoted: list[Topic] = []
+        # Of a promoted copy: the messages that its channels withhold, including channels that are made later;
+        # whether the topic was deleted here, so that no message that it had then is pending; and the messages
+        # that other copies have finished and this one never had, by channel and generation.
+        self.suspended: Ranges = []
+        self.tombstoned = False
+        self.finished_elsewhere: dict[tuple[str, int], Ranges] = {}
         # Messages that no channel must deliver yet: published before the first channel, or while paused.
         self.backlog = Backlog(memory_limit if self.ephemeral else UNLIMITED)
         # What was published with a delay and is not due yet, whatever the channels have done with it.
@@ -117,7 +131,6 @@ class Topic(Staging):
         self._skipped = (0, 0)
         # How many generations of channels were drawn since the start.
         self._generations = 0
-        self._node_id = ids.node_id
         # Deleted channels: by name the generation of the last one. They are not made again because another
         # nsqd has not heard of the deletion.
         self.deleted_channels: dict[str, int] = {}
@@ -129,7 +142,7 @@ class Topic(Staging):
         self._retention_start = 0
 
     def __repr__(self) -> str:
-        return f"<Topic {self.name} next {self.log.next_seq} channels {list(self.channels)}>"
+        return f"<Topic {self.name} {self.origin} next {self.log.next_seq} channels {list(self.channels)}>"
 
     def stage_for(self, channel_name: str, batch: Batch, now_ns: int) -> None:
         """Stage messages for this channel and no other. Raises Refused; then none of them is staged.
@@ -287,7 +300,10 @@ class Topic(Staging):
         channel = self.channels[name] = Channel(self.name, name, self.log, self.memory_limit, self.wall)
         channel.settings = self._settings_of(self.name, name)
         channel.generation = self.draw_generation(name) if generation is None else generation
-        if kept:
+        if self.origin:
+            # What a copy lacks was finished elsewhere, perhaps after the channel was made there.
+            channel.ids = self.ids
+        elif kept:
             channel.absent = without([(kept[0][0], self.log.next_seq)], kept)
         # Messages that wait here are handed over below.
         waiting = self.backlog.lowest()
@@ -302,12 +318,15 @@ class Topic(Staging):
             channel.backlog.defer(start, end, due_ns)
         self.changed = True
         self.pump()
+        if self.suspended:
+            channel.backlog.suspend(self.suspended)
         return channel
 
     def draw_generation(self, channel_name: str) -> int:
         """A generation that tells a channel that is made, or begins again, from all others of its name."""
         self._generations += 1
-        return draw_generation(self._node_id, self.name, channel_name, self.log.next_seq, self._generations)
+        node_id, end = self.ids.node_id, self.log.next_seq
+        return draw_generation(node_id, self.name, channel_name, end, self._generations)
 
     def apply(self, settings_of: SettingsOf) -> None:
         """Follow these policies from now on."""
@@ -319,7 +338,7 @@ class Topic(Staging):
 
     def _watch_ids(self) -> None:
         """Remember the ids of messages published from now on, if a policy says so."""
-        window_ns = self.settings.dedup_window_ns
+        window_ns = 0 if self.origin else self.settings.dedup_window_ns
         if self.published is not None and not window_ns:
             self.published.forget()
             self.published = None

@@ -9,11 +9,10 @@ from nsqclient.wire.frames import FRAME_ERROR, encode_frame
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Consumer
 from nsqd.engine.credit import Sink
-from nsqd.engine.identity import Identity
 from nsqd.engine.topic import Topic
 from nsqd.protocol.auth import Authorizations, Query
 from nsqd.protocol.batch import Slices
-from nsqd.protocol.identify import Upgrade, default_settings
+from nsqd.protocol.identify import Identity, Upgrade, default_settings
 from nsqd.protocol.quote import quote
 from nsqd.protocol.reading import Suspended
 from nsqd.protocol.states import State

@@ -7,11 +7,11 @@ from typing import Final
 from nsqclient.wire.errors import E_BAD_CHANNEL, E_BAD_TOPIC, E_INVALID, E_SUB_FAILED, ProtocolError
 from nsqclient.wire.names import is_valid_name_bytes
 from nsqd.engine.channel import Channel, Consumer, TooManyConsumers
-from nsqd.engine.identity import nearness
 from nsqd.engine.in_flight import NotInFlight
 from nsqd.log.ids import ID_LENGTH, SEQUENCE_BITS, SUFFIX_MASK, SUFFIXES, MessageIds
 from nsqd.protocol.auth import SUBSCRIBE
 from nsqd.protocol.connection_state import CLOSE_WAIT, OK, ConnectionState
+from nsqd.protocol.identify import nearness
 from nsqd.protocol.quote import quote
 from nsqd.protocol.reading import number, text
 from nsqd.protocol.states import State

@@ -21,7 +21,6 @@ from nsqclient.wire.frames import FRAME_RESPONSE, encode_frame
 from nsqcore.pieces import add_piece, from_byte
 from nsqd.engine.broker import Broker
 from nsqd.engine.credit import CLOSED_SINK, Sink
-from nsqd.engine.identity import parse_identity
 from nsqd.engine.topic import Refused, Topic
 from nsqd.log.frames import LONG
 from nsqd.protocol import consume as consuming
@@ -29,7 +28,7 @@ from nsqd.protocol import publish as publishing
 from nsqd.protocol.auth import Authorizations, Query
 from nsqd.protocol.batch import Truncated
 from nsqd.protocol.connection_state import OK, ConnectionState, LongBatch
-from nsqd.protocol.identify import Upgrade, negotiate, upgrades
+from nsqd.protocol.identify import Upgrade, negotiate, parse_identity, upgrades
 from nsqd.protocol.long_body import LongBody, begun_body
 from nsqd.protocol.reading import Incomplete, Suspended, read_body, text
 from nsqd.protocol.states import ALLOWED

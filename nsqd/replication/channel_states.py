@@ -9,7 +9,6 @@ from typing import Final
 from nsqd.engine import finished_ranges, promoted
 from nsqd.engine.broker import Broker
 from nsqd.engine.finished_ranges import FinishedRanges
-from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.ranges import Ranges, merged, without
 from nsqd.replication.claims import NO_CHANNEL, ChannelKey
@@ -40,7 +39,7 @@ def states_of(
     topic: Topic, origin: bytes, copy: int, pending: dict[ChannelKey, Ranges]
 ) -> Iterator[ChannelState]:
     """Frames with the channel state of one topic; *pending* has its pending messages."""
-    if isinstance(topic, ReplicaTopic) and topic.tombstoned:
+    if topic.tombstoned:
         yield from _in_frames(
             origin, copy, topic.name, NO_CHANNEL, finished_ranges.stored_ranges(topic), _NOTHING, live=False
         )
@@ -106,7 +105,7 @@ def merge(broker: Broker, topic: Topic, state: ChannelState) -> bool:
 
 def _remember(topic: Topic, key: ChannelKey, finished: Ranges) -> bool:
     """Remember finished messages that this copy never had, for others that have them; True if one is new."""
-    if not isinstance(topic, ReplicaTopic):
+    if not topic.origin:
         return False
     known = _elsewhere(topic, key)
     found = merged([*known, *without(finished, finished_ranges.stored_ranges(topic))])
@@ -118,7 +117,7 @@ def _remember(topic: Topic, key: ChannelKey, finished: Ranges) -> bool:
 
 
 def _elsewhere(topic: Topic, key: ChannelKey) -> Ranges:
-    return topic.finished_elsewhere.get(key, []) if isinstance(topic, ReplicaTopic) else []
+    return topic.finished_elsewhere.get(key, [])
 
 
 def _finish_everywhere(broker: Broker, topic: Topic, finished: Ranges) -> bool:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Final
 
 from nsqd.engine import finished_ranges, promoted
-from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import Disk
 from nsqd.log.ranges import Ranges, size_of
@@ -66,7 +65,7 @@ class Jobs:
     def open(self, log: LogState, copy: LocalCopy) -> None:
         """Recover the topics of a copy that are not open yet. A topic that cannot be read delays no other."""
         node = self._node
-        found: dict[str, ReplicaTopic] = {}
+        found: dict[str, Topic] = {}
         failed: dict[str, str] = {}
 
         def run(_disk: Disk) -> None:
@@ -89,7 +88,7 @@ class Jobs:
         self,
         log: LogState,
         copy: LocalCopy,
-        found: dict[str, ReplicaTopic],
+        found: dict[str, Topic],
         failed: dict[str, str],
         now_ns: int,
     ) -> None:
@@ -162,7 +161,7 @@ class Jobs:
             self.make_primary(log, copy)
         yielding.await_statuses(log, copy, now_ns, failover=failover)
         for topic in topics:
-            if isinstance(topic, ReplicaTopic):
+            if topic.origin:
                 promoted.attach(self._node.broker, topic, now_ns)
                 self._add_topic(log, copy, topic)
         self._node.wants_turn = True
@@ -248,7 +247,7 @@ class Jobs:
         if store is not None:
             self.copy_of.pop(store, None)
         self._node.to_checkpoint.pop(topic, None)
-        if isinstance(topic, ReplicaTopic):
+        if topic.origin:
             promoted.detach(self._node.broker, topic, force=True)
 
     def close_topic(self, topic: Topic) -> None:

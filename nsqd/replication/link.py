@@ -1,7 +1,7 @@
 """One connection between two nodes: the handshake, streams, statuses and channel state. No socket, no clock.
 
 The driver feeds bytes to :meth:`PeerLink.receive`, sends what :meth:`PeerLink.flush` returns, and calls
-:meth:`PeerLink.tick` some ten times a second. Times are nanoseconds of a clock that only goes forward.
+:meth:`PeerLink.tick` ten times a second. Times are nanoseconds of a clock that only goes forward.
 """
 
 from collections.abc import Callable

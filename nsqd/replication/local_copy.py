@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nsqd.engine.broker import Broker
-from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import Disk
 from nsqd.log.gaps import EVERYTHING
@@ -127,7 +126,7 @@ class LocalCopy:
         return (topic for topic in self.topics.values() if not topic.ephemeral)
 
 
-def open_topic(data: DataPath, broker: Broker, folder: Path, name: str, copy: LocalCopy) -> ReplicaTopic:
+def open_topic(data: DataPath, broker: Broker, folder: Path, name: str, copy: LocalCopy) -> Topic:
     """The topic in *folder*, a part of a copy, as its owner would find it after a crash.
 
     No other object may write into the folder. Raises OSError and NewerVersion.
@@ -141,7 +140,7 @@ def open_topic(data: DataPath, broker: Broker, folder: Path, name: str, copy: Lo
     ids = MessageIds(node_id_of(data.disk, folder) or copy.origin_node_id)
     for origin in store.segments.origins():
         ids.recognise(origin)
-    topic = ReplicaTopic(name, copy.origin.hex(), ids, store, broker.wall, broker.settings_of)
+    topic = Topic(name, ids, store, 0, 0, broker.wall, broker.settings_of, origin=copy.origin.hex())
     topic.log.log_start = store.segments.end if store.segments.first_seq is None else store.segments.first_seq
     if state is not None:
         topic.log.log_start = state.log_start

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.ranges import merged
 from nsqd.replication.channel_states import merge, pending_of, states_of
@@ -338,7 +337,7 @@ class LogState:
             return None
         self.pending_again(copy, topic.name)
         self.node.wants_turn = True
-        if isinstance(topic, ReplicaTopic) and (topic.tombstoned or not copy.is_owner):
+        if topic.origin and (topic.tombstoned or not copy.is_owner):
             self.node.to_checkpoint[topic] = None
         self.changed()
         return topic

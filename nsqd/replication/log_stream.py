@@ -106,8 +106,6 @@ class LogStream:
         self._conflicts: set[TopicStream] = set()
         # Topics whose stream is to begin.
         self._to_begin: dict[TopicStream, None] = {}
-        # Topics of which the replica has every file durably.
-        self._caught_up: set[TopicStream] = set()
         sender.put(
             Log(
                 number,
@@ -194,7 +192,6 @@ class LogStream:
     def _begin(self, stream: TopicStream) -> None:
         """Stream each write to this topic from now on, and send a snapshot of its channel state."""
         self._to_begin.pop(stream, None)
-        self._caught_up.discard(stream)
         stream.begin()
         self._catch_up.recheck(stream)
         if stream.is_empty:
@@ -237,7 +234,6 @@ class LogStream:
                 stream.complete.add(stream.live_name)
             else:
                 stream.caught_up = False
-                self._caught_up.discard(stream)
                 self._catch_up.recheck(stream)
         stream.live, stream.live_name = segment, segment.path.name
         stream.sizes[stream.live_name] = 0
@@ -279,7 +275,6 @@ class LogStream:
             stream.is_gone = True
             del self._numbers[stream.number]
             self._to_begin.pop(stream, None)
-            self._caught_up.discard(stream)
             self._catch_up.forget(stream)
 
     # --- catch-up ---
@@ -302,7 +297,7 @@ class LogStream:
     @property
     def is_up(self) -> bool:
         """Whether the log is streamed and the replica acknowledges in time."""
-        return self.state is StreamState.STREAMING and not (self.sender.stalled or self.sender.closed)
+        return self.state is StreamState.STREAMING and self.sender.is_up
 
     def in_sync(self, log: TopicLog) -> bool:
         """Whether publishers of this topic wait for the replica."""
@@ -325,18 +320,12 @@ class LogStream:
     @property
     def caught_up_topics(self) -> int:
         """How many topics are in sync and have every file at the replica, durably."""
-        return len(self._durable()) if self.is_up else 0
+        if not self.is_up:
+            return 0
+        synced = self.sender.synced
+        return sum(one.caught_up and one.caught_up_position <= synced for one in self._numbers.values())
 
     @property
     def is_caught_up(self) -> bool:
         """Whether all topics are in sync and have every file at the replica, durably."""
         return self.is_up and self.caught_up_topics == len(self._numbers)
-
-    def _durable(self) -> set[TopicStream]:
-        """Topics of which the replica has acknowledged every file as durable."""
-        finished, synced = self._catch_up.finished, self.sender.synced
-        while finished and finished[0].caught_up_position <= synced:
-            stream = finished.popleft()
-            if stream.caught_up and stream.caught_up_position <= synced and not stream.is_gone:
-                self._caught_up.add(stream)
-        return self._caught_up

@@ -1,13 +1,12 @@
 """Replication of one node: its logs, copies and connections joined. No socket, no clock, no thread.
 
-The driver calls :meth:`ReplicationNode.tick` some ten times a second, makes the connections of
+The driver calls :meth:`ReplicationNode.tick` ten times a second, makes the connections of
 :meth:`ReplicationNode.wanted_peers`, and runs the jobs of :meth:`NodeState.take_jobs` in any thread.
 """
 
 from dataclasses import replace
 from typing import Any, Final
 
-from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.replication.deleted_topics import DeletedTopics
 from nsqd.replication.exchange import no_copy
@@ -213,7 +212,7 @@ class ReplicationNode:
     # --- time ---
 
     def tick(self, now_ns: int) -> None:
-        """Do the work that is due; called some ten times a second."""
+        """Do the work that is due; called ten times a second."""
         links = self.state.links
         longest_ns = min(_SUSPENDED_NS, silence_ns(self.settings.failover_ns) // 2)
         suspended = bool(self._ticked_ns) and now_ns - self._ticked_ns > longest_ns
@@ -257,7 +256,7 @@ class ReplicationNode:
             if topic is not None and isinstance(store, TopicLog):
                 store.checkpoints.restart_chains()
                 topic.changed = True
-                if isinstance(topic, ReplicaTopic):
+                if topic.origin:
                     # The checkpointer does not visit a deleted one.
                     self.state.to_checkpoint[topic] = None
 

@@ -202,9 +202,9 @@ class NodeState:
 
     def set_replicas(self, replicas: tuple[Holder, ...]) -> None:
         """These nodes are the replicas from now on, the best first."""
-        self.replicas = [one.identity for one in replicas if one.identity]
+        self.replicas = [one.identity for one in replicas]
         own = self.own_copy
-        own.holders |= {one.identity: one.address for one in replicas if one.identity}
+        own.holders |= {one.identity: one.address for one in replicas}
         self.change_record(replace(self.record, replicas=replicas))
         self._changed(own)
 

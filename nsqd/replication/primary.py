@@ -10,7 +10,7 @@ from nsqd.log.ranges import Ranges
 from nsqd.log.segment import Segment
 from nsqd.replication.frames import Holder
 from nsqd.replication.log_stream import LogStream, ReplicaSettings
-from nsqd.replication.sender import PendingAck
+from nsqd.replication.sender import PendingAck, too_few
 from nsqd.storage.slots import CheckpointJob
 from nsqd.storage.topic_log import TopicLog
 
@@ -73,7 +73,8 @@ class Primary:
         self.wants_checkpoint: dict[TopicLog, None] = {}
         self._replicas_of = replicas_of or (lambda _name: settings.replicas)
         self._topics: dict[TopicLog, _TappedTopic] = {}
-        self._pending: dict[tuple[int, ...], PendingAck] = {}
+        # The last one: the publishers of one write batch share it.
+        self._last = PendingAck([], 0, refuse=False)
 
     # --- topics ---
 
@@ -143,7 +144,7 @@ class Primary:
         wanted = self.settings.replicas if topic is None else self._replicas_of(topic.name)
         # A topic that is about to be made is in sync wherever the log is streamed.
         have = sum(stream.is_up for stream in self.streams) if topic is None else len(self._in_sync(log))
-        return _too_few(have, wanted) if have < wanted else ""
+        return too_few(have, wanted) if have < wanted else ""
 
     def refusal(self) -> str:
         """Why publishes to all topics are refused; empty when those to some topic are accepted."""
@@ -154,7 +155,7 @@ class Primary:
         if have >= wanted and self._topics:
             # A topic is refused until the catch-up has reached it.
             have = wanted - all(have < wanted for have, wanted in map(self.replicas_of_topic, self._topics))
-        return _too_few(have, wanted) if have < wanted else ""
+        return too_few(have, wanted) if have < wanted else ""
 
     def replicas_of_topic(self, log: TopicLog) -> tuple[int, int]:
         """How many replicas of a topic are in sync, and how many are wanted."""
@@ -174,23 +175,17 @@ class Primary:
         wanted = 0 if topic is None else self._replicas_of(topic.name)
         if not wanted:
             return None
-        streams = self._in_sync(log)
         refuse = self.settings.refuse and is_publish
-        if len(streams) < wanted and refuse:
-            return PendingAck(wanted, 0, _too_few(len(streams), wanted))
-        need = min(wanted, len(streams))
-        if sum(stream.sender.has_all for stream in streams) >= need:
-            return None
-        key = (refuse, wanted, need, *(part for one in streams for part in (id(one), one.sender.sent)))
-        found = self._pending.get(key)
-        if found is None or not found.is_open:
-            behind = sum(not stream.sender.has_all for stream in streams)
-            reason = _too_few(wanted - 1, wanted) if refuse else ""
-            found = PendingAck(need - (len(streams) - behind), behind, reason)
-            self._pending = {key: found}
-            for stream in streams:
-                stream.sender.add_waiter(found)
-        return found
+        positions = [(one.sender, one.sender.sent) for one in self._in_sync(log)]
+        last = self._last
+        if last.result is None and (last.positions, last.wanted, last.refuse) == (positions, wanted, refuse):
+            return last
+        pending = PendingAck(positions, wanted, refuse=refuse)
+        if pending.result is None:
+            self._last = pending
+            for sender, _ in positions:
+                sender.add_waiter(pending)
+        return None if pending.result == "" else pending
 
 
 class Replicated:
@@ -211,7 +206,3 @@ class Replicated:
             there = all(sender.synced >= position for sender, position in self.positions)
             self.is_done = self.synced_here and there
         return self.is_done
-
-
-def _too_few(have: int, wanted: int) -> str:
-    return f"{have} of {wanted} replicas are in sync"

@@ -51,7 +51,7 @@ class NodeRecord:
     previous_token: bytes = _NO_TOKEN
     epoch: int = 0
     highest_epoch: int = 0
-    # In the order of their places. A named replica has no identity before its first handshake.
+    # In the order of their places.
     replicas: tuple[Holder, ...] = ()
     holders: tuple[Holder, ...] = ()
     deletions: tuple[Deletion, ...] = ()
@@ -215,8 +215,7 @@ def _from_json(kind: Any, value: Any) -> Any:
     """A value of this type. Raises KeyError, TypeError and ValueError."""
     if kind is bytes:
         identity = bytes.fromhex(value)
-        # A replica that is named by its address has no identity before its first handshake.
-        if len(identity) not in (0, IDENTITY_BYTES):
+        if len(identity) != IDENTITY_BYTES:
             raise ValueError(f"{value!r} is no identity")
         return identity
     if kind is int:

@@ -13,27 +13,23 @@ AckCallback: TypeAlias = Callable[[str], None]
 
 
 class PendingAck:
-    """An answer to publishers that waits until *need* of *possible* replicas have acknowledged.
+    """An answer that waits for *wanted* replicas, or for all in sync if there are fewer (rule 1).
 
-    With a *reason* it is given to the publishers when fewer than *need* replicas are left. Without one, the
-    publishers wait for those that are left.
+    Only replicas in sync at that moment count. With *refuse* the answer is an error once fewer than *wanted*
+    are in sync.
     """
 
-    __slots__ = ("_callbacks", "need", "possible", "reason", "result")
+    __slots__ = ("_callbacks", "positions", "refuse", "result", "wanted")
 
-    def __init__(self, need: int, possible: int, reason: str) -> None:
-        """*possible* is the number of replicas in sync that have not acknowledged yet."""
-        self.need = need
-        self.possible = possible
-        self.reason = reason
+    def __init__(self, positions: list[tuple["Sender", int]], wanted: int, *, refuse: bool) -> None:
+        """*positions* has the replicas in sync, and what each of them must acknowledge."""
+        self.positions = positions
+        self.wanted = wanted
+        self.refuse = refuse
         # None while it is open; then the result that the publishers got.
         self.result: str | None = None
         self._callbacks: list[AckCallback] = []
-        self._check()
-
-    @property
-    def is_open(self) -> bool:
-        return self.result is None
+        self.check()
 
     def add(self, callback: AckCallback) -> None:
         """Call *callback* with the result; immediately if there is one."""
@@ -42,86 +38,25 @@ class PendingAck:
         else:
             callback(self.result)
 
-    def acknowledged(self) -> None:
-        """One more replica has acknowledged."""
-        self.need -= 1
-        self.possible -= 1
-        self._check()
-
-    def lost(self) -> None:
-        """A replica that had not acknowledged is not in sync any more."""
-        self.possible -= 1
-        self._check()
-
-    def withdrawn(self) -> None:
-        """A replica that had acknowledged is not in sync any more: only those in sync at the OK count."""
-        self.need += 1
-        self._check()
-
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Give the publishers their answer if there is one by now."""
         if self.result is not None:
             return
-        if self.need > self.possible:
-            if self.reason:
-                self._close(self.reason)
-                return
-            self.need = self.possible
-        if self.need <= 0:
-            self._close("")
-
-    def _close(self, result: str) -> None:
-        self.result = result
+        acks = [sender.reached >= position for sender, position in self.positions if sender.is_up]
+        if self.refuse and len(acks) < self.wanted:
+            self.result = too_few(len(acks), self.wanted)
+        elif sum(acks) >= min(self.wanted, len(acks)):
+            self.result = ""
+        else:
+            return
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
-            callback(result)
+            callback(self.result)
 
 
-class AckQueue:
-    """The pending acknowledgements of one replica, in the order of its stream."""
-
-    __slots__ = ("_acknowledged", "_queue")
-
-    def __init__(self) -> None:
-        self._queue: deque[tuple[int, bool, PendingAck]] = deque()
-        # Acknowledged by this replica and not by enough others yet.
-        self._acknowledged: deque[PendingAck] = deque()
-
-    def __len__(self) -> int:
-        return len(self._queue)
-
-    def add(self, position: int, pending: PendingAck, *, durable: bool) -> None:
-        """*pending* needs everything before *position*, *durable* or written."""
-        self._queue.append((position, durable, pending))
-
-    def add_acknowledged(self, pending: PendingAck) -> None:
-        """The replica has acknowledged all that *pending* needs."""
-        while self._acknowledged and not self._acknowledged[0].is_open:
-            self._acknowledged.popleft()
-        if pending.is_open:
-            self._acknowledged.append(pending)
-
-    def reached(self, written: int, synced: int) -> None:
-        """The replica has acknowledged the stream up to this position."""
-        queue = self._queue
-        while queue:
-            position, durable, pending = queue[0]
-            if position > (synced if durable else written):
-                return
-            queue.popleft()
-            if pending.is_open:
-                pending.acknowledged()
-                self.add_acknowledged(pending)
-
-    def lose(self) -> None:
-        """The replica is not in sync any more."""
-        queue, self._queue = self._queue, deque()
-        acknowledged, self._acknowledged = self._acknowledged, deque()
-        for pending in acknowledged:
-            if pending.is_open:
-                pending.withdrawn()
-        for _, _, pending in queue:
-            if pending.is_open:
-                pending.lost()
+def too_few(have: int, wanted: int) -> str:
+    """Why publishes are refused."""
+    return f"{have} of {wanted} replicas are in sync"
 
 
 # A replica with so many unacknowledged bytes is disconnected; the next stream continues from the disk.
@@ -144,7 +79,10 @@ class Sender:
         self.sent_ns = now_ns
         self._stalled_at = 0
         self._out: list[bytes] = []
-        self._acks = AckQueue()
+        # Pending acknowledgements, each with the position that it needs.
+        self._waiters: deque[tuple[int, PendingAck]] = deque()
+        # Those that wait for other replicas only.
+        self._acknowledged: deque[PendingAck] = deque()
         self._sync_requested = False
         # Positions and when they were sent, until they are acknowledged.
         self._under_way: deque[tuple[int, int]] = deque()
@@ -192,9 +130,14 @@ class Sender:
             self.stalled = False
 
     @property
-    def has_all(self) -> bool:
-        """Whether the replica has everything that was sent; with *strict* durably."""
-        return (self.synced if self.strict else self.written) >= self.sent
+    def is_up(self) -> bool:
+        """Whether publishers wait for the replica."""
+        return not (self.stalled or self.closed)
+
+    @property
+    def reached(self) -> int:
+        """The acknowledged position that counts for publishers."""
+        return self.synced if self.strict else self.written
 
     @property
     def lag_bytes(self) -> int:
@@ -208,30 +151,44 @@ class Sender:
     # --- publishers ---
 
     def add_waiter(self, pending: PendingAck) -> None:
-        """Let *pending* wait until everything sent so far is acknowledged."""
-        if self.has_all:
-            self._acks.add_acknowledged(pending)
-            return
-        self._sync_requested = self._sync_requested or self.strict
-        self._acks.add(self.sent, pending, durable=self.strict)
+        """Check *pending* when everything sent so far is acknowledged, or the replica is lost."""
+        if self.reached < self.sent:
+            self._sync_requested = self._sync_requested or self.strict
+            self._waiters.append((self.sent, pending))
+        else:
+            self._acknowledged.append(pending)
 
     def notify(self) -> None:
         """Answer the publishers whose messages are acknowledged by now."""
-        self._acks.reached(self.written, self.synced)
+        waiters, acknowledged, reached = self._waiters, self._acknowledged, self.reached
+        while waiters and waiters[0][0] <= reached:
+            pending = waiters.popleft()[1]
+            pending.check()
+            acknowledged.append(pending)
+        while acknowledged and acknowledged[0].result is not None:
+            acknowledged.popleft()
 
     @property
     def has_waiters(self) -> bool:
-        return bool(len(self._acks))
+        return bool(self._waiters)
 
     def check_timeout(self, now_ns: int, timeout_ns: int) -> None:
         """Stop waiting for a replica that has not acknowledged for *timeout_ns*."""
         if self._under_way and now_ns - self._under_way[0][1] > timeout_ns:
             if not self.stalled:
                 self.stalled = True
-                self._acks.lose()
+                self._lose()
             self._stalled_at = self.sent
 
     def close(self) -> None:
         """The connection is gone."""
         self.closed = True
-        self._acks.lose()
+        self._lose()
+
+    def _lose(self) -> None:
+        """The replica is not in sync any more."""
+        waiting = (*self._acknowledged, *(pending for _, pending in self._waiters))
+        self._acknowledged.clear()
+        self._waiters.clear()
+        for pending in waiting:
+            pending.check()

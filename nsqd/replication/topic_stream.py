@@ -4,7 +4,6 @@ Older files follow behind the stream, the oldest first, at a limited rate. Files
 No socket, no clock, no thread.
 """
 
-from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -193,8 +192,6 @@ class CatchUp:
 
     def __init__(self, sender: Sender, rate: int, now_ns: int, start: StartJob) -> None:
         """*rate* is in bytes a second."""
-        # Streams that have caught up, in the order of `caught_up_position`; the owner takes them from here.
-        self.finished: deque[TopicStream] = deque()
         self._sender = sender
         self._rate = rate
         # Streams that may lack something.
@@ -245,7 +242,6 @@ class CatchUp:
             stream.caught_up = True
             self._sender.request_sync()
             stream.caught_up_position = self._sender.sent
-            self.finished.append(stream)
 
     def _read(self, piece: Piece, error: Exception | None) -> None:
         """A chunk was read, or could not be read. The topic may have been deleted, and its folder with it."""

@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.log.ranges import merged
 from nsqd.replication.claims import Claim, Pending, count, subtract
 from nsqd.replication.dropping import in_flight, is_unstored
@@ -62,7 +61,7 @@ def update(log: LogState, copy: LocalCopy, name: str) -> None:
     if topic is None or not copy.is_owner:
         return
     suspended = copy.suspended_ranges(name)
-    if isinstance(topic, ReplicaTopic):
+    if topic.origin:
         topic.suspended = suspended
     yielded = copy.yielded.get(name, {})
     for channel in topic.channels.values():

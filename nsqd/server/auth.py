@@ -125,20 +125,15 @@ class AuthServers:
         return self._http
 
 
-def asker_at(transport: asyncio.Transport, remote_ip: str, secret: bytes) -> Asker:
-    """The client on this transport, as auth servers receive it."""
+def asker_at(transport: asyncio.BaseTransport | None, remote_ip: str, secret: bytes) -> Asker:
+    """The client on this transport, as auth servers receive it, with the CN of its certificate if any."""
+    if transport is None:
+        return Asker(secret=secret, remote_ip=remote_ip, tls=False, common_name="")
     over_tls = transport.get_extra_info("sslcontext") is not None
-    return Asker(secret=secret, remote_ip=remote_ip, tls=over_tls, common_name=common_name(transport))
-
-
-def common_name(transport: asyncio.Transport) -> str:
-    """The CN of the client's certificate, empty without one."""
     certificate = transport.get_extra_info("peercert") or {}
-    for names in certificate.get("subject", ()):
-        for key, value in names:
-            if key == "commonName":
-                return str(value)
-    return ""
+    names = [dict(names).get("commonName") for names in certificate.get("subject", ())]
+    common_name = str(next(filter(None, names), ""))
+    return Asker(secret=secret, remote_ip=remote_ip, tls=over_tls, common_name=common_name)
 
 
 def _why(error: Exception) -> str:

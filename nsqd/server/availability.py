@@ -1,13 +1,13 @@
-"""Reports to nsqlookupd whether this node takes publishes, so that producers use other nodes if not."""
+"""Whether this node takes publishes: the answer of /ready, and a report to nsqlookupd for producers."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
 from nsqcore.lookup_protocol import REPLICAS_MISSING
 from nsqd.engine.broker import Broker
 from nsqd.server.health import Health
 from nsqd.server.lookup.peer import LookupPeers
+from nsqd.server.replication.service import Replication
 
 # How often the state is checked. Until nsqlookupd knows of a change, this node refuses producers and they
 # query again.
@@ -15,27 +15,24 @@ CHECK_INTERVAL_S: Final = 0.5
 
 
 class Availability:
-    """Reports to nsqlookupd whether publishes are taken."""
+    """See the module."""
 
-    def __init__(
-        self, broker: Broker, health: Health, lookups: LookupPeers, refusal: Callable[[], str]
-    ) -> None:
-        """*refusal* returns why replicas are missing for all publishes."""
-        self._refusal = refusal
+    def __init__(self, broker: Broker, health: Health, replication: Replication) -> None:
         self._broker = broker
         self._health = health
-        self._lookups = lookups
+        self._replication = replication
 
-    def obstacle(self) -> str:
-        """Why no publishes are taken, in one word; empty when they are."""
+    def obstacle(self) -> tuple[str, str]:
+        """Why no publishes are taken: a word for nsqlookupd, and the reason; both empty when they are."""
         if self._broker.leaving:
-            return "draining"
+            return "draining", "draining"
         if not self._health.ok:
-            return "unhealthy"
-        return REPLICAS_MISSING if self._refusal() else ""
+            return "unhealthy", self._health.reason
+        refusal = self._replication.primary.refusal()
+        return (REPLICAS_MISSING, refusal) if refusal else ("", "")
 
-    async def watch(self) -> None:
-        """Report the state every half second, forever."""
+    async def report(self, lookups: LookupPeers) -> None:
+        """Report the state to all *lookups* every half second, forever."""
         while True:
-            self._lookups.set_obstacle(self.obstacle())
+            lookups.set_obstacle(self.obstacle()[0])
             await asyncio.sleep(CHECK_INTERVAL_S)

@@ -14,7 +14,6 @@ from typing import Final
 from nsqcore.http.pace import Pace
 from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
-from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import error_text
 from nsqd.server.clock import follow_clock, now_ns
@@ -172,7 +171,7 @@ class Checkpointer:
 
     def _forget(self, topic: Topic) -> None:
         self._states.pop(topic, None)
-        if isinstance(topic, ReplicaTopic):
+        if topic.origin:
             # The copy was dropped. An own topic that was deleted may have a successor of its name.
             self._health.worked(_what(topic))
 
@@ -342,4 +341,4 @@ class Checkpointer:
 
 def _what(topic: Topic) -> str:
     """The name under which failures of the checkpoint are noted; a promoted copy shares its topic's name."""
-    return checkpoint_of(topic.name, topic.origin if isinstance(topic, ReplicaTopic) else "")
+    return checkpoint_of(topic.name, topic.origin)

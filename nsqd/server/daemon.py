@@ -9,7 +9,6 @@ import signal
 import socket
 import ssl
 import sys
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +21,7 @@ from nsqcore.http.server import Front, HttpServer
 from nsqcore.options.tls_kinds import TlsRequired
 from nsqcore.process.lifecycle import StartupError, handle_signal
 from nsqcore.process.listen import TcpServer, listen_port
-from nsqcore.process.logs import Log, parse_log_level
+from nsqcore.process.logs import Log
 from nsqcore.process.threads import start_pool
 from nsqcore.process.tls import Certificates, watch
 from nsqd.build import BUILD
@@ -45,7 +44,7 @@ from nsqd.server.http.dead_letters import DeadLettersApi
 from nsqd.server.http.drain import Drain
 from nsqd.server.http.front import FastPublish
 from nsqd.server.http.handling import HandlingApi
-from nsqd.server.http.info import InfoApi, LifePhase, parse_addresses
+from nsqd.server.http.info import InfoApi
 from nsqd.server.http.log import LogApi
 from nsqd.server.http.messages import MessagesApi
 from nsqd.server.http.policies import PoliciesApi
@@ -59,7 +58,7 @@ from nsqd.server.opening import OpenedNsqd
 from nsqd.server.policies import Policies
 from nsqd.server.replication.service import Replication
 from nsqd.server.statistics.stats import StatsReport
-from nsqd.server.statistics.statsd import Statsd, resolve_prefix, statsd_options
+from nsqd.server.statistics.statsd import Statsd, resolve_prefix
 from nsqd.server.tcp import Clients
 from nsqd.server.tls import to_replicas
 from nsqd.server.topology_events import TopologyEvents
@@ -85,9 +84,8 @@ class Nsqd:
     """The broker daemon, around a data path and ports that are already open."""
 
     def __init__(self, options: NsqdOptions, log: Log, opened: OpenedNsqd) -> None:
-        self.options = options
+        self.options = options = _announced(options, opened.ports)
         self.log = log
-        self.phase = LifePhase()
         self._lock = opened.lock
         self.certificates = opened.certificates
         tls = self.certificates.context if self.certificates is not None else None
@@ -151,6 +149,7 @@ class Nsqd:
         )
         self.guard = HttpGuard(self.auth) if options.http_auth else None
         self.clients = Clients(self.broker, self.write_batch, log, tls, self.auth, self.replication.accept)
+        self.availability = Availability(self.broker, self.health, self.replication)
         self.lookups = LookupPeers(
             options.lookupd_tcp_address,
             self._identity,
@@ -177,54 +176,28 @@ class Nsqd:
         self.watermark = Watermark(
             options.disk_watermark, self.broker, self.data.disk, self.data.path, self.health, log
         )
-        stats = self._stats = StatsReport(
-            self.broker, self.clients, self.health, int(time.time()), self._disk_stats, self.replication
+        self._stats = StatsReport(
+            self.broker, self.clients, self.health, self.watermark, self.fsync, self.replication
         )
         self.finder = Finder(self.data.disk, start_pool(1, "search"))
         self.drain = Drain(self.broker, self.clients, log, self._close_idle_publishers)
         self.info = InfoApi(
             options,
-            stats,
-            self.health,
+            opened.ports,
+            self._stats,
             MetricsOnDemand(self._metrics),
-            self.phase,
-            draining=lambda: self.broker.leaving,
-            ports=self._ports,
-            set_option=self._set_option,
-            replication=self.replication,
+            self.availability,
+            self.lookups,
+            log,
         )
         self.fast_publish = FastPublish(self.broker, self.write_batch)
         self.tcp, self.http, self.https = self._listen(opened, tls)
-        self._announce_ports()
-
-    def _disk_stats(self) -> dict[str, int]:
-        """Statistics of the disk with the messages; free and total are -1 while they are unknown."""
-        return {
-            "free_bytes": self.watermark.free,
-            "total_bytes": self.watermark.total,
-            "fsync_p99_ns": int(self.fsync.percentile_s(0.99) * SECOND),
-        }
 
     def _metrics(self) -> "Metrics":
         from nsqcore.http.metrics import Metrics
         from nsqd.server.statistics.metrics import NsqdCollector
 
-        return Metrics(
-            NsqdCollector(
-                self.broker,
-                self.checkpoints,
-                self.clients,
-                self.health,
-                self.lookups,
-                self.fsync,
-                self.drain,
-                self._stats.ages,
-                self.watermark,
-                self.replication,
-            ),
-            "nsqd",
-            BUILD,
-        )
+        return Metrics(NsqdCollector(self._stats, self.checkpoints, self.lookups, self.drain), "nsqd", BUILD)
 
     def _listen(
         self, opened: OpenedNsqd, tls: ssl.SSLContext | None
@@ -279,19 +252,6 @@ class Nsqd:
             if server is not None:
                 server.close_idle()
 
-    def _announce_ports(self) -> None:
-        """Use the bound port as broadcast port where none was given; -1 and 0 mean no port."""
-        tcp_port, http_port = self._ports()
-        self.options = self.info.options = dataclasses.replace(
-            self.options,
-            broadcast_tcp_port=self.options.broadcast_tcp_port or max(0, tcp_port),
-            broadcast_http_port=self.options.broadcast_http_port or max(0, http_port),
-        )
-        prefix = resolve_prefix(
-            self.options.statsd_prefix, self.options.broadcast_address, self.options.broadcast_http_port
-        )
-        self.options = self.info.options = dataclasses.replace(self.options, statsd_prefix=prefix)
-
     # --- start and stop ---
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -308,12 +268,8 @@ class Nsqd:
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         gc.enable()
-        self.phase.started = True
-        statsd = (
-            Statsd(self._stats, statsd_options(self.options), self.log)
-            if self.options.statsd_address
-            else None
-        )
+        self.info.loaded = True
+        statsd = Statsd(self._stats, self.options, self.log) if self.options.statsd_address else None
         if statsd is not None:
             await statsd.begin()
         # Must be known before the first publish.
@@ -324,18 +280,13 @@ class Nsqd:
             await self.http.start()
         if self.https is not None:
             await self.https.start()
-        self.phase.ready = True
+        self.info.serving = True
         tasks = [
             asyncio.create_task(self.checkpoints.run(), name="checkpoints"),
             asyncio.create_task(self._sync_in_time(), name="sync timer"),
             asyncio.create_task(self.drain.watch(), name="drain"),
             asyncio.create_task(self.watermark.watch(), name="disk watermark"),
-            asyncio.create_task(
-                Availability(
-                    self.broker, self.health, self.lookups, self.replication.primary.refusal
-                ).watch(),
-                name="availability",
-            ),
+            asyncio.create_task(self.availability.report(self.lookups), name="availability"),
             asyncio.create_task(watch(self._watched(), self.log), name="certificates"),
             asyncio.create_task(self.replication.watch(self.checkpoints), name="replication"),
             asyncio.create_task(stop.wait(), name="until stopped"),
@@ -343,7 +294,7 @@ class Nsqd:
         if statsd is not None:
             tasks.append(asyncio.create_task(statsd.run(), name="statsd"))
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        self.phase.ready = False
+        self.info.serving = False
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -432,12 +383,6 @@ class Nsqd:
             self.replication.topic_deleted(event.topic)
         self.changes.handle(event)
 
-    def _ports(self) -> tuple[int, int]:
-        """The TCP and HTTP ports as /info shows them: -1 for a unix socket, 0 without HTTP."""
-        tcp = self.tcp.port
-        http = self.http.port if self.http is not None else 0
-        return -1 if tcp is None else tcp, -1 if http is None else http
-
     def _identity(self) -> dict[str, Any]:
         options = self.options
         member: dict[str, Any] = {}
@@ -460,16 +405,14 @@ class Nsqd:
         for topic in list(self.broker.topics.values()):
             yield topic.name, list(topic.channels)
 
-    def _set_option(self, name: str, text: str) -> None:
-        """Change an option at run time. Raises KeyError for any other option, ValueError for a bad value."""
-        if name == "nsqlookupd_tcp_addresses":
-            addresses = parse_addresses(text)
-            self.options = dataclasses.replace(self.options, lookupd_tcp_address=addresses)
-            self.lookups.set_addresses(addresses)
-        elif name == "log_level":
-            level = parse_log_level(text)
-            self.options = dataclasses.replace(self.options, log_level=level)
-            self.log.set_level(level)
-        else:
-            raise KeyError(name)
-        self.info.options = self.options
+
+def _announced(options: NsqdOptions, ports: tuple[int, int]) -> NsqdOptions:
+    """The options with the bound ports as broadcast ports where none was given, and the statsd prefix."""
+    tcp_port, http_port = ports
+    options = dataclasses.replace(
+        options,
+        broadcast_tcp_port=options.broadcast_tcp_port or max(0, tcp_port),
+        broadcast_http_port=options.broadcast_http_port or max(0, http_port),
+    )
+    prefix = resolve_prefix(options.statsd_prefix, options.broadcast_address, options.broadcast_http_port)
+    return dataclasses.replace(options, statsd_prefix=prefix)

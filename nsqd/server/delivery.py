@@ -26,25 +26,30 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> bool:
     over are not sent, so they fill a turn by their number. So do reads of the disk.
     """
     host = channel.host or channel
-    logs = [one for one in (host, *host.siblings) if _can_be_read(broker, one, now_ns)]
+    siblings = [one for one in host.siblings if _can_be_read(broker, one, now_ns)] if host.siblings else []
+    logs = [host, *siblings] if _can_be_read(broker, host, now_ns) else siblings
     near = broker.limits.topology_aware
     next_ready = host.next_nearest if near else host.next_ready
     room = BYTES_PER_TURN * max(1, len(host.ready))
     drawing = MAX_SAMPLED_PER_TURN
-    reads = MAX_READS_PER_TURN
+    # The logs of a node count its reads together.
+    end_reads = host.log.reads + MAX_READS_PER_TURN
+    has_read = False
     left_in_round = share = 0
-    while room > 0 and drawing > 0 and reads > 0 and (log := _next_of(logs)) is not None:
+    while room > 0 and drawing > 0 and not has_read and (log := _next_of(logs)) is not None:
         consumer = next_ready()
         if consumer is None:
             break
         if not left_in_round:
             left_in_round = (_as_near(host, consumer.nearness) if near else len(host.ready)) + 1
-            share = -(-sum([one.backlog.pending.count for one in logs]) // left_in_round)
+            waiting = log.backlog.pending.count
+            if len(logs) > 1:
+                waiting = sum([one.backlog.pending.count for one in logs])
+            share = -(-waiting // left_in_round)
         left_in_round -= 1
         before = consumer.message_count
-        reads += log.log.reads
-        frames, drawn = deliver(log, consumer, min(share, consumer.rdy - consumer.in_flight), now_ns)
-        reads -= log.log.reads
+        limit = min(share, consumer.rdy - consumer.in_flight)
+        frames, drawn = deliver(log, consumer, limit, now_ns, end_reads)
         drawing -= drawn
         if frames:
             log.stalls = 0
@@ -62,7 +67,8 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> bool:
         if log.stalled:
             broker.stall(log, now_ns)
             logs.remove(log)
-    return (room <= 0 or drawing <= 0 or reads <= 0) and bool(host.ready) and _next_of(logs) is not None
+        has_read = log.backlog.pending.count > 0 and log.log.reads >= end_reads
+    return (room <= 0 or drawing <= 0 or has_read) and bool(host.ready) and _next_of(logs) is not None
 
 
 def _can_be_read(broker: Broker, log: Channel, now_ns: int) -> bool:

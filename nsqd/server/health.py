@@ -57,9 +57,14 @@ class Health:
     def ok(self) -> bool:
         return not self._errors
 
+    @property
+    def reason(self) -> str:
+        """The first reason why the node is unhealthy; empty while it is healthy."""
+        return next(iter(self._errors.values()), "")
+
     def __str__(self) -> str:
         """``OK``, or ``NOK - `` and the first reason, as /ping and /stats show it."""
-        return f"NOK - {next(iter(self._errors.values()))}" if self._errors else "OK"
+        return f"NOK - {self.reason}" if self._errors else "OK"
 
 
 def checkpoint_of(topic_name: str, origin: str = "") -> str:

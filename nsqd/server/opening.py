@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nsqcore.process.lifecycle import StartupError
-from nsqcore.process.listen import bind
+from nsqcore.process.listen import bind, listen_port
 from nsqcore.process.logs import Log
 from nsqcore.process.tls import Certificates
 from nsqd.build import nsqd_banner
@@ -32,6 +32,12 @@ class OpenedNsqd:
     tcp: socket.socket
     http: list[socket.socket]
     https: socket.socket | None
+
+    @property
+    def ports(self) -> tuple[int, int]:
+        """The TCP and HTTP ports as /info shows them: -1 for a unix socket, 0 without HTTP."""
+        http = next(filter(None, map(listen_port, self.http)), -1) if self.http else 0
+        return listen_port(self.tcp) or -1, http
 
 
 def open_all(options: NsqdOptions, log: Log) -> OpenedNsqd:

@@ -1,7 +1,5 @@
 """Replies of one turn that wait until the messages they answer for are durable, or copied."""
 
-from collections.abc import Callable
-
 from nsqclient.wire.errors import ProtocolError
 from nsqclient.wire.frames import FRAME_ERROR, encode_frame
 from nsqd.engine.topic import Topic
@@ -14,7 +12,7 @@ class PendingReplies:
     __slots__ = ("_failed", "_marks", "_out", "closing", "error", "upgrading", "waiting")
 
     def __init__(self, session: Session, waiting: int) -> None:
-        """Take the replies of *session*, which wait for *waiting* topics."""
+        """Take the replies of *session*, which wait for *waiting* calls of `resolve`."""
         self.waiting = waiting
         self.closing = session.closing
         self.upgrading = bool(session.upgrading)
@@ -26,10 +24,10 @@ class PendingReplies:
         session.forget_replies()
 
     def resolve(self, topic: Topic, reason: str) -> None:
-        """Note that the publishes to *topic* are durable, or why they are not."""
+        """Note that a replica or an fsync has the publishes to *topic*, or why not."""
         self.waiting -= 1
         if reason:
-            self._failed[topic] = reason
+            self._failed.setdefault(topic, reason)
 
     def text(self) -> bytes:
         """The replies to send.
@@ -45,20 +43,3 @@ class PendingReplies:
                 self.closing = True
                 break
         return b"".join(self._out)
-
-
-class AfterBoth:
-    """Calls *callback* once, after two things have succeeded or failed, with the first reason if any."""
-
-    __slots__ = ("_left", "_notify", "_reason")
-
-    def __init__(self, callback: Callable[[str], None]) -> None:
-        self._notify = callback
-        self._left = 2
-        self._reason = ""
-
-    def one(self, reason: str) -> None:
-        self._left -= 1
-        self._reason = self._reason or reason
-        if not self._left:
-            self._notify(self._reason)

@@ -403,7 +403,7 @@ class ClientConnection:
         return PIPELINED if self._pending_replies else len(self.session.replies)
 
     def defer_replies(self, waiting: int) -> OnDurable | None:
-        """Delay the replies until *waiting* topics are stored or fail; returns the callback for each topic.
+        """Delay the replies until *waiting* calls of the result, which take a topic and why it failed.
 
         Returns None if the replies wait neither for a topic nor for earlier replies.
         """

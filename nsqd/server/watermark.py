@@ -34,12 +34,6 @@ class Watermark:
         # The last disk statistics, in bytes; -1 while they are unknown.
         self.free = self.total = -1
 
-    def room(self) -> int:
-        """Bytes that may still be written before the mark is reached; -1 while that is unknown."""
-        if self.free < 0:
-            return -1
-        return max(0, self.free - (self._bytes or int(self.total * self._part)))
-
     async def watch(self) -> None:
         """Check forever: once a second if there is a mark, otherwise every ten seconds."""
         while True:

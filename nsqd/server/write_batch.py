@@ -14,7 +14,6 @@ from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker, Event
 from nsqd.engine.channel import Channel
 from nsqd.engine.topic import Topic
-from nsqd.replication.sender import PendingAck
 from nsqd.server.busy_poll import BusyPoll
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.commit import Commit, Failures
@@ -23,10 +22,9 @@ from nsqd.server.deadlines import Deadlines
 from nsqd.server.delivery import serve
 from nsqd.server.fsync import Callback, Fsync
 from nsqd.server.health import Health, reading_of
-from nsqd.server.pending_replies import AfterBoth
 from nsqd.server.replication.service import Replication
 from nsqd.storage.data_path import DataPath
-from nsqd.storage.topic_log import TopicLog, store_of
+from nsqd.storage.topic_log import store_of
 
 # With at most so many publishers an fsync in the loop serves them sooner than one in a thread.
 FEW_PUBLISHERS: Final = 8
@@ -35,8 +33,10 @@ PIPELINED: Final = 1000
 
 _NONE: Final = Failures()
 
-# Called for each topic that a connection waits for, with "" when it is durable, or with the reason why not.
+# Called for each wait of a topic, with "" when it is over, or with the reason why the topic is not stored.
 OnDurable: TypeAlias = Callable[[Topic, str], None]
+# Registers a callback for a replica or an fsync.
+Wait: TypeAlias = Callable[[Callback], None]
 
 
 class NotStored(Exception):
@@ -57,7 +57,7 @@ class Answerer(Protocol):
         """How many replies it has."""
 
     def defer_replies(self, waiting: int) -> OnDurable | None:
-        """Hold the replies until *waiting* topics are durable; None when they wait for nothing."""
+        """Hold the replies until *waiting* calls of the result; None when they wait for nothing."""
 
 
 class WriteBatch:
@@ -248,56 +248,44 @@ class WriteBatch:
 
         Replies about *failed* topics are not held.
         """
-        waiting = []
-        for topic in connection.published():
-            if topic not in failed:
-                store, wait = self._waits_for(topic, is_publish=True)
-                if wait is not None or self._fsync.waits_for(store):
-                    waiting.append((topic, wait))
+        waiting = [
+            (topic, wait)
+            for topic in connection.published()
+            if topic not in failed
+            for wait in self._waits_of(topic, durable=False, is_publish=True)
+        ]
         settle = connection.defer_replies(len(waiting))
         if settle is None:
             return False
         for topic, wait in waiting:
-            self._when_stored(topic, wait, partial(settle, topic), durable=False)
+            wait(partial(settle, topic))
         return True
 
-    def _waits_for(self, topic: Topic, *, is_publish: bool) -> tuple[TopicLog | None, PendingAck | None]:
-        """The log of a topic, and the replicas that its client waits for."""
-        store = store_of(topic)
-        return store, None if store is None else self._replication.primary.wait(store, is_publish=is_publish)
-
-    def _when_stored(
-        self, topic: Topic, wait: PendingAck | None, callback: Callback, *, durable: bool
-    ) -> None:
-        """Call *callback* when all that a client waits for is done; *durable*: an fsync in any mode."""
-        if wait is None:
-            self._when_durable(topic, callback)
-        elif durable or self._fsync.waits_for(store_of(topic)):
-            both = AfterBoth(callback)
-            wait.add(partial(self._call, both.one))
-            self._when_durable(topic, both.one)
-        else:
-            wait.add(partial(self._call, callback))
-
-    def _when_durable(self, topic: Topic, callback: Callback) -> None:
+    def _waits_of(self, topic: Topic, *, durable: bool, is_publish: bool) -> list[Wait]:
+        """What a client waits for after the append: replicas, an fsync; *durable*: an fsync in any mode."""
         store = store_of(topic)
         if store is None:
-            self._call(callback, "")
-        else:
-            self._fsync.when_durable(topic, store, callback)
+            return []
+        waits: list[Wait] = []
+        ack = self._replication.primary.wait(store, is_publish=is_publish)
+        if ack is not None:
+            add = ack.add
+            waits.append(lambda callback: add(partial(self._call, callback)))
+        if durable or self._fsync.waits_for(store):
+            waits.append(partial(self._fsync.when_durable, topic, store))
+        return waits
 
     def _resolve(
         self, waiting: list[tuple[Topic, Callback, bool]], failed: dict[Topic, str], *, is_publish: bool
     ) -> None:
         for topic, callback, durable in waiting:
-            if topic in failed:
-                self._call(callback, failed[topic])
+            waits = [] if topic in failed else self._waits_of(topic, durable=durable, is_publish=is_publish)
+            if not waits:
+                self._call(callback, failed.get(topic, ""))
                 continue
-            store, wait = self._waits_for(topic, is_publish=is_publish)
-            if durable or wait is not None or self._fsync.waits_for(store):
-                self._when_stored(topic, wait, callback, durable=durable)
-            else:
-                self._call(callback, "")
+            callback = _after_all(len(waits), callback)
+            for wait in waits:
+                wait(callback)
 
     def _call(self, callback: Callback, reason: str) -> None:
         try:
@@ -346,3 +334,15 @@ def _settler(future: asyncio.Future[None]) -> Callable[[str], None]:
             future.set_result(None)
 
     return settle
+
+
+def _after_all(count: int, callback: Callback) -> Callback:
+    """Call *callback* after *count* calls of the result, with the first reason if any."""
+    reasons: list[str] = []
+
+    def one(reason: str) -> None:
+        reasons.append(reason)
+        if len(reasons) == count:
+            callback(next(filter(None, reasons), ""))
+
+    return one

@@ -19,7 +19,6 @@ from xxhash import xxh3_64, xxh3_64_intdigest
 from nsqd.engine.backlog import Backlog
 from nsqd.engine.channel import Channel
 from nsqd.engine.journal import WIDTH
-from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.state import CHANNEL_COUNTERS, Additions, BacklogState, TopicState, owners
 from nsqd.engine.topic import Topic
 from nsqd.log.gaps import EVERYTHING
@@ -114,8 +113,8 @@ def encoder(
         "had": topic.log.stored_ranges.ranges(mark.next),
         "gone": topic.deleted_channels.copy(),
         **({"alone": exclusive} if (exclusive := topic.exclusive.since(alone_from)) else {}),
-        **({"tombstoned": True} if isinstance(topic, ReplicaTopic) and topic.tombstoned else {}),
-        **_elsewhere_of(topic),
+        **({"tombstoned": True} if topic.tombstoned else {}),
+        **({"elsewhere": elsewhere} if (elsewhere := _elsewhere_of(topic)) else {}),
         "counters": {
             "messages": topic.message_count,
             "bytes": topic.message_bytes,
@@ -134,10 +133,8 @@ def encoder(
     return encode
 
 
-def _elsewhere_of(topic: Topic) -> dict[str, Any]:
-    if not isinstance(topic, ReplicaTopic) or not topic.finished_elsewhere:
-        return {}
-    return {"elsewhere": [[*key, ranges.copy()] for key, ranges in topic.finished_elsewhere.items()]}
+def _elsewhere_of(topic: Topic) -> list[list[Any]]:
+    return [[*key, ranges.copy()] for key, ranges in topic.finished_elsewhere.items()]
 
 
 def _sealed(flags: int, header: dict[str, Any], arrays: list[bytes]) -> bytes:

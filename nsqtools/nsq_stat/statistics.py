@@ -40,11 +40,11 @@ class Statistics:
 
 
 Snapshot: TypeAlias = Mapping[str, Statistics]
-"""The figures by the address of their nsqd."""
+"""The statistics by the address of their nsqd."""
 
 
 def total(snapshot: Snapshot) -> Statistics:
-    columns = zip(*(astuple(figures) for figures in snapshot.values()), strict=True)
+    columns = zip(*(astuple(one) for one in snapshot.values()), strict=True)
     return Statistics(*(sum(column) for column in columns))
 
 
@@ -66,10 +66,10 @@ def rates(before: Snapshot, now: Snapshot, seconds: float) -> tuple[int, int]:
     return round(came / seconds), round(went / seconds)
 
 
-def line(figures: Statistics, ingress: int, egress: int) -> str:
+def line(one: Statistics, ingress: int, egress: int) -> str:
     return (
         f"{ingress:7d} {egress:7d} | "
-        f"{figures.depth:7d} {figures.depth - figures.backend_depth:7d} {figures.backend_depth:7d} "
-        f"{figures.in_flight:5d} {figures.deferred:5d} | "
-        f"{figures.requeued:7d} {figures.timed_out:7d} {figures.messages:12d} {figures.clients:7d}\n"
+        f"{one.depth:7d} {one.depth - one.backend_depth:7d} {one.backend_depth:7d} "
+        f"{one.in_flight:5d} {one.deferred:5d} | "
+        f"{one.requeued:7d} {one.timed_out:7d} {one.messages:12d} {one.clients:7d}\n"
     )

@@ -37,7 +37,7 @@ def circle(graph):
     return []
 
 
-def test_there_is_no_circle_in_nsqd():
+def test_imports_of_nsqd_have_no_circle():
     trees = modules()
 
     assert circle({name: imports(tree, trees.keys()) for name, tree in trees.items()}) == []

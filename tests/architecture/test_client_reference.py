@@ -13,13 +13,13 @@ reference = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(reference)
 
 
-def test_the_page_is_what_the_code_says():
+def test_page_is_what_code_says():
     assert reference.PAGE.read_text(encoding="utf-8") == reference.page(), (
         "run scripts/client_reference.py and commit what it writes"
     )
 
 
-def test_every_public_name_has_its_words():
+def test_public_names_are_described():
     parts = re.split(r"^## ", reference.page(), flags=re.MULTILINE)[1:]
     words = {
         part.split()[0]: re.sub(r"```python.*?```", "", part.partition("\n")[2], flags=re.DOTALL)
@@ -31,7 +31,7 @@ def test_every_public_name_has_its_words():
     assert silent == []
 
 
-def test_a_signature_is_written_as_users_call_it():
+def test_signature_is_written_as_users_call_it():
     code = """
 class C:
     def __init__(self, *names: str, size: int = 3) -> None: ...
@@ -45,7 +45,7 @@ class C:
     )
 
 
-def test_every_module_that_is_no_interface_is_private():
+def test_modules_outside_interface_are_private():
     public = {
         module.name for module in pkgutil.iter_modules(nsqclient.__path__) if not module.name.startswith("_")
     }

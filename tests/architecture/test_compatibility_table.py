@@ -13,7 +13,7 @@ FUNCTIONS = {name for text in SOURCES.values() for name in re.findall(r"def (tes
 FILES = {path.name for path in SOURCES}
 
 
-def test_the_table_names_tests_that_exist():
+def test_table_names_tests_that_exist():
     named = set(re.findall(r"`(?:tests/[\w/]*/)?(test_\w+(?:\.py)?)`", TABLES))
 
     assert len(named) > 300
@@ -29,14 +29,14 @@ STARTING = {
 }
 
 
-def test_what_is_the_same_can_be_tried_on_the_original():
+def test_same_rows_can_be_tried_on_original():
     tried = STARTING - set(beside.DIFFERS)
     untried = [row for row in beside.same_rows() if not beside.is_alone(row) and not tried & set(row.proofs)]
 
     assert [row.behaviour for row in untried] == []
 
 
-def test_what_differs_is_a_proof_of_some_row():
+def test_known_differences_are_proofs_of_rows():
     known = {name.partition("[")[0] for name in beside.DIFFERS}
 
     assert known <= beside.proofs()

@@ -24,12 +24,12 @@ def port_of(address):
     return address.rpartition(":")[2]
 
 
-def test_there_is_one_service_for_each_daemon():
+def test_daemons_have_one_service_each():
     assert FILE["services"].keys() == DAEMONS.keys()
 
 
 @pytest.mark.parametrize("name", DAEMONS)
-def test_compose_publishes_the_listening_ports_on_loopback_only(name):
+def test_compose_publishes_listening_ports_on_loopback_only(name):
     options = options_of(name)
     listening = [getattr(options, "tcp_address", ""), *options.http_address]
 
@@ -38,7 +38,7 @@ def test_compose_publishes_the_listening_ports_on_loopback_only(name):
     ]
 
 
-def test_nsqd_and_nsqadmin_find_nsqlookupd_by_the_name_of_its_service():
+def test_nsqd_and_nsqadmin_find_nsqlookupd_by_name_of_its_service():
     lookupd = options_of("nsqlookupd")
 
     assert options_of("nsqd").lookupd_tcp_address == (f"nsqlookupd:{port_of(lookupd.tcp_address)}",)
@@ -47,12 +47,12 @@ def test_nsqd_and_nsqadmin_find_nsqlookupd_by_the_name_of_its_service():
     )
 
 
-def test_each_is_announced_by_the_name_of_its_service():
+def test_services_are_announced_by_their_names():
     assert {options_of(name).broadcast_address for name in ("nsqd", "nsqlookupd")} == {"nsqd", "nsqlookupd"}
     assert options_of("nsqd").broadcast_address == "nsqd"
 
 
-def test_what_nsqd_keeps_is_in_a_volume():
+def test_data_of_nsqd_is_in_volume():
     nsqd = FILE["services"]["nsqd"]
 
     assert nsqd["volumes"] == ["nsqd-data:/data"]
@@ -60,7 +60,7 @@ def test_what_nsqd_keeps_is_in_a_volume():
     assert "nsqd-data" in FILE["volumes"]
 
 
-def test_nothing_but_the_data_is_written():
+def test_file_systems_except_data_are_read_only():
     assert all(service["read_only"] for service in FILE["services"].values())
 
 

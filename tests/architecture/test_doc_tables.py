@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nsqd.policies.definition import KEYS, TOPICS_OWN
-from nsqd.server.http.auth import NEEDS, Needs
+from nsqd.server.http.openapi import NEEDS, Needs
 
 DOCS = Path(__file__).parents[2] / "docs"
 # The grants that the rows of the table of requests need, in order.
@@ -26,7 +26,7 @@ def requests_of(cell):
 
 
 @pytest.mark.parametrize("request_", NEEDS, ids=" ".join)
-def test_each_request_is_in_the_row_of_what_its_secret_has_to_grant(request_):
+def test_request_is_in_row_of_grant_that_it_needs(request_):
     method, path = request_
     table = rows("security.md", "| requests | the secret has to grant |")
 
@@ -39,7 +39,7 @@ def test_each_request_is_in_the_row_of_what_its_secret_has_to_grant(request_):
     assert named == [NEEDS[request_]]
 
 
-def test_policy_table_lists_each_setting_and_whether_it_concerns_the_topic():
+def test_policy_table_lists_each_setting_and_whether_it_concerns_topic():
     named = {
         key: about.strip()
         for cell, about, _ in rows("policies.md", "| setting | about | meaning |")

@@ -21,7 +21,7 @@ for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_every_module_is_imported_without_a_warning(package):
+def test_modules_are_imported_without_warning(package):
     filters = ("-Werror::DeprecationWarning", "-Werror::SyntaxWarning")
     done = subprocess.run(
         [sys.executable, *filters, "-c", IMPORT_ALL, package],
@@ -36,7 +36,7 @@ def test_every_module_is_imported_without_a_warning(package):
     assert done.returncode == 0, done.stderr
 
 
-def test_every_file_compiles_without_a_warning():
+def test_files_compile_without_warning():
     files = [path for folder in FOLDERS for path in ROOT.glob(f"{folder}/**/*.py")]
 
     with warnings.catch_warnings(action="error"):

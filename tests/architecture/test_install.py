@@ -46,14 +46,14 @@ def install(project, *, locked_are_there):
     return [call for call in calls.read_text().splitlines() if call.startswith("-m pip")], done.stderr
 
 
-def test_the_locked_versions_are_taken_once(project):
+def test_locked_versions_are_taken_once(project):
     calls, _ = install(project, locked_are_there=True)
 
     assert [call.split(" -e ")[0].split()[-2:] for call in calls] == [["--constraint", "constraints.txt"]]
     assert install(project, locked_are_there=True)[0] == []
 
 
-def test_where_they_cannot_be_had_it_is_said_and_the_ranges_decide(project):
+def test_missing_locked_versions_are_reported_and_ranges_used(project):
     calls, said = install(project, locked_are_there=False)
 
     assert ["--constraint" in call for call in calls] == [True, False]
@@ -61,7 +61,7 @@ def test_where_they_cannot_be_had_it_is_said_and_the_ranges_decide(project):
 
 
 @pytest.mark.parametrize("file", ["pyproject.toml", "client/pyproject.toml", "constraints.txt"])
-def test_what_is_asked_for_has_changed_so_it_installs_again(project, file):
+def test_changed_requirements_are_installed_again(project, file):
     install(project, locked_are_there=True)
     (project / file).write_text((project / file).read_text() + "# one more\n")
 
@@ -70,7 +70,7 @@ def test_what_is_asked_for_has_changed_so_it_installs_again(project, file):
 
 @pytest.mark.parametrize("program", ["scripts/install", "test"])
 @pytest.mark.parametrize(("word", "status"), [("--help", 0), ("-h", 0), ("--no-such-option", 2)])
-def test_who_asks_for_help_or_mistypes_installs_nothing(project, program, word, status):
+def test_help_and_mistyped_flags_install_nothing(project, program, word, status):
     shutil.copy(ROOT / program, project / program)
     script(project / ".venv/bin/python", PYTHON.format(status=0))
 
@@ -81,7 +81,7 @@ def test_who_asks_for_help_or_mistypes_installs_nothing(project, program, word, 
     assert not (project / ".venv/bin/calls").exists()
 
 
-def test_the_words_of_install_may_come_in_any_order(project):
+def test_words_of_install_may_come_in_any_order(project):
     script(project / ".venv/bin/python", PYTHON.format(status=0))
 
     subprocess.run(

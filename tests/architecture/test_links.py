@@ -24,7 +24,7 @@ def anchors(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_somewhere(page):
+def test_links_lead_somewhere(page):
     lost = []
     for target in re.findall(r"\]\(([^)\s]+)\)", without_code(page)):
         if re.match(r"[a-z]+:", target):
@@ -57,31 +57,31 @@ METRICS = set(
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_module_that_is_named_exists(page):
+def test_named_modules_exist(page):
     named = names_in(page, r"`([\w./-]+\.py)(?=[`: ])") - READERS
 
     assert {name for name in named if not any(module.endswith("/" + name) for module in MODULES)} == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_test_that_is_named_exists(page):
+def test_named_tests_exist(page):
     assert names_in(page, r"`(test_\w+)`") - TESTS == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_metric_that_is_named_exists(page):
+def test_named_metrics_exist(page):
     named = names_in(page, r"\b(nsq(?:d|lookupd|admin)_\w+)")
 
     assert {name for name in named - METRICS if not name.endswith(("_address", "_addresses"))} == set()
 
 
-def test_the_pages_are_found():
+def test_pages_are_found():
     names = {str(page.relative_to(ROOT)) for page in PAGES}
 
     assert {"README.md", "docs/client.md", "docs/reference/flags.md", "deploy/helm/nsq/README.md"} <= names
 
 
-def test_every_page_is_in_the_list_of_all_pages():
+def test_pages_are_in_list_of_all_pages():
     docs = ROOT / "docs"
     listed = set(re.findall(r"\]\(([\w/-]+\.md)\)", (docs / "README.md").read_text(encoding="utf-8")))
 

@@ -23,12 +23,12 @@ def problems(tmp_path):
     return found
 
 
-def test_pages_and_labels_of_the_tree_have_no_problem(capsys):
+def test_pages_and_labels_of_tree_have_no_problem(capsys):
     assert prose.main() == 0, capsys.readouterr().out
 
 
 @pytest.mark.parametrize("word", ["nobody", "Meanwhile", "at once", "keepers", "hand-over", "owes"])
-def test_word_that_the_glossary_replaces_is_named_with_its_line(problems, word):
+def test_word_that_glossary_replaces_is_named_with_its_line(problems, word):
     (found,) = problems(f"# Title\n\nOne line.\nHere is {word} to read.\n")
 
     assert found.startswith(f"page.md:4: {word!r}: ")
@@ -41,7 +41,7 @@ def test_code_links_and_changelogs_are_not_checked_for_words(problems):
     assert problems("nobody\n", "CHANGELOG.md") == []
 
 
-def test_label_of_a_template_is_checked_and_its_markup_is_not(problems):
+def test_label_of_template_is_checked_and_its_markup_is_not(problems):
     text = '<p class="trouble">{{ figures }}</p>\n<p>Nobody consumes it.</p>\n'
 
     assert problems(text, "page.html") == ["page.html:2: 'Nobody': name the subject"]
@@ -55,7 +55,7 @@ def test_sentence_above_35_words_is_named_in_user_pages_only(problems):
     assert problems(long, "docs/reference/flags.md") == []
 
 
-def test_items_of_a_list_and_cells_of_a_table_are_sentences_of_their_own(problems):
+def test_items_of_list_and_cells_of_table_are_sentences_of_their_own(problems):
     half = "word " * 20
 
     assert problems(f"- {half}\n- {half}\n\n| {half} | {half} |\n") == []

@@ -16,13 +16,13 @@ _spec.loader.exec_module(reference)
 
 
 @pytest.mark.parametrize("name", sorted(reference.PAGES))
-def test_the_page_is_what_the_code_says(name):
+def test_page_is_what_code_says(name):
     assert (reference.FOLDER / name).read_text(encoding="utf-8") == reference.page(name), (
         "run scripts/reference.py and commit what it writes"
     )
 
 
-def test_the_example_of_the_config_file_has_keys_that_nsqd_knows():
+def test_example_of_config_file_has_keys_that_nsqd_knows():
     example = re.search(
         r"```toml\n(.*?)```", (reference.FOLDER / "flags.md").read_text(encoding="utf-8"), re.DOTALL
     )
@@ -34,7 +34,7 @@ def test_the_example_of_the_config_file_has_keys_that_nsqd_knows():
         kinds[key].from_toml(value)
 
 
-def test_the_config_file_for_a_machine_has_keys_that_nsqd_knows():
+def test_config_file_for_machine_has_keys_that_nsqd_knows():
     page = (ROOT / "docs" / "on-a-machine.md").read_text(encoding="utf-8")
     [example] = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     kinds = {spec.key: spec.kind for spec in specs(reference.DAEMONS["nsqd"])}
@@ -43,7 +43,7 @@ def test_the_config_file_for_a_machine_has_keys_that_nsqd_knows():
         kinds[key].from_toml(value)
 
 
-def test_every_flag_has_a_meaning():
+def test_flags_have_descriptions():
     without = [
         (program, spec.flag)
         for program, options in (reference.DAEMONS | reference.TOOLS).items()
@@ -54,9 +54,9 @@ def test_every_flag_has_a_meaning():
     assert not without
 
 
-def test_the_page_of_errors_knows_every_code():
+def test_page_of_errors_knows_every_code():
     assert sorted(reference.CURES) == sorted(reference.codes())
 
 
-def test_the_page_of_the_environment_knows_every_variable_that_is_read():
+def test_page_of_environment_knows_every_variable_that_is_read():
     assert reference.variables_read() == set(reference.VARIABLES)

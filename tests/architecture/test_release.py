@@ -44,7 +44,7 @@ def release(project, *arguments):
     return run(project / "scripts/release", *arguments, cwd=project, env={"DRY_RUN": "1"})
 
 
-def test_a_dry_run_says_each_step_and_does_none(project):
+def test_dry_run_says_each_step_and_does_none(project):
     done = release(project, VERSION, "registry.example.com/nsq")
 
     assert done.returncode == 0, done.stderr
@@ -66,7 +66,7 @@ def test_a_dry_run_says_each_step_and_does_none(project):
         ("1.0", "usage: scripts/release MAJOR.MINOR.PATCH"),
     ],
 )
-def test_another_version_is_refused(project, version, sentence):
+def test_version_mismatch_is_refused(project, version, sentence):
     done = release(project, version)
 
     assert done.returncode
@@ -79,13 +79,13 @@ def test_changes_that_are_not_committed_are_refused(project):
     assert "there are changes that are not committed" in release(project, VERSION).stderr
 
 
-def test_a_version_without_a_section_in_the_changelog_is_refused(project):
+def test_version_without_section_in_changelog_is_refused(project):
     (project / "CHANGELOG.md").write_text("# Changelog\n\n## [Unreleased]\n")
 
     assert f'CHANGELOG.md has no section "## [{VERSION}] - DATE"' in release(project, VERSION).stderr
 
 
-def test_a_version_is_tagged_once(project):
+def test_version_is_tagged_once(project):
     run("git", "tag", f"v{VERSION}", cwd=project)
 
     assert f"v{VERSION} is tagged already" in release(project, VERSION).stderr
@@ -93,7 +93,7 @@ def test_a_version_is_tagged_once(project):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_packages_install_in_a_fresh_environment_and_every_script_runs(tmp_path):
+def test_packages_install_in_fresh_environment_and_every_script_runs(tmp_path):
     built = run(ROOT / "scripts/release", "packages", tmp_path / "dist")
     assert built.returncode == 0, built.stderr
     names = sorted(path.name for path in (tmp_path / "dist").iterdir())

@@ -26,22 +26,22 @@ def said_by(script, capsys):
     return capsys.readouterr().out
 
 
-def test_the_distribution_has_the_version_that_the_programs_print():
+def test_distribution_has_version_that_programs_print():
     assert PROJECT["version"] == VERSION
 
 
-def test_the_chart_installs_the_image_of_this_version():
+def test_chart_installs_image_of_this_version():
     chart = (ROOT / "deploy" / "helm" / "nsq" / "Chart.yaml").read_text(encoding="utf-8")
 
     assert f'appVersion: "{VERSION}"' in chart
 
 
 @pytest.mark.parametrize("script", sorted(set(PROJECT["scripts"]) - {"nsqd", "nsqadmin"}))
-def test_every_script_prints_its_version(script, capsys):
+def test_scripts_print_their_version(script, capsys):
     assert said_by(script, capsys) == f"{banner(script)}\n"
 
 
-def test_test_suites_of_clients_can_read_the_version_of_nsqd(capsys):
+def test_test_suites_of_clients_can_read_version_of_nsqd(capsys):
     said = said_by("nsqd", capsys)
 
     assert PARSED_BY_CLIENTS.fullmatch(said.rstrip("\n"))

@@ -42,7 +42,7 @@ def test_weekly_workflow_makes_targets_that_exist():
     assert targets <= set(re.findall(r"^(\w[\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
-def test_each_stage_is_a_session_of_nox():
+def test_stages_are_sessions_of_nox():
     sessions = re.findall(r"^@nox\.session\ndef (\w+)", (ROOT / "noxfile.py").read_text(), re.MULTILINE)
 
     assert sorted(sessions) == sorted(STAGES)

@@ -69,7 +69,7 @@ def test_soak_names_types_that_grew():
     ]
 
 
-def test_soak_counts_objects_of_a_process_after_a_collection(tmp_path):
+def test_soak_counts_objects_of_process_after_collection(tmp_path):
     command = ["bench.counted", f"--data-path={tmp_path}", "--tcp-address=127.0.0.1:0", "--http-address="]
     with subprocess.Popen(
         [sys.executable, "-m", *command], cwd=ROOT, stderr=subprocess.PIPE, text=True

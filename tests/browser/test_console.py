@@ -18,7 +18,7 @@ def paths(site):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_page_has_an_accessibility_fault(page, paths, scheme):
+def test_pages_have_no_accessibility_fault(page, paths, scheme):
     faults = {}
     for path in paths:
         page.goto(path)
@@ -27,7 +27,7 @@ def test_no_page_has_an_accessibility_fault(page, paths, scheme):
     assert {path: found for path, found in faults.items() if found} == {}
 
 
-def test_controls_are_reached_with_the_tab_key_in_page_order(page, paths):
+def test_controls_are_reached_with_tab_key_in_page_order(page, paths):
     wrong = {}
     for path in paths:
         page.goto(path)
@@ -52,7 +52,7 @@ def test_controls_are_reached_with_the_tab_key_in_page_order(page, paths):
 
 
 @pytest.mark.browser_options(java_script_enabled=False)
-def test_every_page_reads_the_same_without_javascript(page, browser, site, paths):
+def test_pages_read_the_same_without_javascript(page, browser, site, paths):
     context = browser.new_context(base_url=f"http://{site.admin.http_address}")
     other = context.new_page()
     # Texts that change from one moment to the next are left out.
@@ -72,7 +72,7 @@ def test_every_page_reads_the_same_without_javascript(page, browser, site, paths
 
 # A wide window at 200 % zoom is the same as a window of half its width: 640.
 @pytest.mark.parametrize("width", [360, 390, 640])
-def test_pages_fit_a_phone_and_double_size_and_rows_match_their_headings(page, paths, width):
+def test_pages_fit_phone_and_double_size_and_rows_match_their_headings(page, paths, width):
     page.set_viewport_size({"width": width, "height": 800})
     wrong = {}
     for path in paths:
@@ -92,7 +92,7 @@ def test_pages_fit_a_phone_and_double_size_and_rows_match_their_headings(page, p
     assert wrong == {}
 
 
-def test_a_message_is_published_found_and_folded(page, site):
+def test_message_is_published_found_and_folded(page, site):
     site.fill("shelf", "a", messages=0)
     page.goto("/topics/shelf")
     page.locator(".actions").get_by_role("link", name="Messages", exact=True).click()
@@ -119,7 +119,7 @@ def test_a_message_is_published_found_and_folded(page, site):
     assert file.value.path().read_bytes() == b'{"shop": {"id": 42, "name": "<i>x</i>"}}'
 
 
-def test_the_keyboard_filters_goes_to_pages_and_lists_its_keys(page):
+def test_keyboard_filters_goes_to_pages_and_lists_its_keys(page):
     page.goto("/")
     page.keyboard.press("/")
     expect(page.locator("[data-filter]")).to_be_focused()
@@ -135,7 +135,7 @@ def test_the_keyboard_filters_goes_to_pages_and_lists_its_keys(page):
     expect(page.get_by_role("heading", name="Nodes", exact=True)).to_be_visible()
 
 
-def test_what_is_registered_only_is_deleted_on_the_page_of_topics(page, site):
+def test_topic_that_is_only_registered_is_deleted_on_page_of_topics(page, site):
     page.goto("/topics")
     page.get_by_label("Topic", exact=True).fill("by-hand")
     page.get_by_role("button", name="Create").click()

@@ -18,7 +18,7 @@ from tests.support.wire import Wire, req
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 
 # Actions that are tested elsewhere -> by which test.
-ELSEWHERE = {"dismiss": "test_missing_node_is_listed_until_dismissed"}
+ELSEWHERE = {"dismiss": "test_down_node_is_listed_until_dismissed"}
 
 
 @dataclass
@@ -179,7 +179,7 @@ def make_dead_letters(site: Site, topic: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_everything_that_can_be_done_is_done(page, site, way, request):
+def test_actions_are_done_by_phone_keyboard_and_without_javascript(page, site, way, request):
     topic = f"all-{request.node.callspec.id}"
     site.fill(topic, "a", "b", messages=3)
     make_dead_letters(site, f"sick-{topic}")
@@ -191,7 +191,7 @@ def test_everything_that_can_be_done_is_done(page, site, way, request):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_channel_is_set_back_after_it_was_shown_what_that_means(page, site, way, request):
+def test_channel_seek_shows_backlog_before_confirmation(page, site, way, request):
     topic = f"back-{request.node.callspec.id}"
     site.fill(topic, "a", messages=2)
     page.goto(f"/messages?topic={topic}&channel=a")
@@ -205,7 +205,7 @@ def test_a_channel_is_set_back_after_it_was_shown_what_that_means(page, site, wa
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_is_made_and_selected_is_changed_together(page, site, way, request):
+def test_selected_topics_are_changed_together(page, site, way, request):
     topic = f"many-{request.node.callspec.id}"
     page.goto("/topics")
     form = page.locator("form.form")
@@ -236,7 +236,7 @@ def bulk_words() -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_policy_is_set_copied_and_deleted(page, site, way, request):
+def test_policy_is_set_copied_and_deleted(page, site, way, request):
     name = f"policy-{request.node.callspec.id}"
     page.goto("/policies")
     way.follow(page.get_by_role("link", name="Set a policy…"))
@@ -269,7 +269,7 @@ def test_a_policy_is_set_copied_and_deleted(page, site, way, request):
     expect(page.locator("[data-note]")).to_contain_text(f"Policy {name} was deleted on 2 nodes.")
 
 
-def test_no_question_has_an_accessibility_fault(page, site):
+def test_dialogs_have_no_accessibility_fault(page, site):
     site.fill("asked", "a", "b", messages=2)
     shown = [one for one in steps("asked", site) if one.word in SHOWN]
 
@@ -280,7 +280,7 @@ def test_no_question_has_an_accessibility_fault(page, site):
 SHOWN = {"publish", "finish", "requeue", "pause", "empty", "mute", "drain", "tombstone", "delete"}
 
 
-def test_no_action_is_without_a_test(site):
+def test_actions_have_browser_tests(site):
     taken = {step.word for step in steps("t", site)} | ELSEWHERE.keys() | {"seek", "create"}
 
     assert ACTIONS.keys() <= taken | {"set_policy", "copy_policies", "delete_policy"}

@@ -21,7 +21,7 @@ def tile(page, label):
     return page.locator(f'[data-key="tile-{label}"] dd')
 
 
-def test_the_five_pages_show_that_messages_flow(page, site):
+def test_pages_show_message_flow(page, site):
     page.goto("/")
     expect(page.locator('tr[data-key="orders"]')).to_contain_text("audit")
     expect(tile(page, "Messages / s")).not_to_have_text(UNKNOWN)
@@ -42,20 +42,20 @@ def test_the_five_pages_show_that_messages_flow(page, site):
     expect(page.locator("tr.leaf").filter(has_text="audit").first).to_be_visible()
 
 
-def test_statistics_change_without_a_reload(page):
+def test_statistics_change_without_reload(page):
     page.goto("/topics/orders")
     page.evaluate("window.sameDocument = true")
     before = tile(page, "Messages").inner_text()
-    time_before = page.locator("#figures-time").inner_text()
+    time_before = page.locator("#statistics-time").inner_text()
 
     expect(tile(page, "Messages")).not_to_have_text(before, timeout=8000)
 
     assert number(tile(page, "Messages").inner_text()) > number(before)
-    assert page.locator("#figures-time").inner_text() != time_before
+    assert page.locator("#statistics-time").inner_text() != time_before
     assert page.evaluate("window.sameDocument")
 
 
-def test_a_held_page_stands_still_until_it_goes_on(page):
+def test_paused_page_does_not_change_until_resumed(page):
     page.goto("/topics/orders")
     page.get_by_role("button", name="Pause updates").click()
     stood = tile(page, "Messages").inner_text()
@@ -67,16 +67,16 @@ def test_a_held_page_stands_still_until_it_goes_on(page):
     expect(tile(page, "Messages")).not_to_have_text(stood, timeout=8000)
 
 
-def test_a_refresh_keeps_focus_filter_and_scroll_position(page, site):
+def test_refresh_keeps_focus_filter_and_scroll_position(page, site):
     for count in range(40):
         ask(site.admin, "POST", "/api/topics", json.dumps({"topic": f"filler-{count}"}))
     page.goto("/")
     page.get_by_label("Filter").fill("filler")
     expect(page.locator(".table-box tbody tr")).to_have_count(40)
     page.evaluate("window.scrollTo(0, 400)")
-    shown = page.locator("#figures-time").inner_text()
+    shown = page.locator("#statistics-time").inner_text()
 
-    expect(page.locator("#figures-time")).not_to_have_text(shown, timeout=8000)
+    expect(page.locator("#statistics-time")).not_to_have_text(shown, timeout=8000)
 
     assert page.get_by_label("Filter").input_value() == "filler"
     assert page.evaluate("document.activeElement.id") == "filter"
@@ -90,42 +90,13 @@ def test_refresh_preserves_form_input(page):
     form = page.locator("form").filter(has=page.get_by_label(next(iter(fields)), exact=True))
     for label, text in fields.items():
         form.get_by_label(label, exact=True).fill(text)
-    shown = page.locator("#figures-time").inner_text()
-    expect(page.locator("#figures-time")).not_to_have_text(shown)
+    shown = page.locator("#statistics-time").inner_text()
+    expect(page.locator("#statistics-time")).not_to_have_text(shown)
 
     assert {label: form.get_by_label(label, exact=True).input_value() for label in fields} == fields
 
 
-def test_the_table_is_sorted_by_a_click_on_its_head(page):
-    page.goto("/")
-    page.get_by_role("link", name="Depth").click()
-
-    expect(page.locator("th[aria-sort]")).to_have_attribute("aria-sort", "descending")
-    expect(page.locator(".table-box tbody tr").first).to_have_attribute("data-key", "orders")
-    assert "sort=depth" in page.url
-
-
-def test_pausing_through_the_dialog_asks_acts_and_reports(page, site):
-    site.fill("dialog", "a")
-    page.goto("/topics/dialog/a")
-    page.get_by_role("link", name="Pause…").click()
-    dialog = page.get_by_role("dialog", name="Pause channel a of topic dialog?")
-    expect(dialog).to_contain_text("Waiting and new messages are kept (6 messages)")
-    expect(dialog.get_by_role("link", name="Cancel")).to_be_focused()
-
-    dialog.get_by_role("button", name="Pause channel").click()
-
-    expect(page.get_by_role("status")).to_contain_text("Channel a of topic dialog was paused on 2 nsqds.")
-    expect(page.get_by_role("link", name="Resume…")).to_be_visible()
-    assert site.admin.get("/api/topics/dialog/a")["paused"]
-    # The note survives a refresh and disappears when it is dismissed.
-    shown = page.locator("#figures-time").inner_text()
-    expect(page.locator("#figures-time")).not_to_have_text(shown, timeout=8000)
-    page.get_by_role("button", name="Dismiss").click()
-    expect(page.locator("[data-note]")).to_have_count(0)
-
-
-def test_a_dialog_can_be_left_and_deleting_needs_the_name(page, site):
+def test_dialog_can_be_left_and_deleting_needs_name(page, site):
     site.fill("precious", "a")
     page.goto("/topics/precious")
     page.get_by_role("link", name="Delete…").click()
@@ -143,11 +114,11 @@ def test_a_dialog_can_be_left_and_deleting_needs_the_name(page, site):
     assert "precious" not in site.admin.get("/api/topics")["topics"]
 
 
-def test_a_page_says_when_nsqadmin_is_gone_and_recovers(page, site):
+def test_page_reports_lost_nsqadmin_and_recovers(page, site):
     page.goto("/topics/orders")
     expect(page.locator("#live")).to_have_attribute("data-state", "on")
     page.route("**/topics/orders", lambda route: route.abort())
-    expect(page.locator("#live")).to_contain_text("nsqadmin does not answer; figures of", timeout=8000)
+    expect(page.locator("#live")).to_contain_text("nsqadmin does not answer; statistics of", timeout=8000)
 
     page.unroute("**/topics/orders")
 
@@ -155,7 +126,7 @@ def test_a_page_says_when_nsqadmin_is_gone_and_recovers(page, site):
     expect(page.locator("#live")).not_to_contain_text("does not answer")
 
 
-def test_a_silent_node_is_warned_of_while_the_page_stays_open(page, site):
+def test_silent_node_appears_on_open_page(page, site):
     page.goto("/topics/orders")
     card = page.locator(".card").filter(has_text=f"nsqd {site.nsqds[1].http_address} is unreachable")
     with frozen(site.nsqds[1]):
@@ -163,7 +134,7 @@ def test_a_silent_node_is_warned_of_while_the_page_stays_open(page, site):
     expect(card).to_have_count(0, timeout=15000)
 
 
-def test_a_form_from_elsewhere_is_refused_by_what_browsers_say(page, site):
+def test_form_of_another_site_is_refused(page, site):
     site.fill("shielded", "a")
     page.goto(f"http://localhost:{site.admin.http_port}/")
     body = f"""

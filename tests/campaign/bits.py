@@ -78,11 +78,11 @@ def _broken(whole: Found, found: Found, published: set[bytes], warnings: list[st
             return f"topic {name} is paused: {here.paused}"
     invented = set(found.seqs) - published
     if invented:
-        return f"messages that nobody published: {[body[:24] for body in invented]}"
+        return f"messages that no client published: {[body[:24] for body in invented]}"
     if len(missing) > APPEND_MESSAGES:
         return f"{len(missing)} messages are lost"
     if missing and not path.endswith(".log"):
         return f"{len(missing)} messages are lost though no log is damaged"
     if missing and not warnings and not found.lost:
-        return f"{len(missing)} messages are lost, and nobody says so"
+        return f"{len(missing)} messages are lost, and no gap names them"
     return ""

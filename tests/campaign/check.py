@@ -80,7 +80,7 @@ def _topic(model: Model, name: str, found: Found, crash: Crash) -> Iterator[str]
     bodies = {body for channel in _all(here) for body in channel.bodies}
     unknown = sorted(body for body in bodies if body not in model.messages)
     if unknown:
-        yield f"topic {name} has messages that nobody published: {[b[:40] for b in unknown]}"
+        yield f"topic {name} has messages that no client published: {[b[:40] for b in unknown]}"
         return
     owners = {model.messages[body].topic for body in bodies}
     if len(owners) > 1:
@@ -107,7 +107,7 @@ def _all(here: FoundTopic) -> list[FoundChannel]:
 def _content(topic: Topic, here: FoundTopic, found: Found, crash: Crash) -> Iterator[str]:
     k, after = crash.k, crash.after
     if here.paused not in topic.pause_may_be(k, after):
-        yield f"topic {topic.name} is paused: {here.paused}, which nobody asked for"
+        yield f"topic {topic.name} is paused: {here.paused}, without a request"
     living: dict[str, list[Channel]] = {}
     for channel in topic.channels:
         if channel.may_exist(k, after):
@@ -162,13 +162,13 @@ def _channel(
     k, after = crash.k, crash.after
     label = f"channel {topic.name}/{channel.name}"
     if there.paused not in channel.pause_may_be(k, after):
-        yield f"{label} is paused: {there.paused}, which nobody asked for"
+        yield f"{label} is paused: {there.paused}, without a request"
     has = set(there.bodies)
     certain = channel.must_exist(k, after)
     dead = _dead_bodies(found)
     for debt in channel.debts.values():
         body = debt.message.body
-        if body in has or not debt.is_owed(k) or not certain:
+        if body in has or not debt.is_pending(k) or not certain:
             continue
         if body in dead and channel.is_mortal(body, k):
             continue
@@ -180,7 +180,7 @@ def _channel(
         debt = channel.debts.get(body)
         if debt is None:
             if body not in waited and not _a_hole_may_give(topic, channel, body, crash):
-                yield f"{label} has {body[:24]!r}, which it never owed"
+                yield f"{label} has {body[:24]!r}, which was never in its backlog"
         elif body not in channel.doubled:
             complaints = list(_should_be_there(label, debt, there, crash))
             # If the creation of the channels that had it is lost, the message goes to a later channel.
@@ -226,13 +226,13 @@ def _due(label: str, debt: Debt, found_ns: int | None, crash: Crash) -> Iterator
         return
     since, due_ns = sure[-1]
     if crash.faulty and (due_ns != debt.message.due_ns or (debt.dropped and debt.dropped.may_be(crash.k))):
-        # A channel that was set past the message and then back owes it at once.
+        # A channel that was set past the message and then back has it pending immediately.
         return
     possible = {due_ns, *(later_ns for position, later_ns in debt.dues if position > crash.k)}
     if due_ns <= crash.wall_ns or any(since <= at <= crash.k for at in debt.deliveries):
         return
     if min(possible) <= crash.wall_ns and (found_ns is None or found_ns <= crash.wall_ns):
-        # A request is under way, to send it at once or at a time that has passed by now.
+        # A request is under way, to send it immediately or at a time that has passed by now.
         return
     if found_ns is None or min(abs(found_ns - one) for one in possible) > MILLISECOND:
         yield f"{label} has {debt.message.body[:24]!r} due at {found_ns}, not {due_ns}"
@@ -245,13 +245,13 @@ def _backlog(topic: Topic, here: FoundTopic, found: Found, crash: Crash) -> Iter
     if here.backlog:
         there_by_name[""] = set(here.backlog.bodies)
     anywhere = set().union(*there_by_name.values()) | _dead_bodies(found)
-    owed_by_topic = {debt.message.body for debt in topic.backlog if debt.is_owed(k)}
+    pending_by_topic = {debt.message.body for debt in topic.backlog if debt.is_pending(k)}
     taken = _perhaps_taken(topic, k, after)
     for message in topic.messages:
         body = message.body
         if not message.stored.must_be(k, after):
             continue
-        if body in owed_by_topic:
+        if body in pending_by_topic:
             lacking = {name for name, there in there_by_name.items() if body not in there}
             if lacking - {channel.name for channel in topic.channels if body in channel.passed}:
                 yield f"topic {topic.name} lost {body[:24]!r}, which waited"
@@ -268,6 +268,6 @@ def _perhaps_taken(topic: Topic, k: int, after: After) -> set[bytes]:
         taken |= {
             body
             for body, debt in channel.debts.items()
-            if gone or not debt.is_owed(k) or (debt.given is not None and not debt.given.must_be(k, after))
+            if gone or not debt.is_pending(k) or (debt.given is not None and not debt.given.must_be(k, after))
         }
     return taken

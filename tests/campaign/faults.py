@@ -49,27 +49,27 @@ class Fault:
         disk.before_call = count
 
 
-def play_with(fault: Fault | None, seed: int, *, strict: bool, disk: SimulatedDisk | None = None) -> Played:
-    """Play a workload while calls fail; afterwards all messages must come. Raises Broken."""
-    world = World(seed, disk)
+def play_with(fault: Fault, seed: int, *, strict: bool, recover: bool = True) -> Played:
+    """Play a workload while calls fail; with *recover* all messages must come afterwards. Raises Broken."""
+    world = World(seed)
     workload = Workload(
         world.disk, world.loop, world.rng, profile_of(seed), strict=strict, ruled=is_ruled(seed)
     )
     workload.faulty = True
-    if fault is not None:
-        fault.put_on(world.disk)
+    fault.put_on(world.disk)
 
     async def main() -> None:
         await workload.start_at_last()
         await workload.play()
-        await workload.recover()
-        await workload.stop()
+        if recover:
+            await workload.recover()
+            await workload.stop()
 
     return run(world, workload, main, seed, strict=strict)
 
 
 def read_with(fault: Fault | None, played: Played) -> Workload:
-    """Start from what *played* has left while reads fail; all owed messages must come. Raises Broken."""
+    """Start from what *played* has left while reads fail; all pending messages must come. Raises Broken."""
     before = played.workload
     world = World(played.seed, played.disk.killed())
     world.clock.monotonic_ns = before.loop.clock.monotonic_ns

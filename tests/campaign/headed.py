@@ -38,7 +38,7 @@ def with_headers(body: bytes) -> bytes:
 
 
 def body_of(extended: bytes) -> bytes:
-    """Return the body of a message with headers; a body that nobody published if the headers are wrong."""
+    """Return the body of a message with headers; a body that no client published if the headers are wrong."""
     return _judged(*split(extended))
 
 

@@ -71,8 +71,8 @@ class Letters:
         fact = work.model.fact(work.position)
         debts: list[Debt] = []
         low = work.node.broker.disk_low
-        # A channel that was set back also owes the message that the letter was made of.
-        pending = work.node.owed_by(topic.name, channel.name)
+        # A channel that was set back also has the message in its backlog that the letter was made of.
+        pending = work.node.backlog_of(topic.name, channel.name)
         if not dry:
             for body in letters.values():
                 debts.append(work.model.send_back(channel, body, fact))

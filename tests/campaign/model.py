@@ -82,7 +82,7 @@ class Debt:
         """Say whether the drop was promised."""
         return self.dropped is not None and self.dropped.answered < NEVER
 
-    def is_owed(self, k: int) -> bool:
+    def is_pending(self, k: int) -> bool:
         """Say whether it is certainly pending: no request to remove it had begun."""
         return self.since < k and self.finished >= k and (self.dropped is None or self.dropped.asked >= k)
 
@@ -131,7 +131,7 @@ class Channel(Named):
     mortal: dict[bytes, Fact] = field(default_factory=dict)
     # Dead letters that were sent back, and since when; after a crash they may exist twice.
     returned: dict[bytes, Fact] = field(default_factory=dict)
-    # Those that the channel also owes as the first message, because it was set back to it.
+    # Those that are also in the channel's backlog as the first message, because it was set back to it.
     doubled: set[bytes] = field(default_factory=set)
     # Messages that waited at the topic when the channel was set to a later position; it may get them or not.
     passed: dict[bytes, Fact] = field(default_factory=dict)
@@ -150,7 +150,7 @@ class Topic(Named):
     messages: list[Message] = field(default_factory=list)
     # Messages that wait or waited; handing a message to channels ends the topic's own debt.
     backlog: list[Debt] = field(default_factory=list)
-    # Sequence -> name of the only channel that is owed it.
+    # Sequence -> name of the only channel that gets it.
     exclusive: dict[int, str] = field(default_factory=dict)
 
     @property
@@ -218,7 +218,7 @@ class Model:
         return channel
 
     def give(self, channel: Channel, body: bytes, position: int, *, stays: bool) -> None:
-        """Let a new channel owe a message that was stored before, at once, whatever its due time was.
+        """Give a new channel a message that was stored before, whatever its due time was.
 
         This includes emptied messages that still exist. A message that does not *stay* may come or not.
         """
@@ -228,10 +228,10 @@ class Model:
     def sought(
         self, channel: Channel, pending: set[bytes], stored: set[bytes], fact: Fact, *, sure: bool
     ) -> int:
-        """Note that a channel was set to a position and owes *pending*; return how many it had finished.
+        """Note that *pending* is the backlog of a set channel; return how many it had finished.
 
         Of those that it had finished only *stored* ones are promised, because the others may still be only in
-        memory. Unless *sure*, messages that it does not owe may come or not, because a read may have failed.
+        memory. Unless *sure*, messages that are not in it may come or not, because a read may have failed.
         """
         given = 0
         for body, debt in list(channel.debts.items()):

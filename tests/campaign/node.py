@@ -123,7 +123,7 @@ class Node:
         importlib.reload(clock)
         self.loop = loop
         self.disk = disk
-        # Called with the positions before and after a sync of everything, or if calls failed meanwhile.
+        # Called with the positions before and after a sync of everything, or if calls failed since then.
         self.on_synced: Callable[[int, int], None] = lambda _began, _ended: None
         self.on_sync_failed: Callable[[], None] = lambda: None
         # Called when a channel was just set to a position in the log, or created there.
@@ -243,7 +243,7 @@ class Node:
         topics = self.broker.topics.values()
         return max((topic.sequence_end for topic in topics if topic.message_count), default=0)
 
-    def owed_bodies(self, topic_name: str, channel_name: str, *, stored: bool) -> set[bytes]:
+    def pending_bodies(self, topic_name: str, channel_name: str, *, stored: bool) -> set[bytes]:
         """Return the readable pending and deferred bodies of a channel; with *stored*, those on the disk."""
         topic = self.broker.topics[topic_name]
         source = topic.store.segments if stored and topic.store else topic.log
@@ -258,7 +258,7 @@ class Node:
                         bodies.add(body_in(block, seq))
         return bodies
 
-    def owed_by(self, topic_name: str, channel_name: str, *, stored: bool = False) -> dict[bytes, int]:
+    def backlog_of(self, topic_name: str, channel_name: str, *, stored: bool = False) -> dict[bytes, int]:
         """Return the readable pending bodies, and sequences; with *stored*, those on the disk."""
         topic = self.broker.topics[topic_name]
         source = topic.store.segments if stored and topic.store else topic.log
@@ -298,7 +298,7 @@ class Node:
         letters = self.bodies_from(topic_name, 0)
         return {seq: body for seq, body in letters.items() if topic is not None and is_there(topic, seq)}
 
-    def is_owed(self, topic_name: str, channel_name: str, seq: int) -> bool:
+    def is_pending(self, topic_name: str, channel_name: str, seq: int) -> bool:
         channel = self.broker.topics[topic_name].channels[channel_name]
         return seq < channel.backlog.end and seq not in channel.backlog.finished
 
@@ -307,7 +307,7 @@ class Node:
         dead_letter_queue = (
             self.broker.topics[topic_name].channels[channel_name].backlog.dead_letter_queue.ranges()
         )
-        return self.is_owed(topic_name, channel_name, seq) and not any(
+        return self.is_pending(topic_name, channel_name, seq) and not any(
             start <= seq < end for start, end in dead_letter_queue
         )
 
@@ -328,7 +328,7 @@ class Node:
         answered: Callable[[bool], None],
         told: Callable[[Any], None] = lambda _answer: None,
     ) -> asyncio.Task[None]:
-        """Run a request at once up to its first wait; call *answered* with whether it worked.
+        """Run a request immediately up to its first wait; call *answered* with whether it worked.
 
         Then *told* is called with the answer, if it is JSON.
         """

@@ -77,7 +77,7 @@ class Refusals:
             return False
         now = self.room(topic_name, count)
         if not (before.is_reason(data) or now.is_reason(data)):
-            self._work.break_off(f"{topic_name} is told {data!r}: {before}, {now}")
+            self._work.break_off(f"{topic_name} gets {data!r}: {before}, {now}")
         return True
 
     # --- the disk ---

@@ -125,7 +125,7 @@ class Requests:
         self.notice_deleted()
 
     def _was_never_made(self, topic: Topic | None, name: str) -> bool:
-        """Say whether the model only assumes the topic, because of publishes that nobody said were done.
+        """Say whether the model only assumes the topic, because of publishes without an answer.
 
         One of them was refused, which ended the connection, and the others were not looked at.
         """

@@ -120,7 +120,7 @@ def _drain(broker: Broker, channel: Channel, found: Found, now_ns: int) -> Found
     bodies, dues = [], {}
     seqs: set[int] = set()
     while channel.backlog.pending.count:
-        frames, _ = deliver(channel, consumer, 1 << 30, now_ns)
+        frames, _ = deliver(channel, consumer, 1 << 30, now_ns, 1 << 30)
         if not frames:
             if channel.backlog.pending.count:
                 raise NotRestored(f"{channel} gives nothing: {channel.stalled}")

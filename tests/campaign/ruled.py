@@ -129,7 +129,7 @@ class Rules:
     def sought(self, topic: Topic, channel: Channel, pending: dict[bytes, int]) -> None:
         """Note that a channel was set to a position, or created there; *pending* is body -> sequence."""
         if any(topic.exclusive.get(seq, channel.name) != channel.name for seq in pending.values()):
-            self._work.break_off(f"{topic.name}/{channel.name} owes what came back to another")
+            self._work.break_off(f"{topic.name}/{channel.name} has what came back to another")
         # Letters that came back to a deleted channel of that name are also in the log.
         for one in topic.channels:
             if one.name == channel.name:
@@ -195,7 +195,7 @@ class Rules:
         # A channel that was created just now has not had its first turn.
         settled = rested and not self._work.faulty and there not in self._work.node.broker.wake
         if settled and there is not None and there.backlog.pending.count and self._held > DEPTH:
-            self._work.break_off(f"{there} owes {self._held}, and its bound is {DEPTH}")
+            self._work.break_off(f"{there} has a backlog of {self._held}, and its bound is {DEPTH}")
 
     def is_dead(self, body: bytes) -> bool:
         """Say whether the message is among the dead letters."""
@@ -209,7 +209,7 @@ class Rules:
         debt.dropped = Fact(self._looked)
 
     def _here_until_now(self, name: tuple[str, str]) -> list[tuple[Topic, Channel]]:
-        """Return all channels of that name since the last look, including those deleted meanwhile."""
+        """Return all channels of that name since the last look, including those deleted since then."""
         return [
             (topic, channel)
             for topic in self._work.model.incarnations(name[0])

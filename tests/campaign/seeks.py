@@ -62,24 +62,24 @@ class Seeks:
         work.done[Deed.CHANNELS_MADE] += 1
 
     def _given(self, topic: Topic, made: Channel, position: int) -> None:
-        """Note that a channel was created from the earliest: it owes at least what other channels owe."""
+        """Note that a channel was created from the earliest: its backlog covers that of others."""
         work = self._work
-        work.rules.sought(topic, made, work.node.owed_by(topic.name, made.name))
-        bodies = work.node.owed_bodies(topic.name, made.name, stored=True)
+        work.rules.sought(topic, made, work.node.backlog_of(topic.name, made.name))
+        bodies = work.node.pending_bodies(topic.name, made.name, stored=True)
         others = [channel for channel in topic.living if channel is not made]
         pending = {
             body
             for one in others
             # Messages that are published and not stored yet will also go to the new channel.
-            for body in one.debts.keys() & work.node.owed_by(topic.name, one.name).keys()
-            if one.debts[body].is_owed(position) and body not in one.mortal and body not in one.returned
+            for body in one.debts.keys() & work.node.backlog_of(topic.name, one.name).keys()
+            if one.debts[body].is_pending(position) and body not in one.mortal and body not in one.returned
         }
         missing = pending - bodies - made.debts.keys()
         if missing and not (work.faulty or work.was_faulty):
             work.break_off(f"{topic.name}/{made.name} from the earliest lacks {min(missing)[:24]!r}")
-        # Messages that were finished and dropped, or owed by a former channel, may still be in memory.
+        # Messages that were finished and dropped, or pending on a former channel, may still be in memory.
         its = {body for body, debt in made.debts.items() if debt.dropped is None}
-        remembered = work.node.owed_bodies(topic.name, made.name, stored=False) - bodies - its
+        remembered = work.node.pending_bodies(topic.name, made.name, stored=False) - bodies - its
         work.done[Deed.FROM_EARLIEST] += 1
         work.done[Deed.GIVEN] += len(bodies | remembered)
         for body in bodies | remembered:
@@ -104,7 +104,7 @@ class Seeks:
         log = work.node.broker.topics[topic.name].log
         if log.log_start > log.next_seq:
             return
-        pending = sorted(work.node.owed_by(topic.name, channel.name).values())
+        pending = sorted(work.node.backlog_of(topic.name, channel.name).values())
         to = work.rng.choice(
             ("earliest", "earliest", "latest", str(work.rng.choice(pending)) if pending else "latest")
         )
@@ -135,16 +135,16 @@ class Seeks:
             for debt in topic.backlog:
                 if debt.finished == NEVER:
                     channel.passed.setdefault(debt.message.body, Fact(fact.asked))
-        found_owed = work.node.owed_by(topic.name, channel.name)
-        work.rules.sought(topic, channel, found_owed)
-        now_owed = set(found_owed)
+        backlog = work.node.backlog_of(topic.name, channel.name)
+        work.rules.sought(topic, channel, backlog)
+        pending_now = set(backlog)
         if to == "earliest" and topic.name == KEEPS and not (work.faulty or work.was_faulty):
-            self._look_what_is_kept(topic, channel, now_owed)
-        stored = set(work.node.owed_by(topic.name, channel.name, stored=True))
+            self._look_what_is_kept(topic, channel, pending_now)
+        stored = set(work.node.backlog_of(topic.name, channel.name, stored=True))
         sure = not (work.faulty or work.was_faulty)
         if to == "earliest" and not sure:
-            self._perhaps(topic, channel, now_owed, fact.asked)
-        work.done[Deed.REPLAYED] += work.model.sought(channel, now_owed, stored, fact, sure=sure)
+            self._perhaps(topic, channel, pending_now, fact.asked)
+        work.done[Deed.REPLAYED] += work.model.sought(channel, pending_now, stored, fact, sure=sure)
         work.done[Deed.SOUGHT] += 1
         for reader in work.consumers.readers:
             if reader.channel is channel:
@@ -172,7 +172,7 @@ class Seeks:
         if found is None:
             return
         topic, channel = found
-        pending = work.node.owed_by(topic.name, channel.name)
+        pending = work.node.backlog_of(topic.name, channel.name)
         if not pending:
             return
         body = work.rng.choice(sorted(pending))
@@ -203,7 +203,7 @@ class Seeks:
         work.ask(f"message/{verb}", arguments, told)
         # One that is about to become a dead letter is refused.
         if verb in {"finish", "cancel"} and work.node.is_alive(topic.name, channel.name, seq):
-            work.break_off(f"{topic.name}/{channel.name} owes {body[:24]!r} after {verb}")
+            work.break_off(f"{topic.name}/{channel.name} has pending {body[:24]!r} after {verb}")
         work.done[Deed.HANDLED] += 1
         for reader in work.consumers.readers:
             if reader.channel is channel:

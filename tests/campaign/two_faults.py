@@ -8,15 +8,12 @@ from typing import Final
 
 from tests.campaign.check import Crash
 from tests.campaign.crashes import Crashes
-from tests.campaign.faults import Fault
+from tests.campaign.faults import Fault, play_with
 from tests.campaign.ledger import Deed
 from tests.campaign.model import After
 from tests.campaign.node import Node
-from tests.campaign.played import Broken, Played, World, a_day_behind, play, run
-from tests.campaign.profiles import profile_of
+from tests.campaign.played import Broken, Played, World, a_day_behind, play
 from tests.campaign.result import Result, again
-from tests.campaign.ruled import is_ruled
-from tests.campaign.workload import Workload
 from tests.support.simulated_disk import Call, SimulatedDisk
 from tests.support.volume import Volume
 
@@ -60,7 +57,7 @@ def failed_call(seed: int, *, strict: bool, only: str = "") -> Result:
         if only and not only.startswith(f"{fault.call}-"):
             continue
         try:
-            played = _play_with(fault, seed, strict=strict)
+            played = play_with(fault, seed, strict=strict, recover=False)
         except Exception as error:  # noqa: BLE001 - every error is reported
             result.failed(f"{again(FAILED_CALL, seed, strict=strict)}, {fault}", error)
             continue
@@ -78,21 +75,6 @@ def _faults(calls: list[Call], rng: random.Random) -> Iterator[Fault]:
             partial = rng.choice((0, 60)) if operation in {"append", "write_at"} else 0
             error = rng.choice((errno.EIO, errno.ENOSPC)) if partial else errno.EIO
             yield Fault(number, error, partial, rng.choice(_ROWS))
-
-
-def _play_with(fault: Fault, seed: int, *, strict: bool) -> Played:
-    world = World(seed)
-    workload = Workload(
-        world.disk, world.loop, world.rng, profile_of(seed), strict=strict, ruled=is_ruled(seed)
-    )
-    workload.faulty = True
-    fault.put_on(world.disk)
-
-    async def main() -> None:
-        await workload.start_at_last()
-        await workload.play()
-
-    return run(world, workload, main, seed, strict=strict)
 
 
 def _crash_after(fault: Fault, played: Played, only: str) -> Result:

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.chaos
         ("replication", 0, 8, 2),
     ],
 )
-def test_campaign_finds_no_violation_in_its_share_of_the_time(campaign, first, seconds, states):
+def test_campaign_finds_no_violation_in_its_share_of_time(campaign, first, seconds, states):
     result = Result()
     for seed in seeds_for(seconds, first):
         for strict in (True, False):
@@ -61,7 +61,7 @@ def test_replication_that_saw_too_little_fails():
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_replication_without_a_part_is_found_out(part):
+def test_replication_without_part_is_found_out(part):
     for seed in range(20):
         with left_out(part):
             if run_replication(PARTS[part].history, seed)[1]:
@@ -69,7 +69,7 @@ def test_replication_without_a_part_is_found_out(part):
     pytest.fail(f"no history fails without {PARTS[part].text!r}")
 
 
-def test_workloads_cover_the_campaign_subjects():
+def test_workloads_cover_campaign_subjects():
     ledger: Ledger = Counter()
     for seed in range(1, 61):
         ledger += play(seed, strict=bool(seed // len(PROFILES) % 2)).ledger
@@ -80,7 +80,7 @@ def test_workloads_cover_the_campaign_subjects():
     assert shortfalls("kill", ledger) == []
 
 
-def test_a_run_that_did_too_little_fails():
+def test_run_that_did_too_little_fails():
     ledger: Ledger = Counter({Deed.WORKLOADS: 100})
 
     missing = shortfalls("kill", ledger)

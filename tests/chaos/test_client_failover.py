@@ -40,7 +40,7 @@ class Confirmed:
             self.numbers.add(number)
 
 
-def figures(nsqd: Daemon) -> dict:
+def statistics(nsqd: Daemon) -> dict:
     [topic] = nsqd.get(f"/stats?format=json&topic={TOPIC}")["topics"]
     return topic
 
@@ -81,7 +81,7 @@ async def test_every_confirmed_message_is_consumed_when_one_of_three_dies(cluste
         await asyncio.to_thread(nsqds[0].start)
         await eventually(lambda: confirmed.numbers <= seen.keys(), "all confirmed messages are here", 60)
 
-    shares = [figures(nsqd)["message_count"] for nsqd in nsqds[1:]]
+    shares = [statistics(nsqd)["message_count"] for nsqd in nsqds[1:]]
     assert min(shares) > MESSAGES // 10, "both that live had their part"
     with capsys.disabled():
         twice = seen.total() - len(seen)
@@ -99,7 +99,7 @@ async def test_new_nsqd_gets_its_share_of_publishes(cluster):
         for n in range(100):
             await producer.publish(TOPIC, b"%d" % n)
 
-    assert figures(newcomer)["message_count"] == 50
+    assert statistics(newcomer)["message_count"] == 50
 
 
 async def test_fixed_addresses_are_spread_over_when_asked(cluster):
@@ -111,4 +111,4 @@ async def test_fixed_addresses_are_spread_over_when_asked(cluster):
         for n in range(30):
             await producer.publish(TOPIC, b"%d" % n)
 
-    assert all(figures(nsqd)["message_count"] >= 10 for nsqd in nsqds)
+    assert all(statistics(nsqd)["message_count"] >= 10 for nsqd in nsqds)

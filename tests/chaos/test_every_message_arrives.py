@@ -83,14 +83,14 @@ async def publish_all(halfway: asyncio.Event, *nsqds: Daemon) -> None:
         await asyncio.gather(*(publish_some() for _ in range(10)))
 
 
-def channel_figures(nsqd: Daemon) -> list[dict]:
+def channel_statistics(nsqd: Daemon) -> list[dict]:
     return nsqd.get(f"/stats?format=json&topic={TOPIC}")["topics"][0]["channels"]
 
 
 def is_drained(nsqd: Daemon) -> bool:
     return all(
         channel["depth"] == channel["in_flight_count"] == channel["deferred_count"] == 0
-        for channel in channel_figures(nsqd)
+        for channel in channel_statistics(nsqd)
     )
 
 
@@ -101,10 +101,10 @@ async def test_every_message_reaches_both_channels_exactly_once(cluster, nsqd):
 
     for channel in CHANNELS:
         assert seen[channel] == Counter(range(MESSAGES)), channel
-    assert [figures["timeout_count"] for figures in channel_figures(nsqd)] == [0, 0]
+    assert [statistics["timeout_count"] for statistics in channel_statistics(nsqd)] == [0, 0]
 
 
-async def test_no_message_is_missing_after_kill_9_and_restart_in_the_middle(cluster, nsqd, capsys):
+async def test_no_message_is_missing_after_kill_9_and_restart_in_middle(cluster, nsqd, capsys):
     async with readers(cluster.daemons[0]) as seen:
         halfway = asyncio.Event()
         publishing = asyncio.create_task(publish_all(halfway, nsqd))
@@ -117,7 +117,7 @@ async def test_no_message_is_missing_after_kill_9_and_restart_in_the_middle(clus
     report(seen, capsys)
 
 
-async def test_another_nsqd_takes_over_and_the_dead_one_gives_its_messages_back_later(cluster, nsqd, capsys):
+async def test_another_nsqd_takes_over_and_dead_one_gives_its_messages_back_later(cluster, nsqd, capsys):
     other = start_nsqd(cluster)
     async with readers(cluster.daemons[0]) as seen:
         halfway = asyncio.Event()
@@ -129,7 +129,7 @@ async def test_another_nsqd_takes_over_and_the_dead_one_gives_its_messages_back_
         await asyncio.to_thread(nsqd.start)
         await eventually(lambda: has_all(seen) and is_drained(nsqd), "all were handled", 120)
 
-    assert channel_figures(other)[0]["message_count"] > 0
+    assert channel_statistics(other)[0]["message_count"] > 0
     report(seen, capsys)
 
 

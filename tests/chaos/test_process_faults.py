@@ -146,7 +146,7 @@ def test_repeated_kills_of_nsqd_lose_no_message_and_redeliver_no_finished_one(
 
 
 @MODES
-def test_nothing_is_lost_when_the_process_is_stopped_for_a_while(start, ledger, sync_every, capsys):
+def test_nothing_is_lost_when_process_is_stopped_for_a_while(start, ledger, sync_every, capsys):
     nsqd = start(sync_every)
     with Traffic(ledger, address_of(nsqd), 1).flowing():
         time.sleep(0.5)
@@ -220,7 +220,7 @@ def test_full_disk_loses_nothing_and_consumption_frees_space(cluster, ledger, sm
 
 
 @MODES
-def test_nothing_is_lost_through_a_network_that_stalls_cuts_and_drops(start, ledger, sync_every, capsys):
+def test_nothing_is_lost_through_network_that_stalls_cuts_and_drops(start, ledger, sync_every, capsys):
     nsqd = start(sync_every, "--msg-timeout=1s")
     ledger.may_not_come_again = False
     with FaultyProxy(("127.0.0.1", nsqd.tcp_port), seed=sync_every) as proxy:

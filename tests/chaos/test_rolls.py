@@ -30,7 +30,7 @@ ROLLS = {
     "three, killed": (3, 0, 3),
     "three, away for long": (3, 8, 0),
     # When the second nsqd refuses publishes, no client has noticed yet that the first one is back.
-    "two, the next at once": (2, 3, 0),
+    "two, the next immediately": (2, 3, 0),
 }
 
 
@@ -102,7 +102,7 @@ async def test_no_publish_fails_while_nsqd_roll(cluster, capsys, kind):
 
 
 @pytest.mark.parametrize("late_s", [0.1, 2.0])
-async def test_no_publish_fails_through_a_service_while_nsqd_roll(cluster, capsys, late_s):
+async def test_no_publish_fails_through_service_while_nsqd_roll(cluster, capsys, late_s):
     lookupd = cluster.nsqlookupd()
     nsqds = [cluster.nsqd() for _ in range(3)]
     async with (

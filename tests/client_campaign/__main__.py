@@ -18,7 +18,7 @@ def main() -> int:
     """Run what was asked for; the exit code says whether there were violations."""
     parser = argparse.ArgumentParser(prog="python -m tests.client_campaign")
     parser.add_argument("kind", nargs="*", choices=[[], *KINDS], default=[])
-    parser.add_argument("--seconds", type=float, default=60, help="of trouble, for each kind")
+    parser.add_argument("--seconds", type=float, default=60, help="of faults, for each kind")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 20))
     chosen = parser.parse_args()
     logging.basicConfig(level=logging.CRITICAL)

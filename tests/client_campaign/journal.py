@@ -80,7 +80,7 @@ class Journal:
                     f"{channel}: {len(strange)} handled twice without a reason, such as {strange[:3]}"
                 )
             if unknown := self.handled[channel].keys() - self.submitted.keys():
-                found.append(f"{channel}: {len(unknown)} that nobody has published")
+                found.append(f"{channel}: {len(unknown)} that no client has published")
         return found
 
     def __str__(self) -> str:

@@ -54,8 +54,8 @@ class Traffic:
         self._waiting: set[asyncio.Future[object]] = set()
         self._waiting_of_threads: list[Future[None]] = []
 
-    async def run(self, trouble: Awaitable[None]) -> None:
-        """Send until *trouble* ends, then wait for all outcomes."""
+    async def run(self, fault: Awaitable[None]) -> None:
+        """Send until *fault* ends, then wait for all outcomes."""
         loop = asyncio.get_running_loop()
         consumer = Consumer(TOPIC, "loop", self._handle, **self._of)  # type: ignore[arg-type]
         in_threads = sync.Consumer(TOPIC, "threads", self._handle_in_a_thread, concurrency=4, **self._of)  # type: ignore[arg-type]
@@ -73,7 +73,7 @@ class Traffic:
         thread = threading.Thread(target=self._publish_from_a_thread, args=(of_threads,))
         thread.start()
         try:
-            await trouble
+            await fault
         finally:
             self._stop.set()
         await self._ends("the publishing task", publishing)

@@ -1,4 +1,4 @@
-"""The kinds of trouble: each starts some nsqd and disturbs them for a number of seconds."""
+"""The kinds of faults: each starts some nsqd and disturbs them for a number of seconds."""
 
 import asyncio
 import json
@@ -49,11 +49,11 @@ class Run:
     def is_on(self, began: float) -> bool:
         return time.monotonic() - began < self._seconds
 
-    async def until_it_ends(self, trouble: Callable[[], Awaitable[None]]) -> None:
-        """Call *trouble* repeatedly until the time is over."""
+    async def until_it_ends(self, fault: Callable[[], Awaitable[None]]) -> None:
+        """Call *fault* repeatedly until the time is over."""
         began = time.monotonic()
         while self.is_on(began):
-            await trouble()
+            await fault()
 
     def traffic(self, load: Load | None = None, *, nodes: int, **arguments: object) -> Traffic:
         """*arguments* are for producers and consumers; ``spread`` is only for producers."""
@@ -242,7 +242,7 @@ async def discovery_away(run: Run) -> None:
         discoveries = [Discovery([nsqd.tcp_address for nsqd in nsqds]) for _ in range(2)]
         async with discoveries[0].serving() as one, discoveries[1].serving() as other:
 
-            async def trouble() -> None:
+            async def fault() -> None:
                 for discovery in discoveries:
                     mood = run.rng.choice(("away", "silent", "mad"))
                     discovery.be(mood)
@@ -257,7 +257,7 @@ async def discovery_away(run: Run) -> None:
                 await asyncio.sleep(run.rng.uniform(0, 0.5))
 
             traffic = run.traffic(nodes=2, lookupd=[one, other], config=PATIENT)
-            await traffic.run(run.until_it_ends(trouble))
+            await traffic.run(run.until_it_ends(fault))
 
 
 KINDS: Final[dict[str, Callable[[Run], Awaitable[None]]]] = {

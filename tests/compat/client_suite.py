@@ -31,7 +31,7 @@ REPLICATED: Final = "NSQ_COMPAT_REPLICATED"
 
 @dataclass(frozen=True)
 class Client:
-    """A published client and what its suite needs beside it.
+    """A published client and what its suite needs in addition.
 
     *requirements* are pinned where the suite was written for older versions than today's.
     """
@@ -184,8 +184,8 @@ def _outcome(report: Path) -> Outcome:
     outcome = Outcome()
     for case in ET.parse(report).getroot().iter("testcase"):
         name = f"{case.get('classname')}::{case.get('name')}"
-        trouble = [part for part in case if part.tag in {"failure", "error"}]
-        if trouble:
+        failed = [part for part in case if part.tag in {"failure", "error"}]
+        if failed:
             outcome.failed[name] = "\n".join(part.text or "" for part in case)[-6000:]
         elif case.find("skipped") is not None:
             outcome.skipped.append(name)

@@ -11,7 +11,7 @@ ANSQ = Client("ansq", "0.3.0", ("pytest==8.3.5", "pytest-asyncio==0.23.8", "pyte
 TESTS = 107
 
 
-def test_the_suite_of_ansq_passes(tmp_path, announce):
+def test_suite_of_ansq_passes(tmp_path, announce):
     source = unpack(fetch(ANSQ), tmp_path / "source")
 
     outcome = run(

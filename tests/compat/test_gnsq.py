@@ -12,7 +12,7 @@ TESTS = 108
 
 
 @pytest.mark.parametrize("replicated", [False, True], ids=["single", "replicated"])
-def test_the_suite_of_gnsq_passes(tmp_path, announce, replicated):
+def test_suite_of_gnsq_passes(tmp_path, announce, replicated):
     source = unpack(fetch(GNSQ), tmp_path / "source")
 
     outcome = run(

@@ -65,7 +65,7 @@ def test_readers_and_writers_of_pynsq_work(tmp_path, announce):
     outcome.must_be_all_passed(CASES - bool(left_out))
 
 
-def test_the_suite_of_pynsq_passes(tmp_path, announce):
+def test_suite_of_pynsq_passes(tmp_path, announce):
     source = repository(tmp_path / "source")
 
     outcome = run(environment(PYNSQ), source / "tests", tmp_path / "run", ())

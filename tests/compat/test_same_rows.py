@@ -18,7 +18,7 @@ FEWEST = 500  # tests, counted with their cases; fewer mean that some were not f
 @pytest.mark.skipif(
     go_program("nsqd") is None, reason=f"the original's programs are neither in ${GO_BIN} nor on PATH"
 )
-def test_the_original_passes_the_proofs_of_what_is_the_same(announce):
+def test_original_passes_proofs_of_what_is_the_same(announce):
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", "tests/integration"],
         cwd=ROOT,

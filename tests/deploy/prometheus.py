@@ -20,7 +20,7 @@ GONE: Final = "_"
 Snapshot = dict[str, str]
 """Series -> its value at one moment."""
 Timeline = Sequence[Snapshot | None]
-"""A snapshot for each minute; None where there was nobody to ask."""
+"""A snapshot for each minute; None where no daemon answered."""
 
 
 def promtool() -> str:

@@ -1,4 +1,4 @@
-"""Each alert is fired by its own trouble, over metrics of real daemons, and by nothing else."""
+"""Each alert is fired by its own fault, over metrics of real daemons, and by nothing else."""
 
 import re
 import subprocess
@@ -67,10 +67,10 @@ def held(moment, minutes):
     return [moment] * minutes
 
 
-def changed(moment, minutes, **figures):
+def changed(moment, minutes, **statistics):
     """Snapshots of a healthy daemon, with metrics changed to values that no daemon reaches within a test."""
-    found = {name: figures.get(name.partition("{")[0], value) for name, value in moment.items()}
-    for name in figures:
+    found = {name: statistics.get(name.partition("{")[0], value) for name, value in moment.items()}
+    for name in statistics:
         assert any(series.startswith(f"{name}{{") for series in found), f"nothing says {name}"
     return [found] * minutes
 
@@ -111,11 +111,11 @@ def registered(nsqd):
     return found == [1.0]
 
 
-def test_the_rules_are_read_by_prometheus(tmp_path, rules):
+def test_rules_are_read_by_prometheus(tmp_path, rules):
     assert problems(tmp_path, rules) == ""
 
 
-def test_nothing_fires_while_nothing_is_wrong(cluster, fired):
+def test_alerts_are_silent_on_healthy_cluster(cluster, fired):
     lookup = cluster.nsqlookupd()
     nsqd = cluster.nsqd()
     channel(nsqd)
@@ -128,7 +128,7 @@ def test_nothing_fires_while_nothing_is_wrong(cluster, fired):
     consumer.close()
 
 
-def test_channel_without_consumers_fires_an_alert(nsqd, fired):
+def test_channel_without_consumers_fires_alert(nsqd, fired):
     channel(nsqd)
     publish(nsqd, "orders", 5)
     timelines = [held(snapshot(nsqd, BROKER), 20), two_lookups(20)]
@@ -137,7 +137,7 @@ def test_channel_without_consumers_fires_an_alert(nsqd, fired):
     fired(timelines, 11, NsqNoConsumers=1)
 
 
-def test_a_paused_channel_is_not_told(nsqd, fired):
+def test_paused_channel_is_not_told(nsqd, fired):
     channel(nsqd)
     publish(nsqd, "orders", 5)
     nsqd.post("/channel/pause?topic=orders&channel=billing")
@@ -145,7 +145,7 @@ def test_a_paused_channel_is_not_told(nsqd, fired):
     fired([held(snapshot(nsqd, BROKER), 20), two_lookups(20)], 19)
 
 
-def test_broker_unknown_to_its_consumers_fires_an_alert(cluster, fired):
+def test_broker_unknown_to_its_consumers_fires_alert(cluster, fired):
     lonely, found = cluster.nsqd(), cluster.nsqd()
     for each in (lonely, found):
         channel(each)
@@ -171,7 +171,7 @@ GONE_WITH = {
 
 
 @pytest.mark.parametrize("what", GONE_WITH)
-def test_broker_that_is_gone_with_messages_fires_an_alert(nsqd, fired, what):
+def test_broker_that_is_gone_with_messages_fires_alert(nsqd, fired, what):
     steps, count = GONE_WITH[what]
     for step in steps:
         step(nsqd)
@@ -180,7 +180,7 @@ def test_broker_that_is_gone_with_messages_fires_an_alert(nsqd, fired, what):
     fired([timeline, two_lookups(33)], 30, **{"NsqdGoneWithMessages": 1} if count else {})
 
 
-def test_a_broker_that_was_drained_between_two_scrapes_is_not_told(nsqd, fired):
+def test_broker_that_was_drained_between_two_scrapes_is_not_told(nsqd, fired):
     channel(nsqd)
     publish(nsqd, "orders", 5)
     before = snapshot(nsqd, BROKER)
@@ -192,7 +192,7 @@ def test_a_broker_that_was_drained_between_two_scrapes_is_not_told(nsqd, fired):
     fired([timeline, two_lookups(34)], 31)
 
 
-def test_messages_left_by_a_drain_fire_an_alert(nsqd, fired):
+def test_messages_left_by_drain_fire_alert(nsqd, fired):
     channel(nsqd)
     publish(nsqd, "orders", 5)
     nsqd.post("/drain")
@@ -202,7 +202,7 @@ def test_messages_left_by_a_drain_fire_an_alert(nsqd, fired):
     fired([timeline, two_lookups(33)], 20, **alerts)
 
 
-def test_growing_channel_fires_an_alert(nsqd, fired, chart):
+def test_growing_channel_fires_alert(nsqd, fired, chart):
     channel(nsqd)
     consumer = subscribed(nsqd)
     timeline = []
@@ -216,7 +216,7 @@ def test_growing_channel_fires_an_alert(nsqd, fired, chart):
     consumer.close()
 
 
-def test_old_message_in_a_channel_fires_an_alert(nsqd, fired, chart):
+def test_old_message_in_channel_fires_alert(nsqd, fired, chart):
     channel(nsqd)
     publish(nsqd, "orders", 600)
     consumer = subscribed(nsqd)
@@ -258,7 +258,7 @@ def test_messages_that_are_not_answered_in_time_are_told(nsqd, fired):
     consumer.close()
 
 
-def test_dead_letters_fire_an_alert(nsqd, fired):
+def test_dead_letters_fire_alert(nsqd, fired):
     channel(nsqd, "orders.billing.dead", "look")
     before = snapshot(nsqd, BROKER)
     publish(nsqd, "orders.billing.dead", 3)
@@ -267,7 +267,7 @@ def test_dead_letters_fire_an_alert(nsqd, fired):
     fired([timeline, two_lookups(10)], 8, NsqDeadLetters=1)
 
 
-def test_first_dead_letter_of_a_new_topic_fires_an_alert(nsqd, fired):
+def test_first_dead_letter_of_new_topic_fires_alert(nsqd, fired):
     before = snapshot(nsqd, BROKER)
     publish(nsqd, "orders.billing.dead")
     timeline = [*held(before, 5), *held(snapshot(nsqd, BROKER), 40)]
@@ -279,7 +279,7 @@ def test_first_dead_letter_of_a_new_topic_fires_an_alert(nsqd, fired):
 
 
 @pytest.mark.parametrize("again", [BROKER, f'{BROKER}",instance="10.0.0.2:4151'])
-def test_old_dead_letters_fire_no_alert_after_a_crash(nsqd, fired, again):
+def test_old_dead_letters_fire_no_alert_after_crash(nsqd, fired, again):
     publish(nsqd, "orders.billing.dead", 3)
     name = "nsqd_topic_messages_total"
     before = changed(snapshot(nsqd, BROKER), 20, **{name: "5000"})
@@ -290,14 +290,14 @@ def test_old_dead_letters_fire_no_alert_after_a_crash(nsqd, fired, again):
         fired(timelines, minute)
 
 
-def test_broker_unknown_to_nsqlookupd_fires_an_alert(cluster, fired):
+def test_broker_unknown_to_nsqlookupd_fires_alert(cluster, fired):
     nsqd = cluster.nsqd(f"--lookupd-tcp-address=127.0.0.1:{free_port()}")
 
     timelines = [held(snapshot(nsqd, BROKER), 10), two_lookups(10)]
     fired(timelines, 9, NsqdNotRegistered=1)
 
 
-def test_slow_fsyncs_fire_an_alert(nsqd, fired, chart):
+def test_slow_fsyncs_fire_alert(nsqd, fired, chart):
     timeline = []
     for _ in range(25):
         publish(nsqd, "orders")
@@ -318,7 +318,7 @@ def test_slow_fsyncs_fire_an_alert(nsqd, fired, chart):
         ("nsqd_owned_unreadable_topics", "1", "NsqdCopyUnreadable"),
     ],
 )
-def test_state_of_a_broker_fires_its_alert(nsqd, fired, figure, value, alert):
+def test_state_of_broker_fires_its_alert(nsqd, fired, figure, value, alert):
     channel(nsqd)
     timelines = [changed(snapshot(nsqd, BROKER), 10, **{figure: value}), two_lookups(10)]
 
@@ -333,7 +333,7 @@ def test_state_of_a_broker_fires_its_alert(nsqd, fired, figure, value, alert):
         ("not_a_member", "NsqdReplicationRefused"),
     ],
 )
-def test_event_of_a_broker_fires_its_alert(nsqd, fired, series, alert):
+def test_event_of_broker_fires_its_alert(nsqd, fired, series, alert):
     channel(nsqd)
     before = snapshot(nsqd, BROKER)
     (found,) = [one for one in before if series in one]
@@ -365,21 +365,21 @@ def volume(available):
     }
 
 
-def test_nearly_full_volume_fires_an_alert(fired):
+def test_nearly_full_volume_fires_alert(fired):
     alerts = {"NsqdDiskLow": 1}
 
     fired([held(volume(99), 10), two_lookups(10)], 9, **alerts)
     fired([held(volume(101), 10), two_lookups(10)], 9)
 
 
-def test_filling_volume_fires_an_alert_early(fired):
+def test_filling_volume_fires_alert_early(fired):
     filling = [volume(450 - 4 * minute) for minute in range(40)]
 
     fired([filling, two_lookups(40)], 39, NsqdDiskFullSoon=1)
     fired([held(volume(290), 40), two_lookups(40)], 39)
 
 
-def test_nsqlookupd_waiting_for_brokers_fires_an_alert(cluster, fired):
+def test_nsqlookupd_waiting_for_brokers_fires_alert(cluster, fired):
     known = cluster.nsqlookupd("--reconnect-interval=0s")
     brokers = [cluster.nsqd(lookupds=[known]) for _ in range(3)]
     wait_until(lambda: len(known.get("/nodes")["producers"]) == len(brokers), "they are registered")
@@ -391,7 +391,7 @@ def test_nsqlookupd_waiting_for_brokers_fires_an_alert(cluster, fired):
     fired([timeline], 9, NsqlookupdNotReady=1)
 
 
-def test_missing_nsqlookupd_fires_an_alert(fired):
+def test_missing_nsqlookupd_fires_alert(fired):
     one = [dict(list(moment.items())[:1]) for moment in two_lookups(10)]
 
     fired([one], 9, NsqlookupdMissing=1)
@@ -414,7 +414,7 @@ def unreachable(admin):
     return float(next(v for k, v in snapshot(admin, ADMIN).items() if 'outcome="unreachable"' in k))
 
 
-def test_archive_that_has_not_succeeded_for_long_fires_an_alert(fired):
+def test_archive_that_has_not_succeeded_for_long_fires_alert(fired):
     labels = f'{{namespace="{NAMESPACE}",cronjob="demo-nsq-archive-a"}}'
     once = {f"kube_cronjob_status_last_successful_time{labels}": "0"}
     made = {f"kube_cronjob_created{labels}": "0"}
@@ -447,14 +447,14 @@ def told(cluster):
     return names
 
 
-def test_every_alert_reads_metrics_that_exist(told):
+def test_alerts_read_metrics_that_exist(told):
     unknown = {name: metrics_in(expr) - told - FOREIGN for name, expr in expressions().items()}
 
     assert {name: metrics for name, metrics in unknown.items() if metrics} == {}
     assert all(metrics_in(expr) for expr in expressions().values())
 
 
-def test_every_alert_is_explained_and_fired_by_a_test_here():
+def test_alerts_are_explained_and_fired_by_tests():
     docs = CHART.parents[2] / "docs"
     tests = Path(__file__).read_text()
 
@@ -464,7 +464,7 @@ def test_every_alert_is_explained_and_fired_by_a_test_here():
     assert [name for name in expressions() if not re.search(rf"\b{name}\b", tests)] == []
 
 
-def test_no_word_is_left_to_be_replaced(rules):
+def test_rules_have_no_placeholder_left(rules):
     assert "@" not in rules
     assert promtool()
 
@@ -486,7 +486,7 @@ def test_alerts_can_be_left_out_renamed_in_severity_and_routed(chart):
     assert "NsqArchiveLate" not in found
 
 
-def test_alert_rules_outside_kubernetes_are_made_by_the_documented_command(tmp_path):
+def test_alert_rules_outside_kubernetes_are_made_by_documented_command(tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "on-a-machine.md").read_text(encoding="utf-8")
     [command] = re.findall(r"```\n(sed .*?)promtool", page, re.DOTALL)
     subprocess.run(["bash", "-c", command.replace("> ", f"> {tmp_path}/")], check=True, cwd=CHART.parents[2])

@@ -27,11 +27,11 @@ def container(release, name):
     return only
 
 
-def test_without_topics_there_is_no_job(chart):
+def test_archive_without_topics_has_no_job(chart):
     assert render(chart, {}).of_kind("CronJob") == []
 
 
-def test_job_of_a_topic_never_runs_concurrently(archived):
+def test_job_of_topic_never_runs_concurrently(archived):
     orders, clicks = job(archived, "orders"), job(archived, "clicks")
 
     assert [thing["spec"]["schedule"] for thing in (orders, clicks)] == ["5 * * * *", "*/15 * * * *"]
@@ -40,8 +40,9 @@ def test_job_of_a_topic_never_runs_concurrently(archived):
 
 
 @pytest.mark.parametrize(("name", "topic"), [("orders", "Orders.v1"), ("clicks", "clicks")])
-def test_the_job_understands_its_command_line(archived, name, topic):
+def test_job_understands_its_command_line(archived, name, topic):
     assert container(archived, name)["command"] == ["nsq-archive"]
+    assert container(archived, name)["image"].startswith("registry.example.com/nsq-cluster-archive:")
 
     options = parse(container(archived, name)["args"])
     source = SourceOptions.parse(options.source).for_stream()
@@ -53,7 +54,7 @@ def test_the_job_understands_its_command_line(archived, name, topic):
     assert source.starting_offsets is (StartingOffsets.EARLIEST if name == "orders" else None)
 
 
-def test_the_job_asks_every_nsqlookupd_and_shows_trust_and_secret(archived):
+def test_job_asks_every_nsqlookupd_and_shows_trust_and_secret(archived):
     source = SourceOptions.parse(parse(container(archived, "clicks")["args"]).source)
     mounts = {mount["name"]: mount["mountPath"] for mount in container(archived, "clicks")["volumeMounts"]}
 
@@ -63,7 +64,7 @@ def test_the_job_asks_every_nsqlookupd_and_shows_trust_and_secret(archived):
     assert source.auth_secret_file.startswith(mounts["auth"])
 
 
-def test_files_go_to_the_claim_and_everything_else_to_tmp(archived):
+def test_files_go_to_claim_and_everything_else_to_tmp(archived):
     volumes = {volume["name"]: volume for volume in pod(archived, "orders")["volumes"]}
     mounts = {mount["mountPath"]: mount["name"] for mount in container(archived, "orders")["volumeMounts"]}
 
@@ -72,11 +73,7 @@ def test_files_go_to_the_claim_and_everything_else_to_tmp(archived):
     assert {"name": "HOME", "value": "/tmp"} in container(archived, "orders")["env"]
 
 
-def test_the_image_is_the_one_with_spark(archived):
-    assert container(archived, "orders")["image"].startswith("registry.example.com/nsq-cluster-archive:")
-
-
-def test_a_long_release_name_leaves_room_for_the_name_of_the_topic(chart):
+def test_long_release_name_leaves_room_for_name_of_topic(chart):
     values = values_of("archive") | {"fullnameOverride": "a" * 40}
     names = [thing["metadata"]["name"] for thing in render(chart, values).of_kind("CronJob")]
 
@@ -85,7 +82,7 @@ def test_a_long_release_name_leaves_room_for_the_name_of_the_topic(chart):
 
 
 @pytest.mark.parametrize("name", ["a" * 40, "demo"])
-def test_the_alert_about_late_archives_means_these_jobs_and_no_others(chart, name):
+def test_alert_about_late_archives_means_these_jobs_and_no_others(chart, name):
     values = values_of("archive") | {"fullnameOverride": name, "monitoring": {"rules": {"enabled": True}}}
     release = render(chart, values)
     names = [thing["metadata"]["name"] for thing in release.of_kind("CronJob")]
@@ -103,7 +100,7 @@ def test_the_alert_about_late_archives_means_these_jobs_and_no_others(chart, nam
     assert not pattern.fullmatch(f"{name}-archive-other")
 
 
-def test_the_job_may_use_the_http_api_of_brokers_where_policies_restrict_it(archived, chart):
+def test_job_may_use_http_api_of_brokers_where_policies_restrict_it(archived, chart):
     def peers(release, component):
         policy = release.named("NetworkPolicy", f"{NAME}-nsq-{component}")
         return [

@@ -10,6 +10,7 @@ import yaml
 
 from tests.deploy.prometheus import metrics_in, problems, snapshot
 from tests.deploy.release import CHART, render
+from tests.support.processes import Cluster
 from tests.support.waiting import wait_until
 
 NAMES = ("cluster", "node", "topic")
@@ -34,11 +35,17 @@ def as_prometheus_reads_it(query):
     return re.sub(r"\$(namespace|pod|topic)", "x", query)
 
 
-@pytest.fixture
-def told(cluster, tmp_path):
-    """Every series of the daemons: metric -> names of its labels."""
-    (tmp_path / "secret").write_text("s" * 64)
-    secret = f"--cluster-secret-file={tmp_path / 'secret'}"
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """The metrics of the daemons: metric -> names of its labels."""
+    folder = tmp_path_factory.mktemp("dashboards")
+    (folder / "secret").write_text("s" * 64)
+    cluster = Cluster(folder / "cluster")
+    yield series_of(cluster, f"--cluster-secret-file={folder / 'secret'}")
+    cluster.close()
+
+
+def series_of(cluster, secret):
     lookup = cluster.nsqlookupd()
     replica = cluster.nsqd(secret, "--node-id=2")
     nsqd = cluster.nsqd(secret, "--node-id=1", "--replicas=1", f"--replica={replica.tcp_address}")
@@ -53,7 +60,7 @@ def told(cluster, tmp_path):
     return found
 
 
-def test_dashboard_files_equal_the_script_output():
+def test_dashboard_files_equal_script_output():
     script = CHART.parents[2] / "scripts" / "dashboards.py"
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
 
@@ -61,7 +68,7 @@ def test_dashboard_files_equal_the_script_output():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_query_is_read_by_prometheus(tmp_path, name):
+def test_queries_are_read_by_prometheus(tmp_path, name):
     rules = [
         {"record": f"panel:{number}", "expr": as_prometheus_reads_it(query)}
         for number, query in enumerate(queries(name))
@@ -72,20 +79,20 @@ def test_every_query_is_read_by_prometheus(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_query_is_over_metrics_and_labels_that_exist(told, name):
+def test_queries_use_metrics_and_labels_that_exist(served, name):
     for query in [*queries(name), *(each["definition"] for each in variables(name))]:
         metrics = metrics_in(query)
-        assert metrics <= told.keys() | FOREIGN, query
+        assert metrics <= served.keys() | FOREIGN, query
         assert metrics
         grouped = {
             label.strip() for labels in re.findall(r"by \(([^)]*)\)", query) for label in labels.split(",")
         }
         for metric in metrics - FOREIGN:
-            assert grouped <= told[metric] | {"persistentvolumeclaim"}, query
+            assert grouped <= served[metric] | {"persistentvolumeclaim"}, query
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_used_variable_is_defined(name):
+def test_used_variables_are_defined(name):
     used = {word for query in queries(name) for word in re.findall(r"\$([a-z]+)\b", query)}
 
     assert used <= {each["name"] for each in variables(name)}
@@ -102,13 +109,13 @@ def test_panels_do_not_lie_on_each_other(name):
         taken |= cells
 
 
-def test_every_metric_of_a_broker_is_in_a_dashboard_or_an_alert(told):
+def test_metrics_of_broker_are_in_dashboard_or_alert(served):
     shown = {metric for name in NAMES for query in queries(name) for metric in metrics_in(query)}
     alerts = metrics_in((CHART / "files" / "alerts.yaml").read_text())
-    figures = {name for name in told if name.startswith("nsqd_") and not name.endswith("_created")}
+    statistics = {name for name in served if name.startswith("nsqd_") and not name.endswith("_created")}
 
     # nsqd_build_info has its information in labels, not in its value.
-    assert figures - shown - alerts - {"nsqd_build_info"} == set()
+    assert statistics - shown - alerts - {"nsqd_build_info"} == set()
 
 
 def test_grafana_finds_each_by_its_label(chart):

@@ -76,7 +76,7 @@ def test_defaults_reach_every_component_and_its_own_value_comes_first(chart):
             assert thing["metadata"]["labels"]["team"] == "mq"
 
 
-def test_all_objects_are_in_the_namespace_of_the_values(chart):
+def test_objects_are_in_namespace_of_values(chart):
     values = values_of("balanced") | {"namespaceOverride": "mq"}
     release = render(chart, values)
 
@@ -92,7 +92,7 @@ def test_all_objects_are_in_the_namespace_of_the_values(chart):
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
-def test_egress_is_limited_to_dns_the_release_and_the_given_rules(chart, component):
+def test_egress_is_limited_to_dns_release_and_given_rules(chart, component):
     rules = [{"to": [{"ipBlock": {"cidr": "10.9.0.0/16"}}]}]
     policy = {"enabled": True, "egress": {"enabled": True, "rules": rules}}
     spec = render(chart, {"networkPolicy": policy}).named("NetworkPolicy", f"demo-nsq-{component}")["spec"]
@@ -107,7 +107,7 @@ def test_egress_is_limited_to_dns_the_release_and_the_given_rules(chart, compone
     assert others == rules
 
 
-def test_pods_may_have_the_group_of_openshift(chart):
+def test_pods_may_have_group_of_openshift(chart):
     rights = render(chart, {"securityContext": {"runAsGroup": 0, "fsGroup": 0}}).pod()["securityContext"]
 
     assert (rights["runAsGroup"], rights["fsGroup"]) == (0, 0)
@@ -127,7 +127,7 @@ def test_annotations_and_labels_reach_every_object(chart):
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
-def test_a_workload_has_labels_and_annotations_of_its_own(chart, component):
+def test_workload_has_labels_and_annotations_of_its_own(chart, component):
     own = {"labels": {"shard": "a"}, "annotations": {"reloader": "true"}}
     thing = render(chart, {component: own}).workload(component)
 
@@ -141,7 +141,7 @@ def test_a_workload_has_labels_and_annotations_of_its_own(chart, component):
 @pytest.mark.parametrize(
     "service", ["nsqd.service", "nsqd.httpService", "nsqlookupd.service", "nsqadmin.service"]
 )
-def test_a_service_can_be_reached_from_outside(chart, service):
+def test_service_can_be_reached_from_outside(chart, service):
     component, key = service.split(".")
     values = {"type": "LoadBalancer", "nodePort": 30100, "annotations": {"lb": "internal"}}
     release = render(chart, {component: {key: values}})
@@ -163,7 +163,7 @@ def test_a_service_can_be_reached_from_outside(chart, service):
         ({"create": False, "name": "theirs"}, "theirs", []),
     ],
 )
-def test_pods_run_under_the_account_of_the_values(chart, component, account, used, created):
+def test_pods_run_under_account_of_values(chart, component, account, used, created):
     release = render(chart, {component: {"serviceAccount": account}})
 
     assert release.pod(component)["serviceAccountName"] == used.format(component)
@@ -176,7 +176,7 @@ def test_pods_run_under_the_account_of_the_values(chart, component, account, use
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
-def test_a_probe_can_be_tuned_number_by_number(chart, component):
+def test_probe_can_be_tuned_number_by_number(chart, component):
     tuned = {"readiness": {"timeoutSeconds": 9}, "liveness": {"failureThreshold": 30}}
     before = render(chart, {}).pod(component)["containers"][0]
     after = render(chart, {component: {"probes": tuned}}).pod(component)["containers"][0]
@@ -192,7 +192,7 @@ def test_extra_objects_are_maps_or_text_with_templates(chart):
     assert names == {"demo-dashboards", "demo-nsq-alerts"}
 
 
-def test_a_parent_chart_can_switch_everything_off(chart):
+def test_parent_chart_can_switch_everything_off(chart):
     release = render(chart, {"enabled": False, "extraObjects": ["kind: ConfigMap"]})
 
     assert release.objects == []
@@ -210,13 +210,13 @@ def test_a_parent_chart_can_switch_everything_off(chart):
         ({"image": {"registry": "own.example"}}, "own.example/nsq-cluster:"),
     ],
 )
-def test_the_registry_comes_from_the_values_or_from_the_parent_chart(chart, values, image):
+def test_registry_comes_from_values_or_from_parent_chart(chart, values, image):
     release = render(chart, values)
 
     assert all(spec["containers"][0]["image"].startswith(image) for spec in release.pod_specs())
 
 
-def test_pull_secrets_of_the_parent_chart_are_used_as_well(chart):
+def test_pull_secrets_of_parent_chart_are_used_as_well(chart):
     values = {"image": {"pullSecrets": ["own"]}, "global": {"imagePullSecrets": ["plain", {"name": "map"}]}}
     release = render(chart, values)
 
@@ -225,14 +225,14 @@ def test_pull_secrets_of_the_parent_chart_are_used_as_well(chart):
 
 
 @pytest.mark.parametrize(("value", "shown"), [("", None), ("fast", "fast"), ("-", "")])
-def test_the_storage_class_can_be_none_at_all(chart, value, shown):
+def test_storage_class_can_be_none_at_all(chart, value, shown):
     spec = render(chart, {"nsqd": {"persistence": {"storageClass": value}}}).workload("nsqd")["spec"]
     (claim,) = spec["volumeClaimTemplates"]
 
     assert claim["spec"].get("storageClassName") == shown
 
 
-def test_claims_are_kept_unless_the_values_say_otherwise(chart):
+def test_claims_are_kept_unless_values_say_otherwise(chart):
     key = "persistentVolumeClaimRetentionPolicy"
 
     assert render(chart, {}).workload("nsqd")["spec"][key] == {
@@ -280,7 +280,7 @@ def claim_change(included):
     return change
 
 
-def test_a_larger_volume_is_patched_on_every_claim(included):
+def test_larger_volume_is_patched_on_every_claim(included):
     values = {"nsqd": {"replicas": 3, "persistence": {"size": "20Gi"}}, "namespaceOverride": "mq"}
 
     assert included("nsq.claimRemedy", ".", **values).endswith(
@@ -326,13 +326,11 @@ def test_annotations_of_claims_that_exist_stay(claim_change):
         (None, {}, "nsqd.persistence.enabled of a release that exists"),
     ],
 )
-def test_an_upgrade_that_would_change_a_claim_is_stopped_by_the_name_of_the_value(
-    claim_change, claim, changes, sentence
-):
+def test_upgrade_that_would_change_claim_is_stopped_by_name_of_value(claim_change, claim, changes, sentence):
     assert claim_change(claim, **changes).startswith(sentence)
 
 
-def test_a_label_of_an_object_goes_before_one_for_all_and_no_key_is_there_twice(chart):
+def test_label_of_object_goes_before_one_for_all_and_no_key_is_there_twice(chart):
     values = {"commonLabels": {"team": "all", "tier": "data"}, "nsqd": {"labels": {"team": "brokers"}}}
     release = render(chart, values)
 
@@ -349,7 +347,7 @@ def checksum(release):
     return release.workload("nsqd")["metadata"]["annotations"]["nsq/pod-template"]
 
 
-def test_only_a_change_of_the_pods_changes_their_checksum(chart):
+def test_checksum_of_pods_changes_with_pods_only(chart):
     plain = checksum(render(chart, {"nsqd": {"replicas": 3}}))
 
     assert checksum(render(chart, {"nsqd": {"replicas": 1}})) == plain

@@ -38,7 +38,7 @@ def options_class(daemon: str) -> type[DaemonOptions]:
 
 
 @pytest.mark.parametrize("daemon", DAEMONS)
-def test_the_daemon_understands_its_command_line(release, daemon, tmp_path):
+def test_daemon_understands_its_command_line(release, daemon, tmp_path):
     if not release.values[daemon].get("enabled", True):
         pytest.skip("this value set installs no nsqadmin")
     # The file that the container "place" writes; see tests/unit/nsqtools/kube.
@@ -71,7 +71,7 @@ def test_chart_values_equal_daemon_settings(chart):
 
 
 @pytest.mark.parametrize("daemon", DAEMONS)
-def test_every_flag_of_the_daemon_is_a_value_or_is_known_not_to_be(daemon):
+def test_flags_of_daemon_are_values_or_known_exceptions(daemon):
     schema = json.loads((CHART / "values.schema.json").read_text())
     offered = set(schema["properties"][daemon]["properties"]["config"]["properties"])
     known = {spec.flag for spec in specs(options_class(daemon))}
@@ -93,7 +93,7 @@ def sample(kind: str) -> object:
 
 
 @pytest.mark.parametrize("daemon", DAEMONS)
-def test_every_flag_takes_the_kind_of_value_the_schema_allows(chart, daemon):
+def test_flags_take_values_that_schema_allows(chart, daemon):
     schema = json.loads((CHART / "values.schema.json").read_text())
     flags = schema["properties"][daemon]["properties"]["config"]["properties"]
     # Flags that accept only a few values.

@@ -27,7 +27,7 @@ def files(spec):
 
 
 @pytest.mark.parametrize("component", ["nsqd", "nsqlookupd", "nsqadmin"])
-def test_every_file_on_the_command_line_lies_in_a_secret_that_is_mounted(guarded, component):
+def test_files_on_command_line_are_in_mounted_secrets(guarded, component):
     mounted = files(guarded.pod(component))
     named = [
         Path(word.partition("=")[2])
@@ -42,7 +42,7 @@ def test_every_file_on_the_command_line_lies_in_a_secret_that_is_mounted(guarded
         assert path.name in items
 
 
-def test_every_daemon_serves_the_certificate_of_its_secret(guarded):
+def test_daemons_serve_certificates_of_their_secrets(guarded):
     for component in ("nsqd", "nsqlookupd", "nsqadmin"):
         line = guarded.command_line(component)
         assert {"--tls-cert=/etc/nsq/tls/tls.crt", "--tls-key=/etc/nsq/tls/tls.key"} <= set(line)
@@ -50,7 +50,7 @@ def test_every_daemon_serves_the_certificate_of_its_secret(guarded):
 
 
 @pytest.mark.parametrize(("component", "port"), [("nsqd", 4152), ("nsqlookupd", 4162), ("nsqadmin", 4172)])
-def test_the_https_port_is_in_the_pod_and_in_its_service(guarded, component, port):
+def test_https_port_is_in_pod_and_in_its_service(guarded, component, port):
     assert {"name": "https", "containerPort": port} in guarded.container(component)["ports"]
     name = {"nsqd": "demo-nsq-nsqd-http"}.get(component, f"demo-nsq-{component}")
     ports = guarded.named("Service", name)["spec"]["ports"]
@@ -58,7 +58,7 @@ def test_the_https_port_is_in_the_pod_and_in_its_service(guarded, component, por
     assert [each["port"] for each in ports if each["name"] == "https"] == [port]
 
 
-def test_without_a_certificate_there_is_no_https_port(chart):
+def test_services_without_certificate_have_no_https_port(chart):
     release = render(chart, {})
 
     for thing in release.of_kind("Service"):
@@ -72,7 +72,7 @@ def test_probes_use_https_where_plain_http_is_refused(guarded):
         assert (asked["scheme"], asked["port"]) == (scheme, scheme.lower())
 
 
-def test_drain_scrape_and_probes_of_a_broker_follow_tls_that_is_required(chart):
+def test_drain_scrape_and_probes_of_broker_follow_tls_that_is_required(chart):
     tls = {"secretName": "nsqd-tls", "required": "true"}
     monitoring = {"monitors": {"kind": "ServiceMonitor"}}
     release = render(chart, {"nsqd": {"tls": tls}, "monitoring": monitoring})
@@ -90,7 +90,7 @@ def test_drain_scrape_and_probes_of_a_broker_follow_tls_that_is_required(chart):
     assert "--tls" in test["spec"]["containers"][0]["args"]
 
 
-def test_the_drain_nsqadmin_and_the_helm_test_show_the_secret(guarded):
+def test_drain_nsqadmin_and_helm_test_show_secret(guarded):
     hook = guarded.stop_command()
     (test,) = guarded.of_kind("Pod")
 
@@ -106,7 +106,7 @@ def test_the_drain_nsqadmin_and_the_helm_test_show_the_secret(guarded):
 
 
 @pytest.mark.parametrize("name", ["default", "guarded", "production"])
-def test_the_program_of_the_helm_test_understands_its_command_line(chart, name):
+def test_program_of_helm_test_understands_its_command_line(chart, name):
     (test,) = render(chart, values_of(name)).of_kind("Pod")
     arguments = test["spec"]["containers"][0]["args"]
     done = subprocess.run(
@@ -123,7 +123,7 @@ def test_the_program_of_the_helm_test_understands_its_command_line(chart, name):
     assert done.stderr.startswith("selftest failed: ")
 
 
-def test_the_helm_test_stays_so_that_its_log_can_be_read(guarded):
+def test_helm_test_stays_so_that_its_log_can_be_read(guarded):
     (test,) = guarded.of_kind("Pod")
 
     assert test["metadata"]["annotations"]["helm.sh/hook-delete-policy"] == "before-hook-creation"
@@ -160,7 +160,7 @@ def test_network_policy_exists_only_on_request(chart):
     assert render(chart, {}).of_kind("NetworkPolicy") == []
 
 
-def test_every_policy_selects_one_workload_and_ports_it_has(guarded):
+def test_network_policies_select_one_workload_and_its_ports(guarded):
     for thing in guarded.of_kind("NetworkPolicy"):
         (workload,) = guarded.pods_selected(thing["spec"]["podSelector"]["matchLabels"])
         ports = workload["spec"]["template"]["spec"]["containers"][0]["ports"]
@@ -169,7 +169,7 @@ def test_every_policy_selects_one_workload_and_ports_it_has(guarded):
             assert {port["port"] for port in rule["ports"]} <= offered
 
 
-def test_the_http_api_of_nsqd_is_open_to_nsqadmin_and_to_those_that_are_named(guarded):
+def test_http_api_of_nsqd_is_open_to_nsqadmin_and_to_those_that_are_named(guarded):
     allowed = peers(policy(guarded, "nsqd"), "http")
 
     assert [component_of(peer) for peer in allowed] == ["nsqadmin", None, None]
@@ -177,7 +177,7 @@ def test_the_http_api_of_nsqd_is_open_to_nsqadmin_and_to_those_that_are_named(gu
     assert peers(policy(guarded, "nsqd"), "https") == allowed
 
 
-def test_without_a_list_everybody_may_be_a_client_and_nobody_may_use_the_http_api(chart):
+def test_network_policy_without_list_opens_tcp_and_closes_http_api(chart):
     release = render(chart, {"networkPolicy": {"enabled": True}})
 
     assert peers(policy(release, "nsqd"), "tcp") is None
@@ -185,7 +185,7 @@ def test_without_a_list_everybody_may_be_a_client_and_nobody_may_use_the_http_ap
     assert [component_of(peer) for peer in peers(policy(release, "nsqd"), "http")] == ["nsqadmin"]
 
 
-def test_the_parts_of_the_release_reach_each_other(guarded):
+def test_parts_of_release_reach_each_other(guarded):
     brokers, lookups = policy(guarded, "nsqd"), policy(guarded, "nsqlookupd")
 
     assert "test" in {component_of(peer) for peer in peers(brokers, "tcp")}
@@ -197,14 +197,14 @@ def test_the_parts_of_the_release_reach_each_other(guarded):
     assert test["metadata"]["labels"]["app.kubernetes.io/component"] == "test"
 
 
-def test_notes_warn_of_an_open_http_api(chart, guarded):
+def test_notes_warn_of_open_http_api(chart, guarded):
     sentence = "The HTTP API of nsqd (port 4151) is open to every client"
 
     assert sentence in render(chart, {}).sources["nsq/templates/NOTES.txt"]
     assert sentence not in guarded.sources["nsq/templates/NOTES.txt"]
 
 
-def test_notes_have_the_command_for_a_first_message(chart, guarded):
+def test_notes_have_command_for_a_first_message(chart, guarded):
     notes = render(chart, {}).sources["nsq/templates/NOTES.txt"]
     command = "kubectl -n messaging exec demo-nsq-nsqd-0 -- python -c "
 
@@ -213,7 +213,7 @@ def test_notes_have_the_command_for_a_first_message(chart, guarded):
     assert command not in guarded.sources["nsq/templates/NOTES.txt"]
 
 
-def test_the_notes_say_how_to_scale_down(guarded):
+def test_notes_say_how_to_scale_down(guarded):
     notes = guarded.sources["nsq/templates/NOTES.txt"]
 
     assert (

@@ -44,7 +44,7 @@ def the_only(steps, keyword):
     return found
 
 
-def test_every_instruction_is_known_to_the_script_that_runs_them(steps, image_steps):
+def test_instructions_are_known_to_script_that_runs_them(steps, image_steps):
     unknown = {step.keyword for step in steps if not hasattr(image_steps.Image, f"do_{step.keyword.lower()}")}
 
     assert unknown == set()
@@ -59,18 +59,18 @@ def test_continued_lines_and_comments_are_read_as_docker_reads_them(image_steps)
     ]
 
 
-def test_the_image_runs_as_the_user_the_chart_names(final, chart):
+def test_image_runs_as_user_chart_names(final, chart):
     ids = chart.values["securityContext"]
 
     assert the_only(final, "USER").rest == f"{ids['runAsUser']}:{ids['runAsGroup']}"
 
 
-def test_the_image_starts_a_daemon_without_a_shell(final):
+def test_image_starts_daemon_without_shell(final):
     assert the_only(final, "CMD").exec_form() == ["nsqd", "--data-path=/data"]
     assert [step for step in final if step.keyword in {"ENTRYPOINT", "SHELL", "RUN"}] == []
 
 
-def test_only_the_stages_that_the_image_is_made_from_are_run(image_steps, steps):
+def test_stages_outside_image_are_skipped(image_steps, steps):
     needed = image_steps.needed(steps)
     stages = [step.rest.partition(" AS ")[2] for step in needed if step.keyword == "FROM"]
 
@@ -79,7 +79,7 @@ def test_only_the_stages_that_the_image_is_made_from_are_run(image_steps, steps)
     assert not [step for step in needed if "[spark]" in step.rest]
 
 
-def test_the_data_volume_belongs_to_the_user_of_the_image(final):
+def test_data_volume_belongs_to_user_of_image(final):
     user = the_only(final, "USER").rest
 
     assert the_only(final, "VOLUME").rest == "/data"
@@ -90,11 +90,11 @@ def test_the_data_volume_belongs_to_the_user_of_the_image(final):
     )
 
 
-def test_the_ports_of_all_daemons_are_exposed(final):
+def test_ports_of_all_daemons_are_exposed(final):
     assert the_only(final, "EXPOSE").rest == "4150 4151 4152 4160 4161 4162 4170 4171 4172"
 
 
-def test_every_package_of_the_wheel_is_copied_and_let_through(steps, image_steps):
+def test_packages_of_wheel_are_copied_and_let_through(steps, image_steps):
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())
     packages = {name.rstrip("*") for name in project["tool"]["setuptools"]["packages"]["find"]["include"]}
     copied = {
@@ -108,7 +108,7 @@ def test_every_package_of_the_wheel_is_copied_and_let_through(steps, image_steps
     assert image_steps.let_through((PROJECT / ".dockerignore").read_text()) >= copied
 
 
-def test_the_python_of_the_image_is_one_the_project_allows(steps):
+def test_python_of_image_is_one_project_allows(steps):
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
     oldest = re.fullmatch(r">=3\.(\d+)", project["requires-python"])
     chosen = next(found for step in steps if (found := re.fullmatch(r"PYTHON_VERSION=3\.(\d+)", step.rest)))
@@ -130,7 +130,7 @@ def test_the_python_of_the_image_is_one_the_project_allows(steps):
         ("RUN exit 3", "RUN exit 3"),
     ],
 )
-def test_a_line_that_breaks_a_promise_is_named(image_steps, tmp_path, capsys, line, sentence):
+def test_line_that_breaks_promise_is_named(image_steps, tmp_path, capsys, line, sentence):
     dockerfile = tmp_path / "Dockerfile"
     dockerfile.write_text(f"FROM python:3.11-slim\n{line}\n")
     work = tmp_path / "work"
@@ -142,7 +142,7 @@ def test_a_line_that_breaks_a_promise_is_named(image_steps, tmp_path, capsys, li
     assert sentence in str(refusal.value)
 
 
-def test_an_argument_that_is_given_takes_the_place_of_what_the_dockerfile_says(image_steps, tmp_path):
+def test_build_argument_replaces_default_of_dockerfile(image_steps, tmp_path):
     dockerfile = tmp_path / "Dockerfile"
     dockerfile.write_text(
         'FROM python:3.11-slim\nARG A=1\nARG B=2\nRUN echo $A$B > said\nUSER 1:1\nCMD ["x"]\n'
@@ -159,7 +159,7 @@ def test_an_argument_that_is_given_takes_the_place_of_what_the_dockerfile_says(i
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_dockerfile_steps_make_working_daemons_tools_and_load():
-    # Stage "compiled" of ./test goes on with the build that is kept here, and then compiles nothing itself.
+    # Stage "compiled" of ./test continues with the build that is kept here, and then compiles nothing itself.
     quick = {**os.environ, "NSQD_COMPILE_LEVEL": "0"}
     done = subprocess.run(
         [sys.executable, SCRIPT, "--load", f"--keep={PROJECT / '.compiled'}"],
@@ -202,7 +202,7 @@ def test_installed_packages_are_locked_to_version_and_checksum(steps):
     assert "--no-deps /wheels/*.whl" in of_ours
 
 
-def test_every_requirement_is_locked():
+def test_requirements_are_locked():
     script = PROJECT / "scripts" / "lock.py"
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
 
@@ -222,7 +222,7 @@ def test_locks_name_versions_and_no_address(path):
         assert all("==" in line for line in lines[1:])
 
 
-def test_every_base_image_can_be_pinned(steps):
+def test_base_images_can_be_pinned(steps):
     bases = [step.rest.split()[0] for step in steps if step.keyword == "FROM"]
 
     # A stage that is made from another stage of this file has no base image.
@@ -261,7 +261,7 @@ def docker(tmp_path):
     return tmp_path
 
 
-def test_a_release_builds_every_target_for_every_processor_from_pinned_bases(docker):
+def test_release_builds_every_target_for_every_processor_from_pinned_bases(docker):
     done = subprocess.run(
         [PROJECT / "scripts" / "image-release", "registry.example.com/nsq", "1.2.3"],
         env={"PATH": f"{docker}:/usr/bin:/bin"},

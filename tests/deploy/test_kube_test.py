@@ -87,7 +87,7 @@ def asked(folder):
     return [json.loads(line) for line in (folder / "asked.jsonl").read_text().splitlines()]
 
 
-def test_the_plan_names_every_step_and_touches_nothing(fakes):
+def test_plan_names_every_step_and_touches_nothing(fakes):
     done = run(fakes, "--plan", "--context=kind-kind", "--chart-before=v0")
 
     named = [line.partition(":")[0] for line in done.stdout.splitlines() if not line.startswith(" ")]
@@ -116,7 +116,7 @@ def test_the_plan_names_every_step_and_touches_nothing(fakes):
             assert line.startswith("    openssl ")
 
 
-def test_every_step_runs_against_a_cluster_in_which_all_goes_well(fakes, tmp_path):
+def test_steps_run_against_healthy_cluster(fakes, tmp_path):
     report = tmp_path / "report.md"
     done = run(fakes, f"--report={report}", "--image=nsq:1")
 
@@ -174,13 +174,13 @@ def test_only_producers_that_do_not_retry_may_fail_when_a_broker_is_killed(kube_
     assert (kube_test.judge(kube_test.Step("a", "b", (), killed=True), figures, 300) == "") == passes
 
 
-def test_step_that_fails_is_in_the_report_and_in_the_exit_code(fakes):
+def test_step_that_fails_is_in_report_and_in_exit_code(fakes):
     done = run(fakes, "--only=roll-nsqd", step="statefulset/kt-nsq-nsqd")
 
     assert (done.returncode, "it does not roll" in done.stdout) == (1, True)
 
 
-def test_only_some_steps_can_be_run_and_a_wrong_name_is_refused(fakes):
+def test_steps_can_be_chosen_and_wrong_name_is_refused(fakes):
     done = run(fakes, "--only=roll-nsqlookupd", "--keep")
 
     assert done.returncode == 0
@@ -191,7 +191,7 @@ def test_only_some_steps_can_be_run_and_a_wrong_name_is_refused(fakes):
     assert "no such step: rol" in run(fakes, "--only=rol").stderr
 
 
-def test_the_values_of_every_step_are_taken_by_the_chart(chart, steps):
+def test_values_of_every_step_are_taken_by_chart(chart, steps):
     rendered = 0
     for step in steps:
         for command in step.commands:
@@ -224,7 +224,7 @@ def test_applied_manifests_are_valid_and_restricted(kube_test, version, tls):
         assert pod["containers"][0]["securityContext"]["allowPrivilegeEscalation"] is False
 
 
-def test_the_load_understands_its_command_line(kube_test):
+def test_load_understands_its_command_line(kube_test):
     for tls in (False, True):
         job = json.loads(kube_test.load_job(kube_test.Settings(), tls=tls))
         (container,) = job["spec"]["template"]["spec"]["containers"]

@@ -59,7 +59,7 @@ def before(chart):
 
 
 @pytest.mark.parametrize(("component", "key"), list(merges()))
-def test_a_change_reaches_its_object_and_no_other(chart, before, component, key):
+def test_change_reaches_its_object_and_no_other(chart, before, component, key):
     values = everything()
     place = values
     for part in component.split("."):
@@ -78,7 +78,7 @@ def test_a_change_reaches_its_object_and_no_other(chart, before, component, key)
     ) == len(changed)
 
 
-def test_every_object_of_the_chart_can_be_changed(chart):
+def test_objects_of_chart_can_be_changed(chart):
     values = everything()
     for component, key in merges():
         place = values
@@ -104,7 +104,7 @@ def test_containers_are_merged_by_their_name_and_other_things_stay(chart):
     assert pod == plain | {"containers": pod["containers"], "hostNetwork": False}
 
 
-def test_null_takes_a_key_away_and_a_plain_list_is_replaced(chart):
+def test_null_takes_key_away_and_plain_list_is_replaced(chart):
     change = {"spec": {"unhealthyPodEvictionPolicy": None}}
     budget = render(chart, {"nsqd": {"merge": {"podDisruptionBudget": change}}}).named(
         "PodDisruptionBudget", "demo-nsq-nsqd"
@@ -127,13 +127,13 @@ def test_numbers_stay_numbers_when_something_is_merged(chart):
     assert thing["spec"]["replicas"] == 2
 
 
-def test_an_object_that_a_component_does_not_have_is_refused(chart):
+def test_object_that_component_does_not_have_is_refused(chart):
     with pytest.raises(HelmError, match="/nsqlookupd/merge"):
         render(chart, {"nsqlookupd": {"merge": {"httpService": {}}}})
 
 
 @pytest.mark.parametrize("name", VALUE_SETS)
-def test_without_changes_objects_keep_their_comments(chart, name):
+def test_unmerged_objects_keep_their_comments(chart, name):
     release = render(chart, values_of(name))
 
     changed = name == "merged"

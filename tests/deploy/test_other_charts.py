@@ -42,7 +42,7 @@ def pod_of(objects):
 
 @pytest.mark.parametrize("version", ["1.30", "1.37"])
 @pytest.mark.parametrize(("chart", "name"), SETS)
-def test_every_object_is_valid_and_restricted(chart, name, version):
+def test_objects_are_valid_and_restricted(chart, name, version):
     objects = render(chart, values_of(chart, name))
 
     for kind, thing in objects.items():
@@ -78,7 +78,7 @@ def test_schema_values_and_readme_name_the_same_keys(chart):
         ("nsq-consumer", {}, "/image"),
     ],
 )
-def test_a_wrong_value_is_refused_by_its_name(chart, values, sentence):
+def test_wrong_value_is_refused_by_its_name(chart, values, sentence):
     with pytest.raises(HelmError, match=sentence):
         render(chart, values)
 
@@ -91,7 +91,7 @@ def keda():
     return render("nsq-consumer", values_of("nsq-consumer", "keda-values.yaml"))
 
 
-def test_keda_scales_the_deployment_from_none(keda):
+def test_keda_scales_deployment_from_none(keda):
     spec = keda["ScaledObject"]["spec"]
 
     assert spec["scaleTargetRef"] == {"name": keda["Deployment"]["metadata"]["name"]}
@@ -120,7 +120,7 @@ def test_keda_asks_for_depth_and_for_how_long_messages_wait(keda, tmp_path):
     assert 'topic="orders",channel="billing"' in query
 
 
-def test_keda_queries_match_the_daemon_metrics(cluster, keda):
+def test_keda_queries_match_daemon_metrics(cluster, keda):
     """The scaler asks /lookup for the brokers, and /stats of each for the channel's depth and consumers."""
     lookup = cluster.nsqlookupd()
     nsqd = cluster.nsqd()
@@ -138,7 +138,7 @@ def test_keda_queries_match_the_daemon_metrics(cluster, keda):
     assert lookup.request("GET", f"/lookup?topic={given['topic']}")[0] == 200
 
 
-def test_an_hpa_keeps_one_pod_and_asks_for_the_metric_of_the_channel():
+def test_hpa_keeps_one_pod_and_asks_for_metric_of_channel():
     objects = render("nsq-consumer", values_of("nsq-consumer", "hpa-values.yaml"))
     spec = objects["HorizontalPodAutoscaler"]["spec"]
     external = spec["metrics"][0]["external"]
@@ -151,7 +151,7 @@ def test_an_hpa_keeps_one_pod_and_asks_for_the_metric_of_the_channel():
     assert render("nsq-consumer", none)["HorizontalPodAutoscaler"]["spec"]["minReplicas"] == 1
 
 
-def test_without_scaling_the_number_is_the_one_of_the_values():
+def test_replicas_without_scaling_are_those_of_values():
     values = values_of("nsq-consumer", "hpa-values.yaml") | {"scaling": {"by": "none", "min": 3}}
     objects = render("nsq-consumer", values)
 
@@ -159,7 +159,7 @@ def test_without_scaling_the_number_is_the_one_of_the_values():
     assert objects["Deployment"]["spec"]["replicas"] == 3
 
 
-def test_the_example_is_a_command_line_that_its_program_understands(keda):
+def test_example_is_command_line_that_its_program_understands(keda):
     (container,) = pod_of(keda)["containers"]
     words = container["args"]
     for variable in container["env"]:
@@ -174,7 +174,7 @@ def test_the_example_is_a_command_line_that_its_program_understands(keda):
 
 
 @pytest.mark.parametrize("name", ["plain-values.yaml", "guarded-values.yaml"])
-def test_the_load_understands_its_command_line(name):
+def test_load_understands_its_command_line(name):
     (container,) = pod_of(render("nsq-load", values_of("nsq-load", name)))["containers"]
     words = [sys.executable, *container["command"][1:], *container["args"], "--seconds=oh"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -183,7 +183,7 @@ def test_the_load_understands_its_command_line(name):
     assert "unrecognized" not in done.stderr
 
 
-def test_a_profile_is_run_by_a_command_line_that_is_understood(tmp_path):
+def test_profile_is_run_by_command_line_that_is_understood(tmp_path):
     job = render("nsq-load", values_of("nsq-load", "profile-values.yaml"))
     (container,) = pod_of(job)["containers"]
     assert container["command"] == ["nsq-load", "run"]
@@ -198,7 +198,7 @@ def test_a_profile_is_run_by_a_command_line_that_is_understood(tmp_path):
     assert mounts == {"/tmp", "/etc/nsq/ca", "/etc/nsq/tls", "/etc/nsq/auth"}
 
 
-def test_each_pod_of_a_load_has_a_topic_of_its_own():
+def test_pods_of_load_have_topics_of_their_own():
     (one,) = pod_of(render("nsq-load", values_of("nsq-load", "plain-values.yaml")))["containers"]
     (many,) = pod_of(render("nsq-load", values_of("nsq-load", "guarded-values.yaml")))["containers"]
 
@@ -206,7 +206,7 @@ def test_each_pod_of_a_load_has_a_topic_of_its_own():
     assert "--topic=counted_load_$(JOB_COMPLETION_INDEX)" in many["args"]
 
 
-def test_every_file_of_a_load_lies_in_a_secret_that_is_mounted():
+def test_files_of_load_are_in_mounted_secrets():
     pod = pod_of(render("nsq-load", values_of("nsq-load", "guarded-values.yaml")))
     (container,) = pod["containers"]
     mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
@@ -231,7 +231,7 @@ class Names:
         return [(2, type, 6, "", (address, port)) for address in self.known[host]]
 
 
-def test_chart_finds_the_nsqlookupds_of_a_release_by_their_names(release):
+def test_chart_finds_nsqlookupds_of_release_by_their_names(release):
     (service,) = [
         one
         for one in release.of_kind("Service")
@@ -248,7 +248,7 @@ def test_chart_finds_the_nsqlookupds_of_a_release_by_their_names(release):
     assert found == [f"{pod}:4161" for pod in pods]
 
 
-def test_an_nsqlookupd_whose_pod_has_no_name_is_asked_by_its_address():
+def test_nsqlookupd_whose_pod_has_no_name_is_asked_by_its_address():
     names = Names({"demo-nsq-nsqlookupd-headless.m.svc.cluster.local": ["10.0.0.1", "fd00::1"]})
 
     found = release_lookupds("demo", "m", "cluster.local", names)

@@ -26,7 +26,7 @@ def placing(release):
 # --- an address for each broker
 
 
-def test_each_broker_has_a_service_of_its_own_that_leads_to_its_pod(chart):
+def test_broker_has_service_that_leads_to_its_pod(chart):
     release = render(chart, values_of("outside"))
 
     for index in range(3):
@@ -35,7 +35,7 @@ def test_each_broker_has_a_service_of_its_own_that_leads_to_its_pod(chart):
         assert [port["nodePort"] for port in thing["spec"]["ports"]] == [30150 + index, 30160 + index]
 
 
-def test_a_broker_that_refuses_plain_http_is_reached_over_https_from_outside(chart):
+def test_broker_that_refuses_plain_http_is_reached_over_https_from_outside(chart):
     tls = {"secretName": "t", "required": "true"}
     release = render(chart, {"nsqd": {"outside": {"type": "LoadBalancer"}, "tls": tls}})
 
@@ -45,7 +45,7 @@ def test_a_broker_that_refuses_plain_http_is_reached_over_https_from_outside(cha
     assert ports == {"tcp": 4150, "http": 4151, "https": 4152}
 
 
-def test_what_is_announced_is_found_out_before_the_broker_starts(balanced):
+def test_announced_address_is_found_before_broker_starts(balanced):
     words = placing(balanced)["args"]
     options = place.parse_arguments([word.replace("$(POD_NAME)", "demo-nsq-nsqd-1") for word in words])
 
@@ -66,7 +66,7 @@ def test_addresses_of_ones_own_are_handed_on_in_their_order(chart):
     ("kind", "open_ports"),
     [("ClusterIP", ["tcp", "http"]), ("NodePort", ["http"]), ("LoadBalancer", ["http"])],
 )
-def test_external_clients_cannot_register_a_broker(chart, kind, open_ports):
+def test_external_clients_cannot_register_broker(chart, kind, open_ports):
     release = render(chart, {"nsqlookupd": {"service": {"type": kind}}})
 
     ports = release.named("Service", "demo-nsq-nsqlookupd")["spec"]["ports"]
@@ -80,7 +80,7 @@ def rules(release, kind):
     return [rule for thing in release.of_kind(kind) for rule in thing["rules"]]
 
 
-def test_nothing_is_asked_and_no_token_is_there_unless_a_value_wants_it(chart):
+def test_kubernetes_api_is_used_only_if_values_want_it(chart):
     release = render(chart, {})
 
     assert release.of_kind("Role") + release.of_kind("ClusterRole") == []
@@ -88,7 +88,7 @@ def test_nothing_is_asked_and_no_token_is_there_unless_a_value_wants_it(chart):
     assert TOKEN not in str(release.objects)
 
 
-def test_the_rights_are_the_least_that_is_needed(balanced):
+def test_rights_are_least_that_is_needed(balanced):
     assert rules(balanced, "ClusterRole") == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]
     services, stateful_set, events = rules(balanced, "Role")
     assert services["resourceNames"] == [f"demo-nsq-nsqd-{index}" for index in range(3)]
@@ -97,7 +97,7 @@ def test_the_rights_are_the_least_that_is_needed(balanced):
     assert (events["resources"], events["verbs"]) == (["events"], ["create"])
 
 
-def test_only_the_container_that_asks_has_the_token(chart):
+def test_token_is_in_container_that_uses_it(chart):
     release = render(chart, {"nsqd": {"topology": {"fromNode": True}}})
     mounted = [mount["mountPath"] for mount in release.pod()["containers"][0]["volumeMounts"]]
 
@@ -107,7 +107,7 @@ def test_only_the_container_that_asks_has_the_token(chart):
 
 
 @pytest.mark.parametrize("account", [{}, {"create": False, "name": "brokers"}, {"create": False}])
-def test_the_rights_belong_to_the_account_of_the_pods(chart, account):
+def test_rights_belong_to_account_of_pods(chart, account):
     values = values_of("balanced")
     values["nsqd"]["serviceAccount"] = account
     release = render(chart, values)
@@ -127,7 +127,7 @@ def test_cluster_wide_names_differ_from_one_namespace_to_the_next(chart):
     assert one[path] != other[path]
 
 
-def test_the_hook_that_writes_events_drains_with_the_same_flags(chart, balanced):
+def test_hook_that_writes_events_drains_with_the_same_flags(chart, balanced):
     with_events = balanced.pod()["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
     values = values_of("balanced")
     values["nsqd"]["drain"]["events"] = False
@@ -142,7 +142,7 @@ def test_the_hook_that_writes_events_drains_with_the_same_flags(chart, balanced)
 # --- zones
 
 
-def test_consumers_of_the_zone_come_first_where_the_zone_is_read(chart):
+def test_consumers_of_zone_come_first_where_zone_is_read(chart):
     line = render(chart, values_of("zones")).command_line("nsqd")
 
     assert "--enable-experiment=topology-aware-consumption" in line
@@ -153,7 +153,7 @@ def test_consumers_of_the_zone_come_first_where_the_zone_is_read(chart):
 # --- people
 
 
-def test_every_host_has_a_rule_and_is_allowed(signed_in):
+def test_hosts_have_rules_and_are_allowed(signed_in):
     (ingress,) = signed_in.of_kind("Ingress")
     hosts = ["nsq.example.com", "queues.example.com"]
 
@@ -163,7 +163,7 @@ def test_every_host_has_a_rule_and_is_allowed(signed_in):
     assert allowed == [f"--allowed-hosts={host}" for host in hosts]
 
 
-def test_a_route_leads_to_the_service_of_nsqadmin(chart):
+def test_route_leads_to_service_of_nsqadmin(chart):
     release = render(chart, values_of("outside"))
     (route,) = release.of_kind("HTTPRoute")
     (backend,) = route["spec"]["rules"][0]["backendRefs"]
@@ -177,7 +177,7 @@ def test_a_route_leads_to_the_service_of_nsqadmin(chart):
 # --- certificates
 
 
-def test_one_certificate_for_a_secret_has_the_names_of_all_daemons_that_share_it(signed_in):
+def test_shared_certificate_has_names_of_all_its_daemons(signed_in):
     (certificate,) = signed_in.of_kind("Certificate")
     names = certificate["spec"]["dnsNames"]
 
@@ -198,7 +198,7 @@ def test_one_certificate_for_a_secret_has_the_names_of_all_daemons_that_share_it
     assert "mq.example.com" in names
 
 
-def test_each_secret_has_a_certificate_and_the_test_one_of_a_client(chart):
+def test_secrets_have_certificates_and_helm_test_has_client_certificate(chart):
     values = values_of("guarded")
     values["tls"]["certManager"] = {"enabled": True, "issuerRef": {"name": "nsq"}}
     found = {
@@ -220,7 +220,7 @@ def test_each_secret_has_a_certificate_and_the_test_one_of_a_client(chart):
         ({"algorithm": "RSA", "size": 4096}, {"algorithm": "RSA", "size": 4096}),
     ],
 )
-def test_a_key_whose_size_is_not_chosen_has_that_of_its_kind(chart, chosen, made):
+def test_key_whose_size_is_not_chosen_has_that_of_its_kind(chart, chosen, made):
     values = values_of("signed-in")
     values["tls"]["certManager"]["privateKey"] = chosen
     (certificate,) = render(chart, values).of_kind("Certificate")
@@ -231,7 +231,7 @@ def test_a_key_whose_size_is_not_chosen_has_that_of_its_kind(chart, chosen, made
 # --- scrapes
 
 
-def test_a_scrape_over_https_checks_the_name_of_the_service(signed_in):
+def test_scrape_over_https_checks_name_of_service(signed_in):
     (endpoint,) = signed_in.named("ServiceMonitor", "demo-nsq-nsqd")["spec"]["endpoints"]
     name = endpoint["tlsConfig"]["serverName"]
 
@@ -253,7 +253,7 @@ def test_monitors_select_one_thing_each_and_carry_token_and_relabelings(chart):
         assert endpoint["metricRelabelings"][0]["action"] == "drop"
 
 
-def test_a_service_monitor_scrapes_each_broker_once(chart):
+def test_service_monitor_scrapes_each_broker_once(chart):
     release = render(chart, values_of("production"))
     selector = release.named("ServiceMonitor", "demo-nsq-nsqd")["spec"]["selector"]["matchLabels"]
     found = [
@@ -266,7 +266,7 @@ def test_a_service_monitor_scrapes_each_broker_once(chart):
 # --- tools
 
 
-def test_the_pod_with_the_tools_knows_where_the_cluster_is(chart):
+def test_pod_with_tools_knows_where_cluster_is(chart):
     release = render(chart, values_of("monitored"))
     (container,) = release.pod("tools")["containers"]
     variables = {each["name"]: each["value"] for each in container["env"]}

@@ -19,7 +19,7 @@ def spec_of(release):
     return release.named("Deployment", "demo-nsq-nsqadmin")["spec"]["template"]["spec"]
 
 
-def test_no_secret_is_on_the_command_line_or_in_the_environment(guarded):
+def test_secrets_are_not_on_command_line_or_in_environment(guarded):
     spec = spec_of(guarded)
     volumes = {each["name"]: each for each in spec["volumes"]}
     mounts = {each["mountPath"]: each for each in spec["containers"][0]["volumeMounts"]}
@@ -32,12 +32,12 @@ def test_no_secret_is_on_the_command_line_or_in_the_environment(guarded):
     assert mounts["/audit"] == {"name": "audit", "mountPath": "/audit"}
 
 
-def test_the_pod_that_writes_the_audit_ends_before_the_next_one_starts(guarded):
+def test_pod_that_writes_audit_ends_before_the_next_one_starts(guarded):
     """Both would write to the file, or the new one would wait for the volume of the old one forever."""
     assert guarded.named("Deployment", "demo-nsq-nsqadmin")["spec"]["strategy"] == {"type": "Recreate"}
 
 
-def test_without_them_nothing_of_it_is_rendered(chart):
+def test_disabled_parts_are_not_rendered(chart):
     release = render(chart, {})
 
     assert [volume["name"] for volume in spec_of(release)["volumes"]] == ["tmp"]
@@ -86,19 +86,19 @@ def ask(daemon, method, path, token="", body=None):
         connection.close()
 
 
-def test_probes_pass_prometheus_shows_its_token_and_people_are_led_to_the_provider(nsqadmin, guarded):
+def test_probes_pass_prometheus_shows_its_token_and_people_are_led_to_provider(nsqadmin, guarded):
     (endpoint,) = guarded.named("ServiceMonitor", "demo-nsq-nsqadmin")["spec"]["endpoints"]
 
     assert endpoint["authorization"]["credentials"] == {"name": "prometheus-token", "key": "token"}
     assert ask(nsqadmin, "GET", "/ping")[0] == 200
     assert ask(nsqadmin, "GET", endpoint["path"])[0] == 401
     assert ask(nsqadmin, "GET", endpoint["path"], "prometheus")[0] == 200
-    assert ask(nsqadmin, "GET", endpoint["path"], "somebody")[0] == 401
+    assert ask(nsqadmin, "GET", endpoint["path"], "stranger")[0] == 401
     status, headers = ask(nsqadmin, "GET", "/topics")
     assert (status, headers["Location"]) == (303, "/sign-in?next=/topics")
 
 
-def test_a_change_of_a_program_is_in_the_file_on_the_claim(nsqadmin, tmp_path):
+def test_change_of_program_is_in_file_on_claim(nsqadmin, tmp_path):
     new = json.dumps({"topic": "new"})
 
     assert ask(nsqadmin, "POST", "/api/topics", "prometheus", new)[0] == 403

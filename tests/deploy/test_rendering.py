@@ -21,7 +21,7 @@ QUANTITY = re.compile(r"\d+(\.\d+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
 
 
 @pytest.mark.parametrize("name", VALUE_SETS)
-def test_the_chart_lints_without_a_warning(name):
+def test_chart_lints_without_warning(name):
     report = helm_python.lint(CHART, values_of(name), strict=True)
 
     assert report["errors"] == []
@@ -29,17 +29,17 @@ def test_the_chart_lints_without_a_warning(name):
 
 
 @pytest.mark.parametrize("version", KUBERNETES)
-def test_every_object_is_valid_to_the_strict_schema(release, version):
+def test_objects_are_valid_to_strict_schema(release, version):
     for thing in release.objects:
         if thing["kind"] not in CUSTOM_KINDS:
             check(thing, version)
 
 
-def test_the_oldest_tested_kubernetes_is_the_oldest_the_chart_allows(chart):
+def test_oldest_tested_kubernetes_is_oldest_chart_allows(chart):
     assert chart.metadata["kubeVersion"] == f">={KUBERNETES[0]}.0-0"
 
 
-def test_a_release_before_the_oldest_does_not_know_the_sleep_in_the_hooks(chart):
+def test_release_before_oldest_does_not_know_sleep_in_hooks(chart):
     thing = render(chart, {}).workload("nsqlookupd")
 
     with pytest.raises(jsonschema.ValidationError, match="sleep"):
@@ -57,14 +57,14 @@ def test_manifests_are_tidy_yaml_without_duplicate_keys(release):
         assert [f"{path}: {problem}" for problem in linter.run(text, config)] == []
 
 
-def test_quantities_are_numbers_with_a_unit_kubernetes_knows(release):
+def test_quantities_are_numbers_with_unit_kubernetes_knows(release):
     for thing in release.objects:
         for path, value in scalars(thing):
             if re.search(r"\.(requests|limits)\.\w+$|\.sizeLimit$", path):
                 assert QUANTITY.fullmatch(str(value)), f"{thing['kind']} {path}: {value}"
 
 
-def test_nothing_is_empty_by_accident(release):
+def test_objects_have_no_empty_fields(release):
     for thing in release.objects:
         # The storage class "" means no class, and the API group "" is that of Pods and Services.
         meant = re.compile(r"storageClassName$|^rules\.\d+\.apiGroups\.\d+$")
@@ -94,16 +94,10 @@ def test_names_are_unique_per_kind_and_not_longer_than_allowed(chart):
     assert [name for kind, name in names if len(name) > (52 if kind == "StatefulSet" else 63)] == []
 
 
-def test_the_notes_name_the_addresses_that_exist(release):
+def test_notes_name_addresses_that_exist(release):
     notes = release.sources["nsq/templates/NOTES.txt"]
     services = {thing["metadata"]["name"] for thing in release.of_kind("Service")}
     named = set(re.findall(rf"([\w-]+)\.{NAMESPACE}\.svc", notes)) | set(re.findall(r"service/(\S+)", notes))
 
     assert len(named) >= 2
     assert named <= services
-
-
-def test_the_versions_of_chart_and_package_agree(chart):
-    project = (CHART.parents[2] / "pyproject.toml").read_text()
-
-    assert f'version = "{chart.metadata["appVersion"]}"' in project

@@ -50,7 +50,7 @@ def test_replicas_are_on_other_nodes_and_in_other_zones_where_possible(chart):
     assert near["podAffinityTerm"]["labelSelector"] == zones["labelSelector"]
 
 
-def test_affinity_and_spread_of_the_values_win(chart):
+def test_affinity_and_spread_of_values_win(chart):
     own = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []}}
     found = render(chart, {"nsqd": {"replication": REPLICATED, "affinity": own}}).pod()
     assert found["affinity"] == own
@@ -61,7 +61,7 @@ def test_affinity_and_spread_of_the_values_win(chart):
     assert "affinity" not in found
 
 
-def test_a_broker_that_restarts_is_only_drained(chart):
+def test_broker_that_restarts_is_only_drained(chart):
     command = render(chart, {}).stop_command()
 
     assert command[:3] == ["python", "-m", "nsqd.drain"]
@@ -69,7 +69,7 @@ def test_a_broker_that_restarts_is_only_drained(chart):
 
 
 @pytest.mark.parametrize("events", [False, True])
-def test_a_pod_that_is_scaled_away_is_decommissioned(chart, events):
+def test_pod_that_is_scaled_away_is_decommissioned(chart, events):
     release = render(
         chart, {"nsqd": {"replication": MEMBERS, "drain": {"decommission": True, "events": events}}}
     )
@@ -89,7 +89,7 @@ def test_a_pod_that_is_scaled_away_is_decommissioned(chart, events):
     assert release.of_kind("RoleBinding")
 
 
-def test_no_command_of_a_hook_or_a_probe_expects_a_variable_to_be_replaced(release):
+def test_commands_of_hooks_and_probes_have_no_variables(release):
     """The kubelet replaces $(NAME) in the arguments of a container, but not in its hooks and probes."""
     for spec in release.pod_specs():
         for container in spec["containers"]:
@@ -100,14 +100,14 @@ def test_no_command_of_a_hook_or_a_probe_expects_a_variable_to_be_replaced(relea
 
 
 @pytest.mark.parametrize("replicas", [0, 1])
-def test_only_without_replicas_the_hook_names_a_target(chart, replicas):
+def test_hook_names_target_only_without_replicas(chart, replicas):
     values = {"drain": {"decommission": True}, "replication": MEMBERS | {"replicas": replicas}}
     command = render(chart, {"nsqd": values}).stop_command()
 
     assert bool(drain_hook.parse_arguments(command[3:]).targets) == (not replicas)
 
 
-def test_the_hook_of_a_pod_that_is_scaled_away_transfers_its_messages(cluster, chart, monkeypatch, tmp_path):
+def test_hook_of_pod_that_is_scaled_away_transfers_its_messages(cluster, chart, monkeypatch, tmp_path):
     values = {
         "drain": {"decommission": True, "events": True},
         "replication": REPLICATED,
@@ -142,7 +142,7 @@ def test_the_hook_of_a_pod_that_is_scaled_away_transfers_its_messages(cluster, c
     assert first.get("/replication")["copies"]
 
 
-def test_the_hook_drains_by_itself_also_where_the_api_cannot_be_asked(cluster, chart):
+def test_hook_drains_by_itself_also_where_api_cannot_be_asked(cluster, chart):
     release = render(
         chart,
         {
@@ -170,7 +170,7 @@ def test_the_hook_drains_by_itself_also_where_the_api_cannot_be_asked(cluster, c
     assert node.get("/drain")["drained"]
 
 
-def test_each_orphaned_claim_has_a_job_that_decommissions_it(chart):
+def test_orphaned_claim_has_job_that_decommissions_it(chart):
     claims = ["data-demo-nsq-nsqd-2", "data-demo-nsq-nsqd-3"]
     values = {"replicas": 2, "replication": MEMBERS, "decommission": {"claims": claims, "timeoutSeconds": 60}}
     release = render(chart, {"nsqd": values})
@@ -196,7 +196,7 @@ def test_each_orphaned_claim_has_a_job_that_decommissions_it(chart):
         assert one["spec"]["activeDeadlineSeconds"] == 60
 
 
-def test_job_of_an_orphaned_claim_has_flags_that_the_tool_knows(chart, tmp_path):
+def test_job_of_orphaned_claim_has_flags_that_tool_knows(chart, tmp_path):
     values = {
         "replicas": 3,
         "replication": REPLICATED,
@@ -220,7 +220,7 @@ def test_job_of_an_orphaned_claim_has_flags_that_the_tool_knows(chart, tmp_path)
     "change",
     [{"image": {"tag": "9"}}, {"nsqd": {"replicas": 3}}, {"nsqd": {"podLabels": {"a": "b"}}}],
 )
-def test_a_job_that_would_do_something_else_is_another_job(chart, change):
+def test_job_that_would_do_something_else_is_another_job(chart, change):
     """Kubernetes refuses an upgrade that changes a Job."""
     claims = {"replication": MEMBERS, "decommission": {"claims": ["data-demo-nsq-nsqd-7"]}}
     before = render(chart, {"nsqd": claims})
@@ -254,7 +254,7 @@ def test_chart_refuses_replicas_and_transfers_without_cluster_secret(chart, valu
         render(chart, {"nsqd": values})
 
 
-def test_brokers_mount_the_existing_cluster_secret(chart):
+def test_brokers_mount_existing_cluster_secret(chart):
     values = {"replication": REPLICATED | {"secretKey": "k"}}
     release = render(chart, {"nsqd": values})
 
@@ -279,7 +279,7 @@ def test_brokers_use_tls_between_each_other_where_it_is_required(chart, tls, wan
     assert parse(NsqdOptions, "nsqd", line).replication_tls == used
 
 
-def test_the_most_replicas_are_those_of_nsqd(chart):
+def test_limit_of_replicas_is_that_of_nsqd(chart):
     values = {"replicas": MAX_REPLICAS + 2, "replication": MEMBERS | {"replicas": MAX_REPLICAS}}
     line = render(chart, {"nsqd": values}).command_line("nsqd")
 
@@ -292,7 +292,7 @@ def test_the_most_replicas_are_those_of_nsqd(chart):
     ("brokers", "missing", "told"),
     [(3, "refuse", True), (4, "refuse", False), (3, "accept", False)],
 )
-def test_the_notes_say_whether_publishing_stops_while_a_broker_restarts(chart, brokers, missing, told):
+def test_notes_say_whether_publishing_stops_while_broker_restarts(chart, brokers, missing, told):
     values = {"replicas": brokers, "replication": MEMBERS | {"replicas": 2, "missing": missing}}
     release = render(chart, {"nsqd": values})
 
@@ -318,7 +318,7 @@ def test_brokers_and_those_jobs_may_speak_to_each_other(chart):
     assert {"nsqd", "decommission"} <= components
 
 
-def test_claim_of_a_running_broker_is_not_decommissioned(chart):
+def test_claim_of_running_broker_is_not_decommissioned(chart):
     running = f"data-{NAME}-nsq-nsqd-1"
     with pytest.raises(HelmError, match=f"names {running}, the claim of a running broker"):
         render(

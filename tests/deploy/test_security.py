@@ -180,18 +180,18 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("values", "sentence"), REFUSED)
-def test_an_option_without_its_partner_is_refused_with_one_sentence(chart, values, sentence):
+def test_option_without_its_partner_is_refused_with_one_sentence(chart, values, sentence):
     with pytest.raises(HelmError) as refusal:
         render(chart, values)
 
     assert sentence in str(refusal.value)
 
 
-def test_a_chart_that_is_switched_off_by_its_parent_checks_nothing(chart):
+def test_chart_that_is_switched_off_by_its_parent_checks_nothing(chart):
     assert render(chart, {"enabled": False, "nsqd": {"tls": {"required": "true"}}}).objects == []
 
 
-def test_an_auth_server_on_the_command_line_counts(chart):
+def test_auth_server_on_command_line_counts(chart):
     values = {
         "auth": {"secretName": "a", "allowCleartext": True},
         "nsqd": {"extraArgs": ["--auth-http-address=auth:80"]},

@@ -47,13 +47,13 @@ def kept(first, second):
 
 
 @pytest.mark.parametrize("first", VALUE_SETS)
-def test_an_upgrade_leaves_nothing_of_the_release_before(releases, first):
+def test_upgrade_leaves_nothing_of_release_before(releases, first):
     for second in VALUE_SETS:
         assert list(kept(releases[first], releases[second])) == [], f"{first} then {second}"
 
 
 @pytest.mark.parametrize("first", VALUE_SETS)
-def test_an_upgrade_changes_nothing_that_kubernetes_does_not_let_change(releases, first):
+def test_upgrade_changes_nothing_that_kubernetes_does_not_let_change(releases, first):
     # The set "merged" changes podManagementPolicy, which needs a new StatefulSet.
     for second in set(VALUE_SETS) - {"merged"}:
         if first == "merged":
@@ -76,7 +76,7 @@ def test_disabled_account_is_no_longer_referenced(chart):
         assert spec["serviceAccountName"] == "default"
 
 
-def test_every_referenced_account_is_created_or_named_in_the_values(releases):
+def test_service_accounts_are_created_or_named_in_values(releases):
     for name, release in releases.items():
         made = {each["metadata"]["name"] for each in release.of_kind("ServiceAccount")}
         named = {
@@ -89,7 +89,7 @@ def test_every_referenced_account_is_created_or_named_in_the_values(releases):
 
 
 @pytest.mark.parametrize(("first", "second"), [("OnDelete", "RollingUpdate"), ("RollingUpdate", "OnDelete")])
-def test_the_kind_of_update_can_be_changed_back(chart, first, second):
+def test_kind_of_update_can_be_changed_back(chart, first, second):
     one, other = (render(chart, {"nsqd": {"updateStrategy": {"type": each}}}) for each in (first, second))
 
     assert list(kept(one, other)) == []

@@ -86,7 +86,7 @@ def path_of(path: str, value: object) -> dict[str, object]:
         ("test.messages", 0),
     ],
 )
-def test_a_wrong_value_is_refused_by_its_name(chart, path, value):
+def test_wrong_value_is_refused_by_its_name(chart, path, value):
     with pytest.raises(HelmError) as refusal:
         render(chart, path_of(path, value))
 
@@ -130,11 +130,11 @@ def test_schema_and_values_name_the_same_keys():
     assert keys(values, schema) == []
 
 
-def test_a_parent_chart_may_hand_down_its_globals(chart):
+def test_parent_chart_may_hand_down_its_globals(chart):
     assert render(chart, {"global": {"anything": 1}}).objects
 
 
-def test_the_table_of_values_in_the_readme_is_current():
+def test_table_of_values_in_readme_is_current():
     done = subprocess.run(
         [sys.executable, CHART.parents[2] / "scripts" / "chart_readme.py", "--check"],
         capture_output=True,
@@ -152,7 +152,7 @@ def leaves(values: object, path: str = "") -> set[str]:
     return {leaf for key, value in values.items() for leaf in leaves(value, f"{path}.{key}".lstrip("."))}
 
 
-def test_every_value_is_explained_in_the_readme():
+def test_values_are_explained_in_readme():
     readme = (CHART / "README.md").read_text()
     unexplained = [
         leaf

@@ -16,28 +16,28 @@ def ports_of(workload):
     return {port["name"]: port["containerPort"] for each in containers for port in each.get("ports", [])}
 
 
-def test_every_workload_selects_its_own_pods_only(release):
+def test_workloads_select_their_own_pods_only(release):
     for thing in release.workloads():
         selected = release.pods_selected(thing["spec"]["selector"]["matchLabels"])
 
         assert [one["metadata"]["name"] for one in selected] == [thing["metadata"]["name"]]
 
 
-def test_every_service_and_every_budget_selects_exactly_one_workload(release):
+def test_services_and_budgets_select_one_workload_each(release):
     for thing in release.of_kind("Service"):
         assert len(release.pods_selected(of_any_pod(thing["spec"]["selector"]))) == 1
     for thing in release.of_kind("PodDisruptionBudget"):
         assert len(release.pods_selected(thing["spec"]["selector"]["matchLabels"])) == 1
 
 
-def test_no_service_selects_the_pod_of_the_helm_test(release):
+def test_services_do_not_select_pod_of_helm_test(release):
     (test_pod,) = release.of_kind("Pod")
 
     for thing in release.of_kind("Service"):
         assert not thing["spec"]["selector"].items() <= test_pod["metadata"]["labels"].items()
 
 
-def test_the_target_port_of_every_service_is_a_port_of_the_container(release):
+def test_target_port_of_every_service_is_port_of_container(release):
     for thing in release.of_kind("Service"):
         (workload,) = release.pods_selected(of_any_pod(thing["spec"]["selector"]))
         offered = ports_of(workload)
@@ -48,7 +48,7 @@ def test_the_target_port_of_every_service_is_a_port_of_the_container(release):
             assert offered[port["targetPort"]] == port["port"]
 
 
-def test_probes_ask_a_port_the_container_has(release):
+def test_probes_ask_port_container_has(release):
     for thing in release.workloads():
         numbers = set(ports_of(thing).values())
         for container in thing["spec"]["template"]["spec"]["containers"]:
@@ -61,7 +61,7 @@ def test_probes_ask_a_port_the_container_has(release):
                 assert asked is None or asked["port"] in named | numbers
 
 
-def test_every_stateful_set_has_the_headless_service_it_names(release):
+def test_stateful_sets_have_their_headless_services(release):
     for thing in release.of_kind("StatefulSet"):
         service = release.named("Service", thing["spec"]["serviceName"])
 
@@ -70,7 +70,7 @@ def test_every_stateful_set_has_the_headless_service_it_names(release):
         assert release.pods_selected(service["spec"]["selector"]) == [thing]
 
 
-def test_every_nsqd_announces_its_own_stable_name(release):
+def test_nsqds_announce_stable_names(release):
     for index, name in enumerate(release.pod_names("nsqd")):
         line = release.command_line("nsqd", index)
 
@@ -82,7 +82,7 @@ def test_every_nsqd_announces_its_own_stable_name(release):
         assert f"--node-id={index}" in line
 
 
-def test_every_nsqlookupd_announces_its_own_stable_name(release):
+def test_nsqlookupds_announce_stable_names(release):
     for index, name in enumerate(release.pod_names("nsqlookupd")):
         assert f"--broadcast-address={name}" in release.command_line("nsqlookupd", index)
 
@@ -95,7 +95,7 @@ def test_every_nsqlookupd_announces_its_own_stable_name(release):
         ("nsqadmin", "--lookupd-http-address", 4161),
     ],
 )
-def test_each_daemon_knows_every_nsqlookupd(release, component, flag, port):
+def test_daemons_know_all_nsqlookupds(release, component, flag, port):
     if not release.values[component].get("enabled", True):
         assert not release.of_kind("Deployment")
         return
@@ -104,7 +104,7 @@ def test_each_daemon_knows_every_nsqlookupd(release, component, flag, port):
     assert [word for word in release.command_line(component) if word.startswith(flag)] == wanted
 
 
-def test_an_address_follows_the_cluster_domain_and_the_number_of_lookup_daemons(chart):
+def test_address_follows_cluster_domain_and_number_of_lookup_daemons(chart):
     line = render(chart, {"clusterDomain": "corp.example", "nsqlookupd": {"replicas": 3}}).command_line(
         "nsqd"
     )
@@ -114,7 +114,7 @@ def test_an_address_follows_the_cluster_domain_and_the_number_of_lookup_daemons(
     ) in line
 
 
-def test_the_helm_test_asks_a_service_that_exists_and_counts_every_nsqd(release):
+def test_helm_test_asks_service_that_exists_and_counts_every_nsqd(release):
     (pod,) = release.of_kind("Pod")
     words = dict(word.split("=") for word in pod["spec"]["containers"][0]["args"] if "=" in word)
     service = words["--lookupd-http-address"].removeprefix("https://").split(".")[0]
@@ -130,7 +130,7 @@ def test_budgets_are_there_by_default_and_can_be_switched_off(chart):
     assert render(chart, values_of("minimal")).of_kind("PodDisruptionBudget") == []
 
 
-def test_the_ingress_leads_to_the_service_of_nsqadmin(chart):
+def test_ingress_leads_to_service_of_nsqadmin(chart):
     release = render(chart, values_of("production"))
     (ingress,) = release.of_kind("Ingress")
     (rule,) = ingress["spec"]["rules"]
@@ -142,21 +142,21 @@ def test_the_ingress_leads_to_the_service_of_nsqadmin(chart):
     assert path["path"] == "/"
 
 
-def test_the_ingress_follows_the_base_path_of_nsqadmin(chart):
+def test_ingress_follows_base_path_of_nsqadmin(chart):
     values = {"nsqadmin": {"config": {"base-path": "nsq/"}, "ingress": {"enabled": True}}}
     (ingress,) = render(chart, values).of_kind("Ingress")
 
     assert ingress["spec"]["rules"][0]["http"]["paths"][0]["path"] == "/nsq"
 
 
-def test_a_topology_constraint_without_selector_gets_the_one_of_its_pods(chart):
+def test_topology_constraint_without_selector_gets_the_one_of_its_pods(chart):
     thing = render(chart, values_of("production")).workload("nsqd")
     (constraint,) = thing["spec"]["template"]["spec"]["topologySpreadConstraints"]
 
     assert constraint["labelSelector"] == thing["spec"]["selector"]
 
 
-def test_nsqadmin_is_reached_by_the_name_of_its_ingress(chart):
+def test_nsqadmin_is_reached_by_name_of_its_ingress(chart):
     values = {"nsqadmin": {"ingress": {"enabled": True, "hosts": ["nsq.example.com"]}}}
 
     assert "--allowed-hosts=nsq.example.com" in render(chart, values).command_line("nsqadmin", index=0)

@@ -32,28 +32,27 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=8,
 )
-KEYS = [
-    "topic",
-    "serial",
-    "next",
-    "notes",
-    "synced",
-    "end",
-    "kept_from",
-    "low_water",
-    "paused",
-    "held",
-    "counters",
-    "backlog",
-    "channels",
-]
-OWED = st.fixed_dictionaries(
-    {}, optional={"spans": VALUES, "attempts": VALUES, "deferred": VALUES, "name": VALUES, "paused": VALUES}
+RANGES = st.lists(st.tuples(NUMBERS, NUMBERS), max_size=3)
+BACKLOG = {"end": NUMBERS, "floor": NUMBERS, "runs": RANGES} | dict.fromkeys(
+    ("pages", "dues", "tries"), st.integers(-1, 3)
 )
-HEADERS = st.one_of(
-    VALUES,
-    st.fixed_dictionaries({}, optional=dict.fromkeys(KEYS, VALUES)),
-    st.fixed_dictionaries(dict.fromkeys(KEYS, NUMBERS) | {"backlog": OWED, "channels": st.lists(OWED)}),
+CHANNEL = BACKLOG | {"name": st.text(max_size=4), "generation": NUMBERS}
+HEADER = dict.fromkeys(
+    ("next", "notes", "synced", "end", "synced_notes", "kept_from", "low_water", "offset", "paused", "held"),
+    NUMBERS,
+) | {
+    "serial": NUMBERS,
+    "counters": st.just({}),
+    "had": RANGES,
+    "gone": st.dictionaries(st.text(max_size=4), NUMBERS, max_size=2),
+    "backlog": st.fixed_dictionaries(BACKLOG),
+    "channels": st.lists(st.fixed_dictionaries(CHANNEL), max_size=2),
+}
+# A header of the right form, and one of whose fields some are missing or of any form.
+HEADERS = (
+    VALUES
+    | st.fixed_dictionaries(HEADER)
+    | st.fixed_dictionaries({}, optional=dict.fromkeys(HEADER, VALUES) | {"serial": NUMBERS})
 )
 NOTES = st.one_of(
     VALUES,
@@ -85,9 +84,8 @@ def disk_with(name: str, content: bytes) -> SimulatedDisk:
 
 @given(st.binary(max_size=200), HEADERS, NOTES, WORDS, st.booleans())
 def fuzz(raw: bytes, header: object, note: object, words: bytes, whole: bool) -> None:
-    checkpoint_file = sealed(
-        struct.pack("<8sHHI", b"NSQCPT\x02\n", 2, 0, 0) + as_json(header) + b"\n" + words
-    )
+    content = as_json(header) + b"\n" + words
+    checkpoint_file = sealed(struct.pack("<8sHHIQ", b"NSQCPT\x03\n", 3, 0, 0, len(content)) + content)
     for content in (
         raw,
         sealed(raw),
@@ -109,7 +107,7 @@ def fuzz(raw: bytes, header: object, note: object, words: bytes, whole: bool) ->
         with contextlib.suppress(NewerVersion):
             decode_append(content, 0, 0, 0)
 
-    index = struct.pack("<8sHHI", b"NSQIDX\x02\n", 2, 0, len(words) // 24) + words
+    index = struct.pack("<8sHHIQQQQQ", b"NSQIDX\x02\n", 2, 0, len(words) // 24, 0, 100, 5, 5, 0) + words
     for content in (raw, sealed(raw), sealed(index), sealed(index + words)):
         segment = Segment(DATA, 1, FileHeader(1, 0, 0, 0))
         assert segment_index.load(disk_with(segment.index_path.name, content), segment, 100) in {True, False}

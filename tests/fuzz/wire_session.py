@@ -1,16 +1,20 @@
 """Any bytes, whole or in any split, are commands or a ProtocolError, and the state is one of the table.
 
 A fatal error comes at most once, is the last frame, and closes the connection. The split makes no difference
-to the frames, to the state, or to how many messages are published to each topic.
+to the frames, to the state, or to the messages that are published to each topic. Neither does it matter how
+late the auth server answers, and whether the grants have expired by then.
 """
 
 import struct
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nsqclient.wire.frames import FrameParser
+from nsqd.engine.topic import Topic
+from nsqd.log.frames import Block
 from nsqd.protocol.auth import parse_authorizations
 from nsqd.protocol.batch import SLICE_MESSAGES
 from nsqd.protocol.session import MAGIC
@@ -18,7 +22,7 @@ from nsqd.protocol.states import State
 from tests.support.engine import Node
 
 GRANTED = (
-    b'{"ttl":60,"authorizations":[{"topic":".*","channels":[".*"],"permissions":["publish","subscribe"]}]}'
+    b'{"ttl":1,"authorizations":[{"topic":".*","channels":[".*"],"permissions":["publish","subscribe"]}]}'
 )
 NOT_FATAL = (b"E_FIN_FAILED", b"E_REQ_FAILED", b"E_TOUCH_FAILED")
 
@@ -35,7 +39,12 @@ numbers = st.one_of(
     st.integers(-2, 5000), st.sampled_from([2**31 - 1, 2**31, 2**32 - 1, 2**63, 2**64, 10**30])
 ).map(lambda number: b"%d" % number)
 names = st.sampled_from([b"t", b"u#ephemeral", b"", b"$", b"t" * 65, b"c"])
-bodies = st.binary(min_size=1, max_size=120)
+# Long bodies as well as short ones: where a short body is copied, a long one is not.
+bodies = st.binary(min_size=1, max_size=120) | st.builds(
+    lambda pattern, size: (pattern * size)[:size],
+    st.binary(min_size=1, max_size=9),
+    st.integers(4000, 20_000),
+)
 # Headers before bodies, as in PUB_EXT, some of them wrong.
 extended = st.one_of(
     st.tuples(st.sampled_from([b"", b"{}", b'{"a":"b"}', b"[]", b'{"a":1}']), bodies).map(
@@ -43,7 +52,7 @@ extended = st.one_of(
     ),
     bodies,
 )
-lengths = st.sampled_from([0, 1, 5, 100, 101, 5000, 2**31 - 1, 2**31, 2**32 - 1]).map(
+lengths = st.sampled_from([0, 1, 5, 16_000, 16_001, 2**31 - 1, 2**31, 2**32 - 1]).map(
     lambda length: struct.pack(">I", length)
 )
 identities = st.sampled_from(
@@ -90,12 +99,28 @@ class Outcome:
     frames: list[tuple[int, bytes]]
     closing: bool
     state: State
-    published: dict[str, int]
+    counts: dict[str, int]
+    # The frames of all messages by topic; empty with an auth server, because the answers take time.
+    published: dict[str, bytes]
 
 
-def outcome(pieces: list[bytes], *, auth: bool) -> Outcome:
+# Before each piece: whether the server does its part, and whether the grants have expired by then.
+Moments = list[tuple[bool, bool]]
+
+
+def frames_of(topic: Topic) -> bytes:
+    """The frames of all published messages, joined over the blocks."""
+    frames, seq = b"", topic.log.next_seq - topic.message_count
+    while isinstance(block := topic.log.read(seq), Block):
+        frames += block.frames(seq, block.next)
+        seq = block.next
+    assert seq == topic.log.next_seq
+    return frames
+
+
+def outcome(pieces: list[bytes], *, auth: bool, moments: Moments) -> Outcome:
     """Return what a session, with a simulated server, makes of the pieces and of the end after them."""
-    node = Node(max_msg_size=100, max_body_size=64 << 10, auth_required=auth)
+    node = Node(max_msg_size=16_000, max_body_size=64 << 10, auth_required=auth)
     session, _ = node.session()
     replies = b""
 
@@ -113,25 +138,35 @@ def outcome(pieces: list[bytes], *, auth: bool) -> Outcome:
         node.turn()
         return out
 
-    for piece in pieces:
+    for piece, (serves, expires) in zip_longest(pieces, moments[: len(pieces)], fillvalue=(True, False)):
+        if auth and expires:
+            node.now_ns += 2_000_000_000
         session.receive(piece, node.now_ns)
-        replies += served()
+        if serves:
+            replies += served()
         assert session.state in State
     session.end_of_stream(node.now_ns)
     replies += served()
-    published = {name: topic.message_count for name, topic in node.broker.topics.items()}
-    return Outcome(FrameParser().feed(replies), session.closing, session.state, published)
+    topics = node.broker.topics
+    counts = {name: topic.message_count for name, topic in topics.items()}
+    published = {} if auth else {name: frames_of(topic) for name, topic in topics.items()}
+    return Outcome(FrameParser().feed(replies), session.closing, session.state, counts, published)
 
 
-@given(streams, st.lists(st.integers(0, 40_000), max_size=6), st.booleans())
-def fuzz(stream: bytes, cuts: list[int], auth: bool) -> None:
+@given(
+    streams,
+    st.lists(st.integers(0, 40_000), max_size=6),
+    st.booleans(),
+    st.lists(st.tuples(st.booleans(), st.booleans()), min_size=7, max_size=7),
+)
+def fuzz(stream: bytes, cuts: list[int], auth: bool, moments: Moments) -> None:
     places = sorted({min(cut, len(stream)) for cut in cuts})
     pieces = [stream[a:b] for a, b in zip([0, *places], [*places, len(stream)], strict=True)]
-    whole = outcome([stream], auth=auth)
+    whole = outcome([stream], auth=auth, moments=[])
 
     assert whole.closing
     errors = [data for kind, data in whole.frames if kind == 1]
     assert all(error.startswith(b"E_") for error in errors)
     fatal = [error for error in errors if not error.startswith(NOT_FATAL)]
     assert not fatal or (len(fatal) == 1 and whole.frames[-1][1] == fatal[0])
-    assert outcome(pieces, auth=auth) == whole
+    assert outcome(pieces, auth=auth, moments=moments) == whole

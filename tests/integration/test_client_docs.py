@@ -25,7 +25,7 @@ PRINTS = [
 
 
 @pytest.mark.parametrize(("example", "lines"), list(zip(EXAMPLES, PRINTS, strict=True)))
-def test_an_example_prints_what_it_promises(cluster, example, lines):
+def test_example_prints_what_it_promises(cluster, example, lines):
     lookupd, nsqd = cluster.nsqlookupd(), cluster.nsqd()
     example = example.replace("127.0.0.1:4150", nsqd.tcp_address)
     example = example.replace("127.0.0.1:4161", lookupd.http_address)
@@ -43,7 +43,7 @@ def test_an_example_prints_what_it_promises(cluster, example, lines):
     assert ended.returncode == 0
 
 
-def test_the_table_of_settings_is_that_of_the_code():
+def test_table_of_settings_is_that_of_code():
     table = PAGE.partition("## Settings")[2].partition("## Errors")[0]
     names = " ".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE))
 

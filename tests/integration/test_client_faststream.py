@@ -58,7 +58,7 @@ async def test_handler_gets_its_model_and_its_result_is_published(nsqd):
     assert nsqd.published("paid") == [b'{"number":18}']
 
 
-async def test_without_headers_a_body_is_json_or_text_or_bytes(nsqd):
+async def test_body_without_headers_is_json_text_or_bytes(nsqd):
     broker, seen = broker_of(nsqd), []
 
     @broker.subscriber("t")
@@ -74,37 +74,23 @@ async def test_without_headers_a_body_is_json_or_text_or_bytes(nsqd):
     assert seen == [{"a": 1}, "text", b"\xff"]
 
 
-async def test_faststream_headers_arrive_with_the_body(extended):
+async def test_headers_arrive_with_body_and_answer_goes_to_reply_to(extended):
     broker, seen = broker_of(extended, config=Config(headers=True)), []
 
     @broker.subscriber("t")
-    async def handle(message: NsqMessage) -> None:
+    async def handle(body: str, message: NsqMessage) -> str:
         seen.append((message.headers, message.correlation_id, message.content_type, await message.decode()))
-
-    async with broker:
-        await broker.start()
-        await broker.publish("17", "t", headers={"who": "me"}, correlation_id="c")
-        await eventually(lambda: seen, "it is handled")
-
-    assert seen == [({"who": "me"}, "c", "text/plain", "17")]
-
-
-async def test_an_answer_goes_to_the_topic_that_was_named(extended):
-    broker = broker_of(extended, config=Config(headers=True))
-
-    @broker.subscriber("t")
-    async def handle(body: str) -> str:
         return body.upper()
 
     async with broker:
         await broker.start()
-        await broker.publish("x", "t", reply_to="answers")
-        await eventually(lambda: extended.published("answers"), "it was answered")
+        await broker.publish("x", "t", headers={"who": "me"}, correlation_id="c", reply_to="answers")
+        await eventually(lambda: extended.published("answers") == [b"X"], "it was answered")
 
-    assert extended.published("answers") == [b"X"]
+    assert seen == [({"who": "me"}, "c", "text/plain", "x")]
 
 
-async def test_headers_to_an_nsqd_without_them_are_refused_by_the_broker_and_its_double(nsqd):
+async def test_headers_to_nsqd_without_them_are_refused_by_broker_and_its_double(nsqd):
     broker = broker_of(nsqd)
     async with broker:
         with pytest.raises(UnsupportedError):
@@ -114,7 +100,7 @@ async def test_headers_to_an_nsqd_without_them_are_refused_by_the_broker_and_its
             await double.publish("x", "t", headers={"a": "b"})
 
 
-async def test_failing_message_is_redelivered_and_ends_in_the_dead_letters(extended):
+async def test_failing_message_is_redelivered_and_ends_in_dead_letters(extended):
     nsqd = extended
     broker, attempts = broker_of(nsqd), []
 
@@ -136,7 +122,7 @@ async def test_failing_message_is_redelivered_and_ends_in_the_dead_letters(exten
 
 
 @pytest.mark.parametrize("unusable", ["body", "message"])
-async def test_what_no_handler_can_use_is_a_dead_letter_after_its_last_attempt(nsqd, unusable):
+async def test_unusable_message_becomes_dead_letter_after_last_attempt(nsqd, unusable):
     async def parser(message):
         raise ValueError(message.body)
 
@@ -154,7 +140,7 @@ async def test_what_no_handler_can_use_is_a_dead_letter_after_its_last_attempt(n
     assert nsqd.requeued("t", "billing") == 0
 
 
-async def test_nacked_message_is_not_finished_before_it_is_a_dead_letter(nsqd):
+async def test_nacked_message_is_not_finished_before_it_is_dead_letter(nsqd):
     broker = broker_of(nsqd)
 
     @broker.subscriber("t", retry=Retry(1, Fixed(600)))
@@ -170,31 +156,8 @@ async def test_nacked_message_is_not_finished_before_it_is_a_dead_letter(nsqd):
     assert nsqd.finished("t", "billing") == nsqd.published("t.billing.dead") == []
 
 
-async def test_a_subscriber_that_is_not_to_back_off_does_not(nsqd):
-    broker = broker_of(nsqd, config=Config(max_in_flight=100))
-    failed = []
-
-    @broker.subscriber("t", retry=Retry(5, Fixed(0), backoff=False))
-    async def handle(body) -> None:
-        if not failed:
-            failed.append(body)
-            raise ValueError(body)
-        seen.append(subscriber._consumer.is_backing_off)
-
-    [subscriber], seen = broker.subscribers, []
-    async with broker:
-        await broker.start()
-        await broker.publish("x", "t")
-        await eventually(lambda: nsqd.finished("t", "billing"), "it came again")
-
-    assert seen == [False]
-
-
-@pytest.mark.parametrize(
-    ("policy", "finished", "requeued"),
-    [(AckPolicy.ACK, 1, 0), (AckPolicy.ACK_FIRST, 1, 0), (AckPolicy.REJECT_ON_ERROR, 1, 0)],
-)
-async def test_a_policy_may_have_what_failed_finished(nsqd, policy, finished, requeued):
+@pytest.mark.parametrize("policy", [AckPolicy.ACK, AckPolicy.ACK_FIRST, AckPolicy.REJECT_ON_ERROR])
+async def test_policy_may_have_what_failed_finished(nsqd, policy):
     broker = broker_of(nsqd, ack_policy=policy)
 
     @broker.subscriber("t")
@@ -206,10 +169,10 @@ async def test_a_policy_may_have_what_failed_finished(nsqd, policy, finished, re
         await broker.publish("x", "t")
         await eventually(lambda: nsqd.finished("t", "billing"), "it is finished")
 
-    assert (len(nsqd.finished("t", "billing")), nsqd.requeued("t", "billing")) == (finished, requeued)
+    assert nsqd.requeued("t", "billing") == 0
 
 
-async def test_a_handler_can_put_a_message_off(nsqd):
+async def test_handler_can_put_message_off(nsqd):
     broker, seen = broker_of(nsqd), []
 
     @broker.subscriber("t")
@@ -226,19 +189,7 @@ async def test_a_handler_can_put_a_message_off(nsqd):
         await eventually(lambda: nsqd.finished("t", "billing"), "it came again")
 
 
-async def test_a_message_that_cannot_be_decoded_is_given_back(nsqd):
-    broker = broker_of(nsqd)
-
-    @broker.subscriber("t")
-    async def handle(order: Order) -> None: ...
-
-    async with broker:
-        await broker.start()
-        await broker.publish("no order", "t")
-        await eventually(lambda: nsqd.requeued("t", "billing"), "it was given back")
-
-
-async def test_stopping_lets_the_handlers_finish(nsqd):
+async def test_stopping_lets_handlers_finish(nsqd):
     broker, begun, go_on = broker_of(nsqd), asyncio.Event(), asyncio.Event()
 
     @broker.subscriber("t")
@@ -258,7 +209,7 @@ async def test_stopping_lets_the_handlers_finish(nsqd):
     assert nsqd.finished("t", "billing") == [b"x"]
 
 
-async def test_a_handler_can_end_its_subscriber(nsqd):
+async def test_handler_can_end_its_subscriber(nsqd):
     broker, seen = broker_of(nsqd), []
 
     @broker.subscriber("t")
@@ -290,7 +241,7 @@ async def test_delays_and_batches_are_published(nsqd):
         assert nsqd.deferred("t", "billing") == [60]
 
 
-async def test_headers_of_a_deferred_message_are_refused_and_not_lost(nsqd):
+async def test_headers_of_deferred_message_are_refused_and_not_lost(nsqd):
     broker = broker_of(nsqd)
 
     with pytest.raises(UnsupportedError, match="a deferred message cannot have headers"):
@@ -302,10 +253,14 @@ async def test_headers_of_a_deferred_message_are_refused_and_not_lost(nsqd):
                 await broker.publish("later", "t", delay=60, **said)
 
 
-async def test_a_subscriber_without_handlers_is_read_from(nsqd):
-    broker = broker_of(nsqd)
+async def test_subscriber_without_handlers_is_read_from(nsqd):
+    broker = broker_of(nsqd, config=Config(read_timeout=1, heartbeat_interval=-1))
     subscriber = broker.subscriber("t", "looking")
     async with broker:
+        nsqd.freeze()
+        with pytest.raises(HandshakeError):
+            await subscriber.get_one(timeout=0.05)
+        nsqd.thaw()
         assert await subscriber.get_one(timeout=0.05) is None
         await broker.publish("x", "t")
         message = await subscriber.get_one()
@@ -314,21 +269,7 @@ async def test_a_subscriber_without_handlers_is_read_from(nsqd):
         await subscriber.stop()
 
 
-async def test_a_subscriber_without_handlers_is_read_from_once_its_nsqd_is_there(nsqd):
-    broker = broker_of(nsqd, config=Config(read_timeout=5, heartbeat_interval=-1))
-    subscriber = broker.subscriber("t", "looking")
-    async with broker:
-        nsqd.freeze()
-        with pytest.raises(HandshakeError):
-            await subscriber.get_one(timeout=0.05)
-        nsqd.thaw()
-        nsqd.publish("t", b"x")
-        message = await subscriber.get_one(timeout=10)
-        await message.ack()
-        await subscriber.stop()
-
-
-async def test_subscriber_without_a_channel_raises_an_error(nsqd):
+async def test_subscriber_without_channel_raises_error(nsqd):
     broker = broker_of(nsqd, channel="")
 
     @broker.subscriber("t")
@@ -339,13 +280,13 @@ async def test_subscriber_without_a_channel_raises_an_error(nsqd):
     await broker.stop()
 
 
-async def test_a_request_is_refused_with_a_sentence(nsqd):
+async def test_request_is_refused_with_sentence(nsqd):
     async with broker_of(nsqd) as broker:
         with pytest.raises(FeatureNotSupportedException, match="NSQ has no answers"):
             await broker.request("x", "t")
 
 
-async def test_a_ping_says_whether_nsqd_is_there(nsqd):
+async def test_ping_says_whether_nsqd_is_there(nsqd):
     async with broker_of(nsqd) as broker:
         assert await broker.ping(timeout=5)
     async with NsqBroker("127.0.0.1:1", logger=None) as broker:
@@ -369,7 +310,7 @@ async def test_routers_bring_handlers_and_put_their_prefix_before_topics(nsqd):
     assert (seen, nsqd.finished("eu.orders", "billing")) == (["x"], [b"x"])
 
 
-async def test_the_test_kit_gives_a_message_to_each_channel_once():
+async def test_kit_gives_message_to_each_channel_once():
     broker, seen = NsqBroker("127.0.0.1:1", channel="billing", logger=None), []
     published = broker.publisher("paid")
 
@@ -410,7 +351,7 @@ async def test_kit_raises_handler_errors():
             await tested.publish("", "t")
 
 
-def test_the_page_of_asyncapi_names_topics_channels_and_models():
+def test_page_of_asyncapi_names_topics_channels_and_models():
     broker = NsqBroker("127.0.0.1:4150", channel="billing", logger=None)
 
     @broker.subscriber("orders")

@@ -7,7 +7,6 @@ import asyncio
 import multiprocessing
 import queue
 import socket
-import ssl
 import subprocess
 import sys
 import threading
@@ -47,12 +46,12 @@ def nsqd(memory_nsqd):
 # --- 1. no message lies unhandled
 
 
-@pytest.mark.parametrize("beside", ["another of its kind", "a handler of single messages"])
-async def test_batch_handler_gets_trickled_messages_immediately(nsqd, beside):
+@pytest.mark.parametrize("other", ["another of its kind", "a handler of single messages"])
+async def test_batch_handler_gets_trickled_messages_immediately(nsqd, other):
     bodies = Bodies()
     consumer = consumer_of(nsqd)
-    consumer.add_batch_handler(bodies, size=10, seconds=0.05, concurrency=1 if beside[0] == "a " else 2)
-    if beside.startswith("a handler"):
+    consumer.add_batch_handler(bodies, size=10, seconds=0.05, concurrency=1 if other[0] == "a " else 2)
+    if other.startswith("a handler"):
         consumer.add_handler(bodies)
     async with consumer:
         for n in range(12):
@@ -67,7 +66,7 @@ async def test_batch_handler_gets_trickled_messages_immediately(nsqd, beside):
 # --- 2. one frozen nsqd of several
 
 
-async def test_a_producer_that_spreads_passes_over_an_nsqd_that_is_frozen(nsqd):
+async def test_spreading_producer_skips_frozen_nsqd(nsqd):
     with MemoryNsqd() as frozen:
         producer = Producer([nsqd.address, frozen.address], spread=True, max_unconfirmed=50)
         async with producer:
@@ -87,7 +86,7 @@ async def test_a_producer_that_spreads_passes_over_an_nsqd_that_is_frozen(nsqd):
     assert len(nsqd.published("t")) >= 30
 
 
-async def test_unconfirmed_publish_to_a_frozen_nsqd_goes_to_another(nsqd):
+async def test_unconfirmed_publish_to_frozen_nsqd_goes_to_another(nsqd):
     with MemoryNsqd() as frozen:
         async with Producer([frozen.address, nsqd.address], publish_timeout=0.3) as producer:
             await producer.publish("t", b"before")
@@ -102,7 +101,7 @@ async def test_unconfirmed_publish_to_a_frozen_nsqd_goes_to_another(nsqd):
 # --- 3. a handler that is not run does not finish messages
 
 
-async def test_a_coroutine_function_for_threads_is_refused(nsqd):
+async def test_coroutine_function_for_threads_is_refused(nsqd):
     async def handler(message):
         pass
 
@@ -117,43 +116,10 @@ async def test_a_coroutine_function_for_threads_is_refused(nsqd):
             consumer_of(nsqd, wrong, kind=sync.Consumer)
 
 
-@pytest.mark.parametrize("in_threads", [False, True])
-async def test_a_handler_that_returns_false_has_not_finished_its_message(nsqd, caplog, in_threads):
-    nsqd.publish("t", b"x")
-    consumer = consumer_of(nsqd)
-    consumer.add_handler(lambda _: False, in_threads=in_threads)
-    async with consumer:
-        await eventually(lambda: nsqd.requeued("t", "c") == 1, "it was given back")
-
-    assert nsqd.finished("t", "c") == []
-    assert "the handler returned False" in caplog.text
-
-
-async def test_a_coroutine_that_a_thread_gets_from_its_handler_is_a_failure(nsqd, caplog):
-    async def work(message):
-        pass
-
-    nsqd.publish("t", b"x")
-    consumer = consumer_of(nsqd)
-    consumer.add_handler(lambda message: work(message), in_threads=True)  # noqa: PLW0108 - that is the mistake
-    async with consumer:
-        await eventually(lambda: nsqd.requeued("t", "c") == 1, "it was given back")
-
-    assert "a thread does not run it" in caplog.text
-
-
-async def test_another_value_that_a_handler_returns_is_said(nsqd, caplog):
-    nsqd.publish("t", b"x")
-    async with consumer_of(nsqd, lambda _: 7):
-        await eventually(lambda: nsqd.finished("t", "c"), "it was finished")
-
-    assert "the handler returned 7, which means nothing here" in caplog.text
-
-
 # --- 4. requeue() with its defaults waits
 
 
-async def test_requeue_without_a_delay_grows_with_each_attempt_and_slows_the_consumer_down(nsqd):
+async def test_requeue_without_delay_waits_longer_after_each_attempt_and_backs_off(nsqd):
     nsqd.publish("t", b"x")
     config = Config(max_backoff_duration=0.001)
     slow = []
@@ -168,7 +134,7 @@ async def test_requeue_without_a_delay_grows_with_each_attempt_and_slows_the_con
     assert slow == [1, 1, 1]
 
 
-async def test_requeue_without_a_delay_backs_off_only_if_a_failing_handler_would(nsqd):
+async def test_requeue_without_delay_backs_off_only_if_failing_handler_would(nsqd):
     nsqd.publish("t", b"x")
     seen = []
 
@@ -184,7 +150,7 @@ async def test_requeue_without_a_delay_backs_off_only_if_a_failing_handler_would
     assert seen == [False, False]
 
 
-async def test_requeue_with_a_delay_leaves_the_consumer_at_its_pace(nsqd):
+async def test_requeue_with_delay_leaves_consumer_at_its_pace(nsqd):
     nsqd.publish("t", b"x")
     seen = []
 
@@ -211,7 +177,7 @@ async def test_requeue_with_a_delay_leaves_the_consumer_at_its_pace(nsqd):
     ],
     ids=["bytes", "messages of a batch"],
 )
-async def test_what_waits_for_an_nsqd_that_is_away_is_bounded(bound, batch, expected):
+async def test_backlog_is_bounded_in_messages_and_bytes(bound, batch, expected):
     producer = Producer("127.0.0.1:1", retry_seconds=60, **bound)
     taken = 0
     with suppress(TimeoutError):
@@ -225,7 +191,7 @@ async def test_what_waits_for_an_nsqd_that_is_away_is_bounded(bound, batch, expe
     assert (taken, unconfirmed) == (expected, expected * len(batch))
 
 
-def test_threads_cannot_fill_the_memory_either():
+def test_threads_cannot_fill_memory_either():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         host, port = silent.getsockname()
         producer = sync.Producer(f"{host}:{port}", max_unconfirmed_bytes=4_000_000)
@@ -235,7 +201,7 @@ def test_threads_cannot_fill_the_memory_either():
         producer.close(0)
 
 
-async def test_a_backlog_is_sent_in_writes_that_are_bounded():
+async def test_backlog_is_sent_in_writes_that_are_bounded():
     port = free_port()
     producer = Producer(f"127.0.0.1:{port}", retry_seconds=60, max_unconfirmed_bytes=30_000_000)
     waits = [await producer.submit("t", bytes([n]) * 1_000_000) for n in range(20)]
@@ -255,7 +221,7 @@ async def test_a_backlog_is_sent_in_writes_that_are_bounded():
 # --- 7. a slow line is not a dead one
 
 
-async def test_a_peer_that_reads_slowly_is_not_taken_for_one_that_reads_nothing():
+async def test_peer_that_reads_slowly_is_kept():
     connections = 0
 
     async def slow(reader, writer):
@@ -282,7 +248,7 @@ async def test_a_peer_that_reads_slowly_is_not_taken_for_one_that_reads_nothing(
 # --- 8. many publishers that wait for room
 
 
-async def test_the_work_of_waiting_publishers_grows_with_their_number_alone(nsqd):
+async def test_waiting_publishers_have_linear_cost(nsqd):
     """The work is counted in calls of Python and C, because seconds depend on the load of the machine."""
 
     async def cost(n):
@@ -301,7 +267,7 @@ async def test_the_work_of_waiting_publishers_grows_with_their_number_alone(nsqd
                 sys.setprofile(None)
         return calls / n
 
-    few, many = await cost(1000), await cost(8000)
+    few, many = await cost(500), await cost(4000)
 
     assert many < 1.2 * few
 
@@ -332,7 +298,7 @@ def publish(producer):
 
 
 @FORKS
-def test_producer_continues_in_a_forked_process(nsqd):
+def test_producer_continues_in_forked_process(nsqd):
     with sync.Producer(nsqd.address) as producer:
         producer.publish("t", b"before")
         with forked(publish, producer) as answer:
@@ -343,7 +309,7 @@ def test_producer_continues_in_a_forked_process(nsqd):
 
 
 @FORKS
-def test_a_fork_at_the_moment_when_an_outcome_is_set_stops_no_publish_in_the_child(nsqd):
+def test_fork_at_moment_when_outcome_is_set_stops_no_publish_in_child(nsqd):
     with sync.Producer(nsqd.address) as producer, ExitStack() as stack:
         with threads.generation.touching:
             answer = stack.enter_context(forked(publish, producer))
@@ -351,7 +317,7 @@ def test_a_fork_at_the_moment_when_an_outcome_is_set_stops_no_publish_in_the_chi
 
 
 @FORKS
-def test_threads_of_a_forked_process_that_begin_at_once_share_one_producer(nsqd):
+def test_threads_of_forked_process_share_one_producer(nsqd):
     def publish_at_once(producer):
         go = threading.Barrier(8)
 
@@ -369,7 +335,7 @@ def test_threads_of_a_forked_process_that_begin_at_once_share_one_producer(nsqd)
     assert sorted(nsqd.published("t")) == [b"%d" % n for n in range(8)]
 
 
-def test_publish_in_a_callback_is_refused_instead_of_waiting_for_itself(nsqd):
+def test_publish_in_callback_is_refused_instead_of_waiting_for_itself(nsqd):
     refusals = queue.SimpleQueue()
 
     def publish_again(_):
@@ -385,7 +351,7 @@ def test_publish_in_a_callback_is_refused_instead_of_waiting_for_itself(nsqd):
         producer.publish("t", b"z", timeout=10)
 
 
-def test_submit_in_a_callback_of_a_full_producer_does_not_wait_for_itself(nsqd):
+def test_submit_in_callback_of_full_producer_does_not_wait_for_itself(nsqd):
     done = threading.Event()
     left = 200
 
@@ -406,7 +372,7 @@ def test_submit_in_a_callback_of_a_full_producer_does_not_wait_for_itself(nsqd):
 # --- 10. close() ends
 
 
-async def test_close_takes_its_time_once_when_nsqd_is_frozen_too(nsqd):
+async def test_close_waits_once_when_handler_and_nsqd_hang(nsqd):
     working = asyncio.Event()
 
     async def handle(message):
@@ -427,7 +393,7 @@ async def test_close_takes_its_time_once_when_nsqd_is_frozen_too(nsqd):
 
 
 @pytest.mark.parametrize("in_threads", [False, True])
-async def test_close_lets_a_batch_handler_finish_what_waits_for_a_full_batch(nsqd, in_threads):
+async def test_close_lets_batch_handler_finish_what_waits_for_full_batch(nsqd, in_threads):
     bodies = []
     consumer = consumer_of(nsqd)
     consumer.add_batch_handler(
@@ -446,7 +412,7 @@ async def test_close_lets_a_batch_handler_finish_what_waits_for_a_full_batch(nsq
     assert nsqd.requeued("t", "c") == 0
 
 
-async def test_close_ends_despite_a_handler_that_swallows_its_cancellation(nsqd, caplog):
+async def test_close_ends_despite_handler_that_swallows_its_cancellation(nsqd, caplog):
     working, end = asyncio.Event(), asyncio.Event()
 
     async def handle(message):
@@ -492,7 +458,7 @@ consumer.close(0.1)
 
 
 @pytest.mark.parametrize("program", [HANGS_BESIDE_ASYNCIO, HANGS_WITHOUT_ASYNCIO], ids=["asyncio", "threads"])
-def test_program_ends_despite_a_hanging_handler_thread(nsqd, program):
+def test_program_ends_despite_hanging_handler_thread(nsqd, program):
     nsqd.publish("t", b"x")
     ended = subprocess.run([sys.executable, "-c", program, nsqd.address], timeout=30, check=False)
 
@@ -500,7 +466,7 @@ def test_program_ends_despite_a_hanging_handler_thread(nsqd, program):
     wait_until(lambda: nsqd.depth("t", "c") == 1, "another consumer can have the message")
 
 
-async def test_close_does_not_wait_for_a_publish_that_nobody_waits_for(nsqd):
+async def test_close_does_not_wait_for_abandoned_publish(nsqd):
     producer = Producer(nsqd.address)
     await producer.ping()
     nsqd.freeze()
@@ -514,7 +480,7 @@ async def test_close_does_not_wait_for_a_publish_that_nobody_waits_for(nsqd):
 # --- 11. start()
 
 
-async def test_a_consumer_starts_when_one_of_its_nsqd_is_there(nsqd, caplog):
+async def test_consumer_starts_when_one_of_its_nsqd_is_there(nsqd, caplog):
     nsqd.publish("t", b"x")
     bodies = Bodies()
     gone = f"127.0.0.1:{free_port()}"
@@ -525,7 +491,7 @@ async def test_a_consumer_starts_when_one_of_its_nsqd_is_there(nsqd, caplog):
     assert f"({gone}) not connected: {gone}: connection refused" in caplog.text
 
 
-async def test_an_nsqd_that_refuses_at_first_is_tried_again_soon(nsqd, caplog):
+async def test_nsqd_that_refuses_at_first_is_tried_again_soon(nsqd, caplog):
     port = free_port()
     late = f"127.0.0.1:{port}"
     async with Consumer("t", "c", Bodies(), nsqd_addresses=[late, nsqd.address], config=CALM) as consumer:
@@ -543,7 +509,7 @@ async def test_consumer_connects_to_all_its_nsqds_concurrently(nsqd):
             slow.thaw()
 
 
-async def test_close_ends_a_start_that_waits(nsqd):
+async def test_close_ends_start_that_waits(nsqd):
     nsqd.freeze()
     consumer = consumer_of(nsqd, Bodies())
     starting = asyncio.create_task(consumer.start())
@@ -555,26 +521,8 @@ async def test_close_ends_a_start_that_waits(nsqd):
     nsqd.thaw()
 
 
-# --- 12. settings that did nothing
-
-
-@pytest.mark.parametrize("wrong", [None, 1])
-def test_tls_is_a_bool_a_context_or_a_path(wrong):
-    with pytest.raises(TypeError, match="tls"):
-        Config(tls=wrong)
-    with pytest.raises(ValueError, match="/nowhere"):
-        Config(tls="/nowhere/ca.pem")
-
-
-def test_tls_options_of_a_command_line_without_tls_v1_are_refused():
-    with pytest.raises(ValueError, match="without tls_v1"):
-        Config().with_options("tls_insecure_skip_verify,true")
-    assert isinstance(Config().with_options("tls_v1", "tls_insecure_skip_verify").tls, ssl.SSLContext)
-    assert Config().with_options("tls_v1").tls is True
-
-
 @pytest.mark.parametrize("kind", ["concurrency", "batch"])
-async def test_a_consumer_takes_as_much_as_its_handlers_can_have_in_hand(nsqd, kind):
+async def test_consumer_takes_as_much_as_its_handlers_can_have_in_hand(nsqd, kind):
     for n in range(40):
         nsqd.publish("t", b"%d" % n)
     at_once = 0
@@ -595,7 +543,7 @@ async def test_a_consumer_takes_as_much_as_its_handlers_can_have_in_hand(nsqd, k
         go_on.set()
 
 
-async def test_a_max_in_flight_that_starves_the_handlers_is_said(nsqd, caplog):
+async def test_max_in_flight_below_handlers_demand_is_logged(nsqd, caplog):
     async with consumer_of(nsqd, Bodies(), concurrency=10, config=Config(max_in_flight=5)):
         pass
 
@@ -618,20 +566,7 @@ async def test_bodies_may_be_any_bytes_and_delays_timedeltas(nsqd):
     assert nsqd.deferred("t", "c") == [300]
 
 
-async def test_a_message_knows_where_it_comes_from(nsqd):
-    nsqd.publish("t", b"x")
-    seen = []
-    consumer = consumer_of(nsqd)
-    consumer.add_handler(
-        lambda message: seen.append((message.topic, message.channel, message.nsqd)), in_threads=True
-    )
-    async with consumer:
-        await eventually(lambda: seen, "it is handled")
-
-    assert seen == [("t", "c", nsqd.address)]
-
-
-async def test_an_answer_that_does_not_reach_nsqd_is_not_counted(nsqd):
+async def test_answer_that_does_not_reach_nsqd_is_not_counted(nsqd):
     nsqd.publish("t", b"x")
     working, go_on = asyncio.Event(), asyncio.Event()
 
@@ -649,15 +584,34 @@ async def test_an_answer_that_does_not_reach_nsqd_is_not_counted(nsqd):
         assert consumer.stats.finished == 0
 
 
+async def test_waiting_messages_of_lost_connection_are_not_handled(nsqd):
+    for n in range(3):
+        nsqd.publish("t", b"%d" % n)
+    handled, go_on = [], asyncio.Event()
+
+    async def handle(message):
+        handled.append((message.body, message.attempts))
+        await go_on.wait()
+
+    async with consumer_of(nsqd, handle) as consumer:
+        await eventually(lambda: handled, "the first is in hand")
+        nsqd.drop_connections()
+        await eventually(lambda: not consumer.nsqd_addresses, "the loss is noticed")
+        go_on.set()
+        await eventually(lambda: len(nsqd.finished("t", "c")) == 3, "all were delivered again")
+
+    assert sorted(handled) == [(b"0", 1), (b"0", 2), (b"1", 2), (b"2", 2)]
+
+
 # --- nsqd that take turns
 
 
-async def test_no_message_of_another_nsqd_waits_behind_one_that_takes_long(nsqd):
+async def test_slow_message_does_not_delay_messages_of_other_nsqd(nsqd):
     most = 0
 
     async def slow(message):
         nonlocal most
-        for _ in range(25):
+        for _ in range(14):
             most = max(most, consumer.in_flight)
             await asyncio.sleep(0.1)
         handled.append(message.body)
@@ -677,7 +631,7 @@ async def test_no_message_of_another_nsqd_waits_behind_one_that_takes_long(nsqd)
 # --- without heartbeats
 
 
-async def test_a_quiet_connection_without_heartbeats_is_kept(nsqd):
+async def test_quiet_connection_without_heartbeats_is_kept(nsqd):
     config = Config(heartbeat_interval=-1, read_timeout=0.3)
     async with (
         consumer_of(nsqd, Bodies(), config=config),
@@ -723,7 +677,7 @@ def test_consumer_needs_addresses_and_names():
         Consumer("t", "a b", nsqd_addresses="a:1")
 
 
-async def test_every_error_of_publishing_is_an_nsq_error(nsqd):
+async def test_publish_errors_are_nsq_errors(nsqd):
     async def error_of(address, **settings):
         async with Producer(address, config=Config(dial_timeout=0.3), **settings) as producer:
             with pytest.raises(NSQError) as caught:

@@ -44,7 +44,7 @@ def nsqd(memory_nsqd):
 # --- loops
 
 
-async def test_nothing_is_taken_before_somebody_iterates(nsqd):
+async def test_consumer_without_handler_takes_no_message_before_iteration(nsqd):
     nsqd.publish("t", b"x")
     async with consumer_of(nsqd) as consumer:
         await eventually(lambda: consumer.nsqd_addresses, "it is connected")
@@ -56,7 +56,7 @@ async def test_nothing_is_taken_before_somebody_iterates(nsqd):
     assert nsqd.finished("t", "c") == [b"x"]
 
 
-async def test_an_iteration_ends_when_the_consumer_is_closed_while_it_starts(nsqd):
+async def test_iteration_ends_when_consumer_is_closed_while_it_starts(nsqd):
     nsqd.freeze()
     consumer = consumer_of(nsqd)
 
@@ -72,7 +72,7 @@ async def test_an_iteration_ends_when_the_consumer_is_closed_while_it_starts(nsq
     nsqd.thaw()
 
 
-async def test_an_iteration_over_a_consumer_that_could_not_be_started_says_so():
+async def test_iteration_over_consumer_that_could_not_be_started_says_so():
     with MemoryNsqd() as gone:
         pass
     consumer = consumer_of(gone)
@@ -88,6 +88,7 @@ async def test_process_can_pass_its_exception_on(nsqd):
         with pytest.raises(ValueError, match="broken"):
             async for message in consumer:
                 async with message.process(reraise=True):
+                    assert message.value == b"x"  # without a decoder
                     raise ValueError("broken")
     await eventually(lambda: nsqd.requeued("t", "c") == 1, "it was given back")
 
@@ -139,7 +140,7 @@ print("ended")
 
 @pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("program", [RUN, RUN_SYNC], ids=["asyncio", "threads"])
-def test_run_ends_well_on_a_signal(nsqd, program, which):
+def test_run_ends_well_on_signal(nsqd, program, which):
     nsqd.publish("t", b"x")
     process = subprocess.Popen(
         [sys.executable, "-W", "error", "-c", program, nsqd.address], stdout=subprocess.PIPE, text=True
@@ -153,7 +154,7 @@ def test_run_ends_well_on_a_signal(nsqd, program, which):
     assert nsqd.finished("t", "c") == [b"x"]
 
 
-async def test_a_second_signal_ends_the_wait_for_the_handlers(nsqd):
+async def test_second_signal_ends_wait_for_handlers(nsqd):
     working = asyncio.Event()
 
     async def handle(message):
@@ -176,35 +177,22 @@ async def test_a_second_signal_ends_the_wait_for_the_handlers(nsqd):
 # --- addresses
 
 
-async def test_a_consumer_leaves_an_nsqd_that_is_being_connected(nsqd):
+@pytest.mark.parametrize("kind", [Producer, Consumer])
+async def test_nsqd_removed_while_it_is_being_connected_is_not_used(nsqd, kind):
+    arguments = () if kind is Producer else ("t", "c", lambda _: None)
     with MemoryNsqd() as slow:
         slow.freeze()
-        async with consumer_of(nsqd, lambda _: None) as consumer:
-            connecting = asyncio.create_task(consumer.connect_to_nsqd(slow.address))
+        async with kind(*arguments, nsqd_addresses=nsqd.address) as client:
+            connecting = asyncio.create_task(client.connect_to_nsqd(slow.address))
             await eventually(lambda: slow.connections_made, "it is being connected")
-            await consumer.disconnect_from_nsqd(slow.address)
-            slow.thaw()
-            await connecting
-            assert consumer.nsqd_addresses == [nsqd.address]
-
-
-async def test_a_producer_leaves_an_nsqd_that_is_being_connected(nsqd):
-    with MemoryNsqd() as slow:
-        slow.freeze()
-        async with Producer(nsqd.address) as producer:
-            connecting = asyncio.create_task(producer.connect_to_nsqd(slow.address))
-            await eventually(lambda: slow.connections_made, "it is being connected")
-            await producer.disconnect_from_nsqd(slow.address)
+            await client.disconnect_from_nsqd(slow.address)
             slow.thaw()
             with pytest.raises(ClosedError, match="was removed while it was being connected"):
                 await connecting
-            assert producer.nsqd_addresses == []
-            await producer.publish("t", b"x")
-
-    assert nsqd.published("t") == [b"x"]
+            assert slow.address not in client.nsqd_addresses
 
 
-async def test_closing_waits_for_the_messages_of_an_nsqd_that_is_being_left(nsqd):
+async def test_closing_waits_for_messages_of_nsqd_that_is_being_left(nsqd):
     may_end = asyncio.Event()
     nsqd.publish("t", b"x")
     consumer = consumer_of(nsqd, lambda message: may_end.wait())
@@ -222,7 +210,7 @@ async def test_closing_waits_for_the_messages_of_an_nsqd_that_is_being_left(nsqd
     await eventually(lambda: nsqd.finished("t", "c") == [b"x"], "nsqd has the answer")
 
 
-async def test_closing_ends_a_disconnect_whose_messages_nobody_answers(nsqd):
+async def test_close_ends_disconnect_with_unanswered_messages(nsqd):
     nsqd.publish("t", b"x")
     consumer = consumer_of(nsqd, lambda message: None, auto_answer=False)
     await consumer.start()
@@ -235,7 +223,7 @@ async def test_closing_ends_a_disconnect_whose_messages_nobody_answers(nsqd):
 
 
 @pytest.mark.parametrize("connecting", ["ping", "connect_to_nsqd"])
-async def test_a_producer_that_is_closed_while_it_connects_says_so(nsqd, connecting):
+async def test_producer_that_is_closed_while_it_connects_says_so(nsqd, connecting):
     nsqd.freeze()
     producer = Producer(nsqd.address)
     arguments = [nsqd.address] if connecting == "connect_to_nsqd" else []
@@ -248,7 +236,7 @@ async def test_a_producer_that_is_closed_while_it_connects_says_so(nsqd, connect
     nsqd.thaw()
 
 
-async def test_a_producer_publishes_when_only_an_added_nsqd_is_connected():
+async def test_producer_publishes_when_only_added_nsqd_is_connected():
     with MemoryNsqd() as first, MemoryNsqd() as other:
         async with Producer(first.address) as producer:
             await producer.connect_to_nsqd(other.address)
@@ -281,7 +269,7 @@ async def test_nsqd_are_named_and_found_together_and_nsqlookupd_change(cluster, 
 # --- one message, and what is there
 
 
-async def test_drain_goes_on_after_a_back_off_that_is_longer_than_its_pause(nsqd):
+async def test_drain_continues_after_long_back_off(nsqd):
     for n in range(3):
         nsqd.publish("t", b"%d" % n)
     bodies = []
@@ -298,10 +286,15 @@ async def test_drain_goes_on_after_a_back_off_that_is_longer_than_its_pause(nsqd
 # --- policies
 
 
-async def test_a_retry_policy_says_when_a_message_comes_again_and_when_it_is_given_up(nsqd, caplog):
+async def test_retry_sets_delays_and_gives_up_after_max_attempts(nsqd, caplog):
     nsqd.publish("t", b"x")
     delays, gone = [], []
-    retry = Retry(3, Exponential(1, 600), backoff=False, then=lambda message: gone.append(message.attempts))
+
+    def give_up(message):
+        gone.append(message.attempts)
+        return len(gone)  # as writing to a file does
+
+    retry = Retry(3, Exponential(1, 600), backoff=False, then=give_up)
 
     async with consumer_of(nsqd, fail, retry=retry) as c:
         for _ in range(3):
@@ -315,7 +308,7 @@ async def test_a_retry_policy_says_when_a_message_comes_again_and_when_it_is_giv
     assert "attempted 4 times, giving up" in caplog.text
 
 
-async def test_default_consumer_never_gives_a_message_up(nsqd):
+async def test_default_consumer_never_gives_message_up(nsqd):
     nsqd.publish("t", b"order")
     attempts = []
 
@@ -333,34 +326,8 @@ async def test_default_consumer_never_gives_a_message_up(nsqd):
     assert nsqd.finished("t", "c") == [b"order"]
 
 
-async def test_what_a_plain_function_that_gives_up_returns_means_nothing(nsqd):
-    kept = []
-
-    def give_up(message):
-        kept.append(message.body)
-        return len(kept)  # as writing to a file does
-
-    nsqd.publish("t", b"poison")
-    async with consumer_of(nsqd, fail, retry=Retry(1, Fixed(0.0), backoff=False, then=give_up)):
-        await eventually(lambda: nsqd.finished("t", "c") == [b"poison"], "it is given up", seconds=10)
-
-    assert kept == [b"poison"]
-
-
-async def test_what_failed_for_the_last_time_goes_to_the_dead_letters(nsqd):
-    nsqd.publish("t", b"poison")
-
-    retry = Retry(max_attempts=2, delay=Fixed(5), backoff=False)
-    async with consumer_of(nsqd, fail, retry=retry):
-        await eventually(lambda: nsqd.deferred("t", "c") == [5], "it was put off once")
-        nsqd.advance(5)
-        await eventually(lambda: nsqd.finished("t", "c"), "it was finished")
-
-    assert nsqd.published("t.c.dead") == [b"poison"]
-
-
 @pytest.mark.parametrize("kind", ["single", "batch", "given up"])
-async def test_a_cancellation_that_a_handler_keeps_to_itself_is_not_taken_for_the_end(nsqd, kind):
+async def test_cancellation_inside_handler_does_not_end_consumer(nsqd, kind):
     handled = []
 
     async def handle(message):
@@ -389,12 +356,12 @@ async def test_a_cancellation_that_a_handler_keeps_to_itself_is_not_taken_for_th
                 (await anext(before)).requeue(10)
         nsqd.advance(10)
     async with consumer:
-        await eventually(lambda: handled[-1:] == [b"next"], "the handler goes on", seconds=5)
+        await eventually(lambda: handled[-1:] == [b"next"], "the handler continues", seconds=5)
 
     assert handled == [b"leaves it", b"cancelled inside", b"next"]
 
 
-async def test_refused_dead_letter_is_tried_again_and_costs_the_other_messages_nothing(nsqd, caplog):
+async def test_refused_dead_letter_is_retried_without_loss_of_other_messages(nsqd, caplog):
     handled = []
 
     async def handle(message):
@@ -415,7 +382,7 @@ async def test_refused_dead_letter_is_tried_again_and_costs_the_other_messages_n
     assert "was given up and could not be kept" in caplog.text
 
 
-async def test_while_dead_letters_are_refused_the_consumer_backs_off_and_the_message_waits(nsqd):
+async def test_consumer_backs_off_while_dead_letters_are_refused(nsqd):
     nsqd.publish("t", b"poison")
     nsqd.refuse("E_PUB_FAILED", "E_PUB_FAILED")
 
@@ -428,7 +395,7 @@ async def test_while_dead_letters_are_refused_the_consumer_backs_off_and_the_mes
         assert nsqd.published("t.c.dead") == []
 
 
-async def test_a_dead_letter_that_is_not_confirmed_when_the_consumer_is_closed_is_requeued(nsqd):
+async def test_dead_letter_unconfirmed_at_close_is_requeued(nsqd):
     nsqd.publish("t", b"poison")
     with MemoryNsqd() as frozen:
         consumer = consumer_of(nsqd, retry=Retry(max_attempts=1, delay=Fixed(50)))
@@ -445,7 +412,7 @@ async def test_a_dead_letter_that_is_not_confirmed_when_the_consumer_is_closed_i
     assert nsqd.finished("t", "c") == []
 
 
-async def test_no_connection_for_dead_letters_outlives_that_of_the_consumer(nsqd):
+async def test_dead_letter_connection_ends_with_that_of_consumer(nsqd):
     nsqd.publish("t", b"poison")
 
     async with consumer_of(nsqd, fail, retry=Retry(1)) as consumer:
@@ -455,36 +422,11 @@ async def test_no_connection_for_dead_letters_outlives_that_of_the_consumer(nsqd
         await eventually(lambda: not nsqd._sessions, "both connections have ended")
 
 
-async def test_a_handler_whose_failures_go_to_the_dead_letters_is_backed_off_from(nsqd):
-    for n in range(20):
-        nsqd.publish("t", b"%d" % n)
-
-    config = Config(max_in_flight=1, backoff_multiplier=1000, max_backoff_duration=3600)
-    async with consumer_of(nsqd, fail, retry=Retry(1), config=config) as consumer:
-        await eventually(lambda: consumer.is_backing_off, "it backs off")
-        await asyncio.sleep(0.3)
-
-        # nsqd may send one more before it hears that the consumer takes none.
-        assert len(nsqd.published("t.c.dead")) <= 2
-        assert consumer.stats.finished == len(nsqd.finished("t", "c"))
-
-
-async def test_without_back_off_failures_go_to_the_dead_letters_at_full_speed(nsqd):
-    for n in range(20):
-        nsqd.publish("t", b"%d" % n)
-
-    retry = Retry(1, backoff=False)
-    async with consumer_of(nsqd, fail, retry=retry, config=Config()) as consumer:
-        await eventually(lambda: len(nsqd.finished("t", "c")) == 20, "all have failed")
-
-        assert not consumer.is_backing_off
-
-
 async def trial_of(consumer):
     await eventually(lambda: consumer._subscriptions.backoff.phase is Phase.TRIAL, "one message is tried")
 
 
-async def test_a_trial_message_that_fails_for_the_last_time_does_not_end_the_back_off(nsqd):
+async def test_trial_message_that_becomes_dead_letter_keeps_back_off(nsqd):
     nsqd.publish("t", b"x")
     attempts = []
 
@@ -503,7 +445,7 @@ async def test_a_trial_message_that_fails_for_the_last_time_does_not_end_the_bac
 
 
 @pytest.mark.parametrize("then", ["dead_letter", "discard"])
-async def test_a_trial_message_given_up_unhandled_decides_nothing_and_the_next_one_does(nsqd, then):
+async def test_trial_message_given_up_without_handler_repeats_trial(nsqd, then):
     nsqd.publish("t", b"old")
     async with consumer_of(nsqd) as consumer:
         async for message in consumer:
@@ -530,7 +472,7 @@ async def test_a_trial_message_given_up_unhandled_decides_nothing_and_the_next_o
     assert nsqd.finished("t", "c") == [b"old", b"good"]
 
 
-async def test_backing_off_can_have_a_strategy_of_its_own(nsqd):
+async def test_backing_off_can_have_strategy_of_its_own(nsqd):
     nsqd.publish("t", b"x")
     levels = []
 
@@ -551,7 +493,7 @@ async def test_backing_off_can_have_a_strategy_of_its_own(nsqd):
 
 
 @pytest.mark.parametrize("level", ["DEBUG", "INFO"])
-async def test_only_the_last_failed_attempt_is_an_error_with_a_traceback(nsqd, caplog, level):
+async def test_last_failed_attempt_is_logged_as_error_with_traceback(nsqd, caplog, level):
     caplog.set_level(level, logger="nsqclient")
     nsqd.publish("t", b"x")
 
@@ -567,6 +509,7 @@ async def test_only_the_last_failed_attempt_is_an_error_with_a_traceback(nsqd, c
     assert (first.levelname, bool(first.exc_info)) == ("WARNING", level == "DEBUG")
     assert first.getMessage().endswith("which is delivered again: ValueError: first line")
     assert (last.levelname, bool(last.exc_info)) == ("ERROR", True)
+    assert nsqd.published("t.c.dead") == [b"x"]
 
 
 # --- headers
@@ -581,7 +524,7 @@ def extended():
 WITH_HEADERS = Config(headers=True, max_in_flight=100, max_backoff_duration=0)
 
 
-async def test_a_dead_letter_has_the_headers_of_its_message(extended):
+async def test_dead_letter_has_headers_of_its_message(extended):
     extended.publish("t", b"poison", {"id": "1"})
 
     async with consumer_of(extended, fail, retry=Retry(1), config=WITH_HEADERS):
@@ -601,7 +544,7 @@ async def test_a_dead_letter_has_the_headers_of_its_message(extended):
     }
 
 
-async def test_dead_letter_with_headers_that_are_too_long_keeps_those_of_a_dead_letter(extended):
+async def test_dead_letter_drops_message_headers_that_are_too_long(extended):
     extended.publish("t", b"poison", {"long": "x" * 65_000, "more": "y" * 500})
 
     def fail(message):
@@ -615,28 +558,20 @@ async def test_dead_letter_with_headers_that_are_too_long_keeps_those_of_a_dead_
     assert "long" not in headers
 
 
-async def test_dead_letters_to_an_nsqd_without_headers_go_without_and_one_warning_says_so(nsqd, caplog):
+async def test_dead_letters_to_nsqd_without_headers_are_logged_once(nsqd, caplog):
     retry = Retry(1, backoff=False)
-    async with consumer_of(nsqd, fail, retry=retry):
+    async with consumer_of(nsqd, fail, retry=retry, config=Config()) as consumer:
         for body in (b"1", b"2"):
             nsqd.publish("t", body)
             await eventually(lambda body=body: body in nsqd.published("t.c.dead"), "it is a dead letter")
+        assert not consumer.is_backing_off
 
     assert nsqd.published_headers("t.c.dead") == [{}, {}]
     warnings = [record for record in caplog.records if "takes no headers" in record.getMessage()]
     assert len(warnings) == 1
 
 
-async def test_who_does_not_ask_for_headers_reads_the_body_alone(extended):
-    extended.publish("t", b"x", {"id": "1"})
-    seen = []
-    async with consumer_of(extended, lambda message: seen.append((message.body, dict(message.headers)))):
-        await eventually(lambda: seen, "it is read")
-
-    assert seen == [(b"x", {})]
-
-
-async def test_headers_to_an_nsqd_that_has_none_are_an_error_that_says_so(nsqd):
+async def test_headers_to_nsqd_that_has_none_are_error_that_says_so(nsqd):
     async with Producer(nsqd.address, config=WITH_HEADERS) as producer:
         await producer.publish("t", b"x")
         with pytest.raises(UnsupportedError, match="does not take headers"):
@@ -683,21 +618,24 @@ DECODERS = {
 
 @pytest.mark.parametrize("in_threads", [False, True])
 @pytest.mark.parametrize("decoder", DECODERS)
-async def test_a_message_has_the_value_that_was_decoded(nsqd, decoder, in_threads):
+async def test_message_has_value_that_was_decoded(nsqd, decoder, in_threads):
     decode, value, _ = DECODERS[decoder]
     nsqd.publish("t", b'{"number": 5}')
     seen = []
     consumer: Consumer[object] = consumer_of(nsqd, decode=decode)
-    consumer.add_handler(lambda message: seen.append(message.value), in_threads=in_threads)
+    consumer.add_handler(
+        lambda message: seen.append((message.value, message.topic, message.channel, message.nsqd)),
+        in_threads=in_threads,
+    )
     async with consumer:
         await eventually(lambda: seen, "it is handled")
 
-    assert seen == [value]
+    assert seen == [(value, "t", "c", nsqd.address)]
 
 
 @pytest.mark.parametrize("dead_letter_topic", ["t.dead", ""])
 @pytest.mark.parametrize("decoder", DECODERS)
-async def test_what_cannot_be_decoded_does_not_reach_the_handler(nsqd, caplog, decoder, dead_letter_topic):
+async def test_undecodable_message_does_not_reach_handler(nsqd, caplog, decoder, dead_letter_topic):
     decode, _, said = DECODERS[decoder]
     nsqd.publish("t", b"nonsense")
     seen = []
@@ -712,15 +650,6 @@ async def test_what_cannot_be_decoded_does_not_reach_the_handler(nsqd, caplog, d
     assert seen == []
     assert nsqd.published("t.dead") == ([b"nonsense"] if dead_letter_topic else [])
     assert said in caplog.text
-
-
-async def test_a_value_without_a_decoder_is_the_body(nsqd):
-    nsqd.publish("t", b"x")
-    async with consumer_of(nsqd) as consumer:
-        async for message in consumer:
-            async with message.process():
-                assert message.value == b"x"
-            break
 
 
 # --- middlewares
@@ -745,8 +674,7 @@ class Noting(Middleware):
             self.notes.append(f"{self.name} after")
 
     async def handle_batch(self, messages, go_on):
-        self.notes.append(f"{self.name} batch of {len(messages)}")
-        return await go_on(messages)
+        return await self.handle(messages, go_on)
 
 
 class Upper(Middleware):
@@ -771,14 +699,6 @@ async def test_middlewares_stand_around_every_publish_and_may_change_it(nsqd):
     assert len(notes) == 10
 
 
-def test_middlewares_stand_around_what_threads_publish(nsqd):
-    with sync.Producer(nsqd.address, middlewares=[Upper()]) as producer:
-        producer.publish("t", b"a")
-        producer.submit("t", b"b").result(10)
-
-    assert nsqd.published("t") == [b"A", b"B"]
-
-
 class Late(Middleware):
     def __init__(self):
         self.may_go = asyncio.Event()
@@ -791,7 +711,7 @@ class Late(Middleware):
 
 
 @pytest.mark.parametrize("ending", ["flush", "close"])
-async def test_what_was_submitted_through_middlewares_is_waited_for(nsqd, ending):
+async def test_flush_and_close_wait_for_middlewares(nsqd, ending):
     async with Producer(nsqd.address, middlewares=[late := Late()]) as producer:
         confirmations = [
             await producer.submit("t", b"a"),
@@ -808,15 +728,16 @@ async def test_what_was_submitted_through_middlewares_is_waited_for(nsqd, ending
     assert nsqd.published("t") == [b"a", b"b", b"c", b"d"]
 
 
-def test_what_threads_submitted_through_middlewares_is_waited_for(nsqd):
+def test_publishes_of_threads_pass_middlewares_before_close(nsqd):
     with sync.Producer(nsqd.address, middlewares=[Upper()]) as producer:
         for _ in range(2000):
             producer.submit("t", b"a")
+        producer.publish("t", b"a")
 
-    assert nsqd.published("t") == [b"A"] * 2000
+    assert nsqd.published("t") == [b"A"] * 2001
 
 
-async def test_a_publish_that_middlewares_hold_fails_when_its_producer_is_closed(nsqd):
+async def test_publish_that_middlewares_hold_fails_when_its_producer_is_closed(nsqd):
     producer = Producer(nsqd.address, middlewares=[Late()])
     submitted = await producer.submit("t", b"a")
     await producer.close(drain_seconds=0.1)
@@ -846,33 +767,25 @@ async def test_publishers_wait_while_many_publishes_are_in_middlewares(nsqd):
 
 
 @pytest.mark.parametrize("in_threads", [False, True])
-async def test_middlewares_stand_around_the_handler_in_their_order(nsqd, in_threads):
+@pytest.mark.parametrize("in_batches", [False, True])
+async def test_middlewares_stand_around_handler_in_their_order(nsqd, in_threads, in_batches):
     notes = []
     nsqd.publish("t", b"x")
     consumer = consumer_of(nsqd, middlewares=[Noting("outer", notes), Noting("inner", notes)])
-    consumer.add_handler(lambda _: notes.append("handler"), in_threads=in_threads)
+    if in_batches:
+        consumer.add_batch_handler(lambda _: notes.append("handler"), size=1, in_threads=in_threads)
+    else:
+        consumer.add_handler(lambda _: notes.append("handler"), in_threads=in_threads)
     async with consumer:
         await eventually(lambda: nsqd.finished("t", "c"), "it was handled")
 
     assert notes == ["outer before", "inner before", "handler", "inner after", "outer after"]
 
 
-async def test_middlewares_stand_around_a_batch(nsqd):
-    notes = []
-    for _ in range(3):
-        nsqd.publish("t", b"x")
-    consumer = consumer_of(nsqd, middlewares=[Noting("outer", notes)])
-    consumer.add_batch_handler(lambda messages: notes.append(len(messages)), size=3, seconds=5)
-    async with consumer:
-        await eventually(lambda: len(nsqd.finished("t", "c")) == 3, "they were handled")
-
-    assert notes == ["outer batch of 3", 3]
-
-
 # --- the nsqd in memory
 
 
-async def test_time_passes_in_the_nsqd_in_memory_when_a_test_says_so(nsqd):
+async def test_time_passes_in_nsqd_in_memory_when_test_says_so(nsqd):
     got = []
     consumer = consumer_of(nsqd, lambda message: got.append(message.attempts), auto_answer=False)
     await consumer.start()
@@ -891,7 +804,7 @@ async def test_time_passes_in_the_nsqd_in_memory_when_a_test_says_so(nsqd):
     assert nsqd.timed_out("t", "c") == 1
 
 
-async def test_the_nsqd_in_memory_refuses_what_a_real_one_refuses(nsqd):
+async def test_nsqd_in_memory_refuses_what_a_real_one_refuses(nsqd):
     async with Producer(nsqd.address) as producer:
         nsqd.refuse("E_MPUB_FAILED")
         with pytest.raises(ProtocolError, match="E_MPUB_FAILED refused by the test"):
@@ -902,7 +815,7 @@ async def test_the_nsqd_in_memory_refuses_what_a_real_one_refuses(nsqd):
     writer.close()
 
 
-def test_the_nsqd_in_memory_ends_with_its_connections(nsqd):
+def test_nsqd_in_memory_ends_with_its_connections(nsqd):
     before = threading.active_count()
     with MemoryNsqd() as other, sync.Producer(other.address) as producer:
         producer.publish("t", b"x")
@@ -928,7 +841,7 @@ async def test_program_that_asks_nsqlookupd_is_tested_unchanged(nsqd):
 
 
 @pytest.mark.parametrize("addresses", [1, 2])
-async def test_each_address_is_tried_once_before_a_refusal_is_raised(nsqd, addresses):
+async def test_addresses_are_tried_once_before_refusal_is_raised(nsqd, addresses):
     with MemoryNsqd() as other:
         nodes = [nsqd, other][:addresses]
         for node in nodes:
@@ -940,7 +853,7 @@ async def test_each_address_is_tried_once_before_a_refusal_is_raised(nsqd, addre
         assert [node.connections_made for node in nodes] == [1] * addresses
 
 
-async def test_a_connection_that_breaks_is_opened_once_more(nsqd):
+async def test_connection_that_breaks_is_opened_once_more(nsqd):
     async with Producer(nsqd.address) as producer:
         await producer.publish("t", b"1")
         nsqd.drop_connections()

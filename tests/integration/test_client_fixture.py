@@ -11,7 +11,7 @@ from nsqclient.testing import MemoryNsqd
 from nsqclient.wire import commands
 
 
-def test_an_nsqd_in_memory_is_there_for_each_test(memory_nsqd):
+def test_fixture_gives_empty_nsqd_to_each_test(memory_nsqd):
     with Producer(memory_nsqd.address) as producer:
         producer.publish("t", b"x")
 
@@ -27,7 +27,7 @@ def test_sent_messages_are_visible_immediately(memory_nsqd):
         assert len(memory_nsqd.published("t")) == number + 1
 
 
-def test_a_client_that_connects_while_it_ends_is_disconnected(monkeypatch):
+def test_client_that_connects_while_it_ends_is_disconnected(monkeypatch):
     # uvloop does not tell of a connection that is left open.
     monkeypatch.setattr(threads, "_new_event_loop", asyncio.new_event_loop)
     with warnings.catch_warnings(record=True) as caught:

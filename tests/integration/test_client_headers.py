@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nsqclient import Config, Consumer, Producer, Retry, UnsupportedError
+from nsqclient import Config, Consumer, Producer, Retry
 from nsqclient.wire.errors import ProtocolError
 from tests.support.waiting import eventually
 
@@ -54,7 +54,7 @@ async def test_published_headers_are_consumed(nsqd):
 
 
 @pytest.mark.parametrize("upgrade", [{}, {"snappy": True}, {"deflate": True}], ids=str)
-async def test_a_plain_consumer_shares_the_channel(nsqd, upgrade):
+async def test_plain_consumer_shares_channel(nsqd, upgrade):
     plain, extended = Seen(), Seen()
     config = Config(max_in_flight=20, headers=True, **upgrade)
     async with consumer(nsqd, plain, PLAIN), consumer(nsqd, extended, config):
@@ -71,26 +71,7 @@ async def test_a_plain_consumer_shares_the_channel(nsqd, upgrade):
         assert headers == ({"n": str(int(body))} if int(body) % 2 else {})
 
 
-async def test_requeued_message_retains_its_headers(nsqd):
-    seen = []
-
-    def handle(message):
-        seen.append((message.attempts, dict(message.headers)))
-        if message.attempts == 1:
-            message.requeue(0.001, backoff=False)
-
-    async with Producer(nsqd.tcp_address, config=EXTENDED) as producer:
-        await producer.publish("t", b"1", headers={"a": "b"})
-    async with consumer(nsqd, handle, EXTENDED):
-        await eventually(lambda: len(seen) == 2, "it came twice")
-
-    assert seen == [(1, {"a": "b"}), (2, {"a": "b"})]
-
-
-async def test_headers_without_the_setting_and_deferred_ones_are_refused_by_the_client(nsqd):
-    async with Producer(nsqd.tcp_address, config=PLAIN) as producer:
-        with pytest.raises(UnsupportedError, match=r"Config\(headers=True\)"):
-            await producer.publish("t", b"1", headers={"a": "b"})
+async def test_headers_that_are_too_long_or_no_text_are_refused_by_client(nsqd):
     async with Producer(nsqd.tcp_address, config=EXTENDED) as producer:
         with pytest.raises(ValueError, match="above 65535"):
             await producer.publish("t", b"1", headers={"a": "x" * 70_000})
@@ -101,7 +82,7 @@ async def test_headers_without_the_setting_and_deferred_ones_are_refused_by_the_
 
 
 @pytest.mark.parametrize("max_msg_size", [0, 1 << 20])
-async def test_a_body_of_the_largest_size_may_have_headers(nsqd, max_msg_size):
+async def test_body_of_largest_size_may_have_headers(nsqd, max_msg_size):
     seen = Seen()
     body, headers = b"x" * (1 << 20), {"a": "y" * 60_000}
     async with Producer(nsqd.tcp_address, config=EXTENDED) as producer:
@@ -114,7 +95,7 @@ async def test_a_body_of_the_largest_size_may_have_headers(nsqd, max_msg_size):
     assert seen == [(body, headers)]
 
 
-async def test_dead_letter_of_the_client_is_sent_back_to_its_channel(nsqd):
+async def test_dead_letter_of_client_is_sent_back_to_its_channel(nsqd):
     nsqd.post("/channel/create?topic=t&channel=other")
     nsqd.post("/topic/create?topic=t.c.dead")
     works, seen = [], []

@@ -44,7 +44,7 @@ asyncio.run(main())
 """
 
 
-# What the client takes from the standard library beside what asyncio loads, on any supported Python.
+# What the client takes from the standard library in addition to what asyncio loads, on any supported Python.
 STANDARD_MODULES = {
     "bisect",
     "copy",
@@ -119,7 +119,7 @@ def built(tmp_path_factory) -> dict[str, Path]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["wheel", "sdist"])
-def test_it_installs_alone_and_works(built, tmp_path, kind):
+def test_wheel_installs_alone_and_works(built, tmp_path, kind):
     python = empty_environment(tmp_path / "environment")
     pip(python, "install", "--quiet", built[kind])
     listed = json.loads(pip(python, "list", "--format=json"))
@@ -136,7 +136,7 @@ def test_it_installs_alone_and_works(built, tmp_path, kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", OTHERS)
-def test_it_works_on_other_pythons(built, tmp_path, version):
+def test_wheel_works_on_other_pythons(built, tmp_path, version):
     python = other_python(version)
     if python is None:
         pytest.skip(f"there is no Python {version} here")
@@ -158,7 +158,7 @@ def test_it_works_on_other_pythons(built, tmp_path, version):
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_the_package_and_nothing_else(built):
+def test_wheel_holds_package_and_nothing_else(built):
     with zipfile.ZipFile(built["wheel"]) as wheel:
         names = wheel.namelist()
     folders = {name.split("/")[0] for name in names}

@@ -41,7 +41,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.mark.slow
-def test_the_programs_of_the_pages_pass_mypy_strict(folder):
+def test_programs_of_pages_pass_mypy_strict(folder):
     # The client is checked as users install it, not as a part of this project.
     cache = PROJECT / ".mypy_cache" / "pages"
     checked = run("-m", "mypy", "--strict", f"--cache-dir={cache}", "--config-file=", ".", cwd=folder)
@@ -51,7 +51,7 @@ def test_the_programs_of_the_pages_pass_mypy_strict(folder):
 
 
 @pytest.mark.slow
-def test_the_programs_of_the_pages_pass_pyright_strict(folder):
+def test_programs_of_pages_pass_pyright_strict(folder):
     (folder / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict", "venv": "."}')
     checked = run("-m", "pyright", "--pythonpath", sys.executable, ".", cwd=folder)
 
@@ -64,7 +64,7 @@ def recipe_with(text: str, nsqd: MemoryNsqd) -> str:
 
 
 @pytest.mark.parametrize("channel", ["audit", "nightly"])
-def test_loop_of_the_recipes_prints_what_it_read(tmp_path, memory_nsqd, channel):
+def test_loop_of_recipes_prints_what_it_read(tmp_path, memory_nsqd, channel):
     memory_nsqd.publish("orders", b"17")
     ended = run("-W", "error", "-c", recipe_with(f'"{channel}"', memory_nsqd), cwd=tmp_path)
 
@@ -75,14 +75,14 @@ def test_loop_of_the_recipes_prints_what_it_read(tmp_path, memory_nsqd, channel)
 @pytest.mark.parametrize(
     ("text", "call", "topic"), [("SlowHandlers", "", "orders"), ("post_fork", "post_fork(None)", "workers")]
 )
-def test_publisher_of_the_recipes_publishes(tmp_path, memory_nsqd, text, call, topic):
+def test_publisher_of_recipes_publishes(tmp_path, memory_nsqd, text, call, topic):
     ended = run("-W", "error", "-c", recipe_with(text, memory_nsqd) + call, cwd=tmp_path)
 
     assert (ended.returncode, ended.stderr) == (0, "")
     assert len(memory_nsqd.published(topic)) == 1
 
 
-async def test_web_service_of_the_recipes_publishes_and_reports_its_health():
+async def test_web_service_of_recipes_publishes_and_reports_its_health():
     with MemoryNsqd() as nsqd:
         names: dict[str, Any] = {}
         exec(recipe_with("FastAPI", nsqd), names)
@@ -111,7 +111,7 @@ async def answer(app: Any, method: str, path: str) -> tuple[int, Any]:
     return sent[0]["status"], json.loads(b"".join(event.get("body", b"") for event in sent[1:]))
 
 
-def test_the_tests_of_the_recipes_pass(tmp_path):
+def test_tests_of_recipes_pass(tmp_path):
     tests = [recipe for recipe in RECIPES if "def test_" in recipe]
     for number, program in enumerate(tests):
         (tmp_path / f"test_{number}.py").write_text(program)
@@ -122,7 +122,7 @@ def test_the_tests_of_the_recipes_pass(tmp_path):
 
 
 @pytest.mark.parametrize("program", [program for program in FRAMEWORKS if "asyncio.run" in program])
-def test_the_programs_of_the_frameworks_run(tmp_path, program):
+def test_programs_of_frameworks_run(tmp_path, program):
     with MemoryNsqd() as nsqd:
         (tmp_path / "program.py").write_text(program.replace("127.0.0.1:4150", nsqd.address))
         ended = run("program.py", cwd=tmp_path)
@@ -140,7 +140,7 @@ def test_the_programs_of_the_frameworks_run(tmp_path, program):
         ("warehouse", '"warehouse"'),
     ],
 )
-def test_worker_of_the_recipes_does_its_work_and_ends_on_sigterm(tmp_path, channel, text):
+def test_worker_of_recipes_does_its_work_and_ends_on_sigterm(tmp_path, channel, text):
     if channel == "warehouse":
         with sqlite3.connect(tmp_path / "orders.db") as database:
             database.execute("CREATE TABLE orders (body)")

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from bench.ports import free_port
 from tests.support.auth_server import AuthServer, granted
 from tests.support.certificates import Authority
@@ -34,7 +36,7 @@ def test_messages_go_through_every_nsqd_and_nothing_stays_behind(cluster):
     assert [nsqd.get("/stats?format=json")["topics"] for nsqd in nsqds] == [[], []]
 
 
-def test_a_missing_nsqd_is_told_in_one_sentence(cluster):
+def test_missing_nsqd_is_told_in_one_sentence(cluster):
     lookupd = cluster.nsqlookupd()
     nsqd = cluster.nsqd()
 
@@ -48,16 +50,16 @@ def test_a_missing_nsqd_is_told_in_one_sentence(cluster):
 
 
 def test_unreachable_lookup_daemon_is_named():
-    nobody = f"127.0.0.1:{free_port()}"
+    unused = f"127.0.0.1:{free_port()}"
 
-    done = selftest(f"--lookupd-http-address={nobody}", "--timeout=1")
+    done = selftest(f"--lookupd-http-address={unused}", "--timeout=1")
 
     assert done.returncode == 1
-    assert f"nsqlookupd at {nobody} did not name 1 nsqd in time; Get " in done.stderr
+    assert f"nsqlookupd at {unused} did not name 1 nsqd in time; Get " in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_cluster_that_demands_certificates_and_a_secret_is_tested_with_both(cluster, tmp_path):
+def test_cluster_that_demands_certificates_and_secret_is_tested_with_both(cluster, tmp_path):
     authority = Authority(tmp_path / "authority")
     authority.client_files("tester", tmp_path)
     (tmp_path / "secret").write_text("anna\n")
@@ -97,18 +99,20 @@ def test_a_cluster_that_demands_certificates_and_a_secret_is_tested_with_both(cl
     assert done.stdout.startswith("selftest passed: 100 messages went through 1 nsqd (")
 
 
-def test_selftest_sends_a_secret_without_tls_only_when_it_is_allowed(tmp_path):
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (["--auth-secret-file=secret"], "--auth-secret-file needs --tls or --auth-allow-cleartext"),
+        (
+            ["--tls", "--auth-secret-file=/no/such"],
+            "cannot read the AUTH secret - open /no/such: No such file or directory",
+        ),
+    ],
+)
+def test_unusable_secret_is_one_sentence(tmp_path, flags, reason):
     (tmp_path / "secret").write_text("s")
-    done = selftest("--lookupd-http-address=127.0.0.1:1", f"--auth-secret-file={tmp_path / 'secret'}")
+    flags = [flag.replace("=secret", f"={tmp_path / 'secret'}") for flag in flags]
+    done = selftest("--lookupd-http-address=127.0.0.1:1", *flags)
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "selftest failed: --auth-secret-file needs --tls or --auth-allow-cleartext\n"
-
-
-def test_a_secret_that_cannot_be_read_is_one_sentence():
-    done = selftest("--lookupd-http-address=127.0.0.1:1", "--tls", "--auth-secret-file=/no/such")
-
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        "selftest failed: cannot read the AUTH secret - open /no/such: No such file or directory\n"
-    )
+    assert done.stderr == f"selftest failed: {reason}\n"

@@ -17,11 +17,11 @@ from bench.ports import free_port
 from nsqclient import ClosedError, Config, Retry
 from nsqclient.sync import Consumer, Producer
 from nsqclient.testing import MemoryNsqd
-from tests.support.client import consumer_of, is_empty, message_count
+from tests.support.client import consumer_of, message_count
 from tests.support.waiting import wait_until
 
 
-def test_many_threads_share_one_producer(cluster):
+def test_threads_share_one_producer(cluster):
     nsqd = cluster.nsqd()
     with Producer(nsqd.tcp_address, max_unconfirmed=100) as producer, ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda n: producer.publish("t", b"%d" % n), range(2000)))
@@ -29,20 +29,7 @@ def test_many_threads_share_one_producer(cluster):
         assert message_count(nsqd) == 2000
 
 
-def test_handlers_that_block_run_side_by_side(cluster):
-    nsqd = cluster.nsqd()
-    together = threading.Barrier(4)
-    with Producer(nsqd.tcp_address) as producer:
-        producer.multi_publish("t", [b"x"] * 4)
-
-    with consumer_of(
-        nsqd, lambda _: together.wait(10), kind=Consumer, config=Config(max_in_flight=4), concurrency=4
-    ) as consumer:
-        wait_until(lambda: is_empty(nsqd), "all four met")
-        assert consumer.stats.finished == 4
-
-
-def test_closing_from_another_thread_ends_an_iteration(cluster):
+def test_closing_from_another_thread_ends_iteration(cluster):
     nsqd = cluster.nsqd()
     consumer = consumer_of(nsqd, kind=Consumer)
     consumer.start()
@@ -72,7 +59,7 @@ def close_at_once(make, name, callers=4):
         assert [one.result(20) for one in closing] == [False] * callers
 
 
-def test_a_consumer_that_several_threads_close_is_closed_when_each_of_them_goes_on():
+def test_consumer_closed_by_several_threads_is_closed_when_each_returns():
     for _ in range(20):
 
         def started():
@@ -83,7 +70,7 @@ def test_a_consumer_that_several_threads_close_is_closed_when_each_of_them_goes_
         close_at_once(started, "nsq consumer t/c")
 
 
-def test_producer_has_sent_all_when_close_returns_in_each_of_several_threads():
+def test_producer_closed_by_several_threads_has_sent_all_when_each_returns():
     with MemoryNsqd() as nsqd:
         for turn in range(20):
             sent = []
@@ -109,7 +96,7 @@ def test_closing_while_another_thread_runs_it_ends_both():
                 running.result(20)
 
 
-def test_an_error_that_was_told_is_not_logged_once_more(cluster, caplog):
+def test_reported_error_is_not_logged_again(cluster, caplog):
     nsqd = cluster.nsqd("--max-msg-size=10")
     with Producer(nsqd.tcp_address) as producer:
         refused = producer.submit("t", b"x" * 11)
@@ -121,7 +108,7 @@ def test_an_error_that_was_told_is_not_logged_once_more(cluster, caplog):
 
 
 @pytest.mark.parametrize("name", ["Producer", "Consumer"])
-def test_what_the_one_face_has_the_other_has_too(name):
+def test_faces_have_the_same_methods_and_arguments(name):
     asynchronous, blocking = getattr(nsqclient, name), getattr(nsqclient.sync, name)
     names = {one for one in dir(asynchronous) if not one.startswith("_")}
 
@@ -133,7 +120,7 @@ def test_what_the_one_face_has_the_other_has_too(name):
             assert wanted - set(inspect.signature(twin).parameters) == set(), one
 
 
-def test_what_is_submitted_otherwise_is_confirmed_and_waited_for_as_well():
+def test_submit_variants_are_confirmed_and_waited_for():
     with MemoryNsqd(headers=True) as nsqd:
         with Producer(nsqd.address, config=Config(headers=True)) as producer:
             outcomes = [
@@ -192,7 +179,7 @@ print(at)
 """
 
 
-def test_a_signal_ends_a_consumer_wherever_it_arrives():
+def test_signal_at_any_line_ends_consumer():
     with MemoryNsqd() as nsqd:
         done = subprocess.run(
             [sys.executable, "-c", SIGNALLED, nsqd.address],
@@ -206,7 +193,7 @@ def test_a_signal_ends_a_consumer_wherever_it_arrives():
     assert int(done.stdout) > 30
 
 
-def test_giving_up_runs_in_a_thread_where_it_may_block_and_exit():
+def test_giving_up_runs_in_thread_where_it_may_block_and_exit():
     gave_up, said = {}, []
 
     def fail(message):

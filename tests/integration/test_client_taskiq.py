@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import asynccontextmanager
 
 import pytest
 from taskiq import SimpleRetryMiddleware
@@ -18,7 +19,20 @@ def nsqd(memory_nsqd):
     return memory_nsqd
 
 
-async def test_tasks_are_published_run_and_finished(nsqd):
+@asynccontextmanager
+async def working(broker):
+    """A worker of this broker, which is shut down at the end."""
+    await broker.startup()
+    worker = asyncio.create_task(run_receiver_task(broker))
+    try:
+        yield
+    finally:
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+        await broker.shutdown()
+
+
+async def test_tasks_are_published_run_and_finished(nsqd, caplog):
     broker = NsqBroker(nsqd.address)
     done = []
 
@@ -26,22 +40,19 @@ async def test_tasks_are_published_run_and_finished(nsqd):
     async def add(left: int, right: int) -> None:
         done.append(left + right)
 
-    await broker.startup()
-    worker = asyncio.create_task(run_receiver_task(broker))
-    await add.kiq(1, 2)
-    await add.kicker().with_labels(delay=60).kiq(3, 4)
-    await eventually(lambda: len(nsqd.finished("taskiq", "workers")) == 1, "the first was run")
+    async with working(broker):
+        await add.kiq(1, 2)
+        await add.kicker().with_labels(delay=60).kiq(3, 4)
+        await eventually(lambda: len(nsqd.finished("taskiq", "workers")) == 1, "the first was run")
+        assert done == [3]
+        nsqd.advance(60)
+        await eventually(lambda: len(nsqd.finished("taskiq", "workers")) == 2, "the second was due")
 
-    assert done == [3]
-    nsqd.advance(60)
-    await eventually(lambda: len(nsqd.finished("taskiq", "workers")) == 2, "the second was due")
     assert done == [3, 7]
-    worker.cancel()
-    await asyncio.gather(worker, return_exceptions=True)
-    await broker.shutdown()
+    assert [one.getMessage() for one in caplog.records if one.name == "nsqclient" and one.levelno > 20] == []
 
 
-async def test_a_task_whose_worker_ended_is_run_by_another(nsqd):
+async def test_task_whose_worker_ended_is_run_by_another(nsqd):
     first, second = NsqBroker(nsqd.address), NsqBroker(nsqd.address)
     ran = []
     for broker, name in ((first, "first"), (second, "second")):
@@ -52,23 +63,16 @@ async def test_a_task_whose_worker_ended_is_run_by_another(nsqd):
                 await asyncio.sleep(100)
 
         broker.register_task(work, task_name="work")
-        await broker.startup()
-    worker = asyncio.create_task(run_receiver_task(first))
-    await first.find_task("work").kiq()
-    await eventually(lambda: ran == ["first"], "the first has begun")
-    worker.cancel()
-    await asyncio.gather(worker, return_exceptions=True)
-    await first.shutdown()
-    worker = asyncio.create_task(run_receiver_task(second))
-    await eventually(lambda: nsqd.finished("taskiq", "workers"), "the second has done it")
-    worker.cancel()
-    await asyncio.gather(worker, return_exceptions=True)
-    await second.shutdown()
+    async with working(first):
+        await first.find_task("work").kiq()
+        await eventually(lambda: ran == ["first"], "the first has begun")
+    async with working(second):
+        await eventually(lambda: nsqd.finished("taskiq", "workers"), "the second has done it")
 
     assert ran == ["first", "second"]
 
 
-async def test_tasks_that_wait_for_each_other_run_whatever_the_config_is_for(nsqd):
+async def test_tasks_that_wait_for_each_other_run_whatever_config_is_for(nsqd):
     broker = NsqBroker(nsqd.address, config=Config(client_id="x"))
     both = asyncio.Barrier(2)
 
@@ -76,36 +80,13 @@ async def test_tasks_that_wait_for_each_other_run_whatever_the_config_is_for(nsq
     async def meet() -> None:
         await both.wait()
 
-    await broker.startup()
-    worker = asyncio.create_task(run_receiver_task(broker))
-    await meet.kiq()
-    await meet.kiq()
-    try:
+    async with working(broker):
+        await meet.kiq()
+        await meet.kiq()
         await eventually(lambda: len(nsqd.finished("taskiq", "workers")) == 2, "both were run")
-    finally:
-        worker.cancel()
-        await asyncio.gather(worker, return_exceptions=True)
-        await broker.shutdown()
 
 
-async def test_clean_stop_of_a_worker_logs_no_warning(nsqd, caplog):
-    broker = NsqBroker(nsqd.address)
-
-    @broker.task
-    async def work() -> None: ...
-
-    await broker.startup()
-    worker = asyncio.create_task(run_receiver_task(broker))
-    await work.kiq()
-    await eventually(lambda: len(nsqd.finished("taskiq", "workers")) == 1, "it was run")
-    worker.cancel()
-    await asyncio.gather(worker, return_exceptions=True)
-    await broker.shutdown()
-
-    assert [one.getMessage() for one in caplog.records if one.name == "nsqclient" and one.levelno > 20] == []
-
-
-async def test_task_that_failed_for_the_last_time_is_a_dead_letter():
+async def test_task_becomes_dead_letter_after_last_retry():
     with MemoryNsqd(headers=True) as nsqd:
         broker = NsqBroker(nsqd.address).with_middlewares(
             DeadLetters("dead"), SimpleRetryMiddleware(default_retry_count=2, default_retry_label=True)
@@ -117,16 +98,10 @@ async def test_task_that_failed_for_the_last_time_is_a_dead_letter():
             runs.append(number)
             raise ValueError(number)
 
-        await broker.startup()
-        worker = asyncio.create_task(run_receiver_task(broker))
-        await fail.kiq(7)
-        try:
+        async with working(broker):
+            await fail.kiq(7)
             await eventually(lambda: nsqd.published("dead"), "it is a dead letter")
             await eventually(lambda: len(nsqd.finished("taskiq", "workers")) == 2, "both runs are finished")
-        finally:
-            worker.cancel()
-            await asyncio.gather(worker, return_exceptions=True)
-            await broker.shutdown()
 
         assert runs == [7, 7]
         [headers] = nsqd.published_headers("dead")

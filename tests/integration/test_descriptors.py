@@ -68,7 +68,7 @@ def only_few_more(daemon):
     ("program", "client"),
     [("nsqd", V2), ("nsqd", Http), ("nsqlookupd", V1), ("nsqlookupd", Http), ("nsqadmin", Http)],
 )
-def test_without_descriptors_old_clients_are_served_and_new_ones_wait(cluster, program, client):
+def test_daemon_without_descriptors_serves_old_clients_and_new_ones_wait(cluster, program, client):
     daemon = {
         "nsqd": cluster.nsqd,
         "nsqlookupd": cluster.nsqlookupd,

@@ -127,127 +127,86 @@ def test_everything_runs_messages_flow_and_ctrl_c_leaves_nothing_behind(runner):
     runner.wait_until_nothing_is_left()
 
 
-def test_it_stops_in_order_though_nobody_reads_what_it_says(tmp_path):
+def test_dead_nsqd_is_named_and_restarted_at_enter_without_loss(runner):
+    wait_until(lambda: min(handled(runner)) > 100, "both applications have read messages", 30)
+    dead = runner.daemons["nsqd"]
+    os.kill(dead, signal.SIGKILL)
+    wait_until(lambda: "Press Enter to start nsqd-" in runner.text(), "the death is reported", 20)
+    said = re.search(rf"(nsqd-[12]) \(pid {dead}\) ended with signal SIGKILL\.", runner.text())
+    assert said, runner.text()
+    before = min(handled(runner))
+    wait_until(lambda: min(handled(runner)) > before + 100, "the other nsqd continues", 30)
+    assert not runner.has_ended()
+    folder, moved = runner.data / said[1], runner.data / "moved"
+    folder.rename(moved)
+    folder.write_text("in the way")
+
+    runner.type("\n")
+
+    wait_until(lambda: f"{said[1]} did not start (exit code 1)" in runner.text(), "the reason is printed", 30)
+    assert "\n    [nsqd] " in runner.text()
+    folder.unlink()
+    moved.rename(folder)
+    wait_until(lambda: runner.text().count(f"Press Enter to start {said[1]}") == 2, "it asks again", 20)
+    runner.type("\n")
+    wait_until(lambda: f"{said[1]} runs again (pid " in runner.text(), "it runs again", 30)
+    assert len(runner.listening_ports()) == len(CLUSTER_PORTS)
+    since = len(runner.text())
+    # A lost message would stay unread, and its age would grow.
+    wait_until(lambda: youngest(runner, since) < 3, "the messages in its files are read", 60)
+    assert not re.search(r"   failed \d", runner.text())
+
+
+def test_data_is_retained_until_fresh_start(tmp_path):
     offset = free_port_offset(CLUSTER_PORTS)
+    command = ["devcluster", "--data", tmp_path / "data", "--port-offset", str(offset), "--no-traffic"]
     with subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "devcluster",
-            "--data",
-            tmp_path,
-            "--port-offset",
-            str(offset),
-            "--no-traffic",
-        ],
+        [sys.executable, "-m", *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         cwd=Path(__file__).parents[2],
     ) as process:
         assert any(b"Ctrl-C stops" in line for line in process.stdout)
         daemons = children_of(process.pid)
+        url = f"http://127.0.0.1:{4151 + offset}/pub?topic=kept"
+        urllib.request.urlopen(url, data=b"x", timeout=10).close()
+        # It stops in order though its output can no longer be written.
         process.stdout.close()
         process.send_signal(signal.SIGHUP)
-
         assert process.wait(60) == 0
     assert not any(is_alive(pid) for pid in daemons.values())
 
-
-def test_devcluster_names_a_dead_nsqd_and_restarts_it_without_loss_at_enter(runner):
-    wait_until(lambda: min(handled(runner)) > 100, "both applications have read messages", 30)
-    dead = runner.daemons["nsqd"]
-    os.kill(dead, signal.SIGKILL)
-    wait_until(lambda: "Press Enter to start nsqd-" in runner.text(), "the death is reported", 20)
-    said = re.search(rf"nsqd-[12] \(pid {dead}\) ended with signal SIGKILL\.", runner.text())
-    assert said, runner.text()
-    before = min(handled(runner))
-    wait_until(lambda: min(handled(runner)) > before + 100, "the other nsqd goes on", 30)
-    assert not runner.has_ended()
-
-    runner.type("\n")
-
-    wait_until(lambda: "runs again (pid " in runner.text(), "it runs again", 30)
-    assert len(runner.listening_ports()) == len(CLUSTER_PORTS)
-    since = len(runner.text())
-    # A lost message would stay unread, and its age would grow.
-    wait_until(lambda: youngest(runner, since) < 3, "what waited in its files is read", 60)
-    assert "failed" not in runner.text()
-
-
-def test_without_a_keyboard_a_daemon_that_dies_comes_back_by_itself(tmp_path):
-    runner = Runner(tmp_path, "--no-traffic")
-    try:
-        os.kill(runner.daemons["nsqadmin"], signal.SIGKILL)
-        wait_until(lambda: "nsqadmin runs again (pid " in runner.text(), "it runs again", 40)
-
-        assert "nsqadmin starts again in 5 s." in runner.text()
-        assert b"nsqadmin" in runner.get(4171, "/")
-    finally:
+    def depth(*flags: str) -> int:
+        runner = Runner(tmp_path, "--no-traffic", *flags)
+        found = sum(topic["depth"] for topic in runner.topics(4151))
         runner.process.terminate()
         assert runner.process.wait(30) == 0, runner.text()
+        return found
 
-
-def test_a_daemon_that_fails_again_is_shown_with_its_last_lines(runner):
-    lock = next(runner.data.glob("nsqd-*"))
-    os.kill(runner.daemons["nsqd"], signal.SIGKILL)
-    wait_until(lambda: "Press Enter to start" in runner.text(), "the death is reported", 20)
-    name = re.findall(r"Press Enter to start (\S+) again", runner.text())[-1]
-    folder = runner.data / name
-    folder.rename(lock.with_name("aside"))
-    folder.write_text("in the way")
-
-    runner.type("\n")
-
-    wait_until(lambda: f"{name} did not start (exit code 1)" in runner.text(), "it says why", 30)
-    assert "\n    [nsqd] " in runner.text()
-    folder.unlink()
-    lock.with_name("aside").rename(folder)
-    wait_until(lambda: runner.text().count(f"Press Enter to start {name}") == 2, "it asks again", 20)
-    runner.type("\n")
-    wait_until(lambda: f"{name} runs again" in runner.text(), "it runs again", 30)
+    assert depth() == 1
+    assert depth("--fresh") == 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent died")
-def test_when_the_runner_itself_is_killed_its_daemons_stop_too(runner):
-    runner.process.kill()
-    runner.process.wait()
-
-    runner.wait_until_nothing_is_left()
-
-
-def test_kept_data_is_there_again_and_fresh_begins_anew(tmp_path):
-    def published_and_waiting(*flags: str) -> int:
-        runner = Runner(tmp_path, "--no-traffic", *flags)
-        waiting = sum(topic["depth"] for topic in runner.topics(4151))
-        urllib.request.urlopen(
-            f"http://127.0.0.1:{4151 + runner.offset}/pub?topic=kept", data=b"x", timeout=10
-        ).close()
-        runner.process.terminate()
-        assert runner.process.wait(30) == 0, runner.text()
-        runner.wait_until_nothing_is_left()
-        return waiting
-
-    assert published_and_waiting() == 0
-    assert published_and_waiting("--keep") == 1
-    assert published_and_waiting() == 2
-    assert published_and_waiting("--fresh") == 0
-
-
-def test_with_sign_in_the_admin_ui_asks_who_one_is_and_shows_what_their_role_allows(tmp_path):
+def test_daemon_without_keyboard_is_restarted_and_ends_with_killed_runner(tmp_path):
     runner = Runner(tmp_path, "--sign-in", "--no-traffic")
     try:
+        os.kill(runner.daemons["nsqadmin"], signal.SIGKILL)
+        wait_until(lambda: "nsqadmin runs again (pid " in runner.text(), "it runs again", 40)
+        assert "nsqadmin starts again in 5 s." in runner.text()
         browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
         with browser.open(f"http://127.0.0.1:{4171 + runner.offset}/topics", timeout=10) as answer:
             asked, place = answer.read().decode(), answer.url
         (otto,) = re.findall(r'<a href="([^"]+)">otto</a>', asked)
         with browser.open(urllib.parse.urljoin(place, html.unescape(otto)), timeout=10) as answer:
             page, back = answer.read().decode(), answer.url
+        runner.daemons = children_of(runner.process.pid)
     finally:
-        runner.process.send_signal(signal.SIGINT)
-        code = runner.process.wait(30)
+        runner.process.kill()
+        runner.process.wait()
 
     assert place.startswith(f"http://127.0.0.1:{4180 + runner.offset}/authorize?")
     assert back == f"http://127.0.0.1:{4171 + runner.offset}/topics"
     assert "Signed in as otto" in re.sub(r"<[^>]+>", "", page)
     assert "otto (operator)" in runner.text()
-    assert code == 0, runner.text()
+    runner.wait_until_nothing_is_left()

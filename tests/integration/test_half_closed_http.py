@@ -45,7 +45,7 @@ def test_nsqd_answers_who_has_ended_its_side(cluster, ask_and_end, head, end):
         ("nsqadmin", "/metrics"),
     ],
 )
-def test_head_is_get_without_its_body_and_neither_names_what_runs_here(cluster, ask_and_end, daemon, path):
+def test_head_is_get_without_body_and_neither_names_libraries(cluster, ask_and_end, daemon, path):
     if daemon == "nsqadmin":
         cluster.nsqlookupd()
     asked = getattr(cluster, daemon)()

@@ -44,7 +44,7 @@ def https(daemon, context, path):
 
 
 @pytest.mark.parametrize("program", DAEMONS)
-def test_with_a_certificate_both_ports_serve(secure, authority, program):
+def test_daemon_with_certificate_serves_both_ports(secure, authority, program):
     daemon = secure(program)
 
     assert https(daemon, authority.client(), "/ping") == (200, b"OK")
@@ -53,7 +53,7 @@ def test_with_a_certificate_both_ports_serve(secure, authority, program):
 
 
 @pytest.mark.parametrize("program", DAEMONS)
-def test_with_tls_required_plain_requests_learn_the_other_port(secure, authority, program):
+def test_plain_requests_get_https_port_where_tls_is_required(secure, authority, program):
     daemon = secure(program, "--tls-required")
 
     status, body = daemon.request("GET", "/ping")
@@ -94,7 +94,7 @@ def test_invalid_settings_print_one_sentence(cluster, authority, program, flags,
 
 
 @pytest.mark.parametrize("program", DAEMONS)
-def test_a_renewed_certificate_is_read_again(secure, authority, tmp_path, program):
+def test_renewed_certificate_is_read_again(secure, authority, tmp_path, program):
     own = Authority(tmp_path / "own")
     daemon = secure(program, f"--tls-cert={own.certificate}", f"--tls-key={own.key}")
     assert https(daemon, own.client(), "/ping")[0] == 200
@@ -109,7 +109,7 @@ def test_a_renewed_certificate_is_read_again(secure, authority, tmp_path, progra
         https(daemon, authority.client(), "/ping")
 
 
-def test_everybody_who_asks_a_nsqlookupd_that_requires_tls_is_answered(secure, cluster, authority):
+def test_clients_of_nsqlookupd_that_requires_tls_are_answered(secure, cluster, authority):
     """An nsqd asks it for channels, another nsqlookupd for nodes, nsqadmin for everything."""
     lookupd = secure("nsqlookupd", "--tls-required", "--reconnect-interval=0s")
     trust = f"--tls-root-ca-file={authority.file}"
@@ -140,7 +140,7 @@ def test_everybody_who_asks_a_nsqlookupd_that_requires_tls_is_answered(secure, c
     assert b'"t"' in admin.request("GET", "/api/topics")[1]
 
 
-def test_nsqadmin_trusts_an_authority_that_is_added_to_its_file_without_a_restart(
+def test_nsqadmin_trusts_authority_that_is_added_to_its_file_without_restart(
     secure, cluster, authority, tmp_path
 ):
     lookupd = secure("nsqlookupd", "--tls-required", "--reconnect-interval=0s")
@@ -157,7 +157,7 @@ def test_nsqadmin_trusts_an_authority_that_is_added_to_its_file_without_a_restar
     wait_until(lambda: b'"t"' in admin.request("GET", "/api/topics")[1], "it is trusted")
 
 
-async def test_requests_over_https_trust_the_system_without_authorities_of_their_own(tmp_path, monkeypatch):
+async def test_requests_over_https_trust_system_without_authorities_of_their_own(tmp_path, monkeypatch):
     authority = Authority(tmp_path / "tls")
     tls = {"tls_cert": str(authority.certificate), "tls_key": str(authority.key)}
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
@@ -169,7 +169,7 @@ async def test_requests_over_https_trust_the_system_without_authorities_of_their
 
 
 @pytest.mark.parametrize("program", DAEMONS)
-def test_failed_handshake_has_an_alert_and_a_line_with_its_reason(secure, authority, program):
+def test_failed_handshake_has_alert_and_line_with_its_reason(secure, authority, program):
     daemon = secure(program, "--tls-min-version=tls1.3")
     old = authority.client()
     old.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -180,7 +180,7 @@ def test_failed_handshake_has_an_alert_and_a_line_with_its_reason(secure, author
     wait_until(lambda: "handshake failed - tls: unsupported protocol" in daemon.logs(), "it is in the log")
 
 
-def test_client_without_a_certificate_gets_an_alert(cluster, authority):
+def test_client_without_certificate_gets_alert(cluster, authority):
     policy = [*authority.flags, "--tls-client-auth-policy=require-verify"]
     daemon = cluster.daemon("nsqd", policy, ("tcp", "http", "https")).start()
 
@@ -193,7 +193,7 @@ def test_client_without_a_certificate_gets_an_alert(cluster, authority):
     )
 
 
-def test_client_that_refuses_the_certificate_is_in_the_log(secure):
+def test_client_that_refuses_certificate_is_in_log(secure):
     daemon = secure("nsqlookupd")
 
     with pytest.raises(ssl.SSLCertVerificationError):
@@ -204,7 +204,7 @@ def test_client_that_refuses_the_certificate_is_in_the_log(secure):
 
 
 @pytest.mark.parametrize("program", DAEMONS)
-def test_plain_http_at_the_https_port_gets_a_sentence(secure, program):
+def test_plain_http_at_https_port_gets_sentence(secure, program):
     daemon = secure(program)
     connection = http.client.HTTPConnection("127.0.0.1", daemon.ports["https"], timeout=10)
     connection.request("GET", "/ping")

@@ -30,5 +30,5 @@ def test_client_example_prints_its_published_messages(cluster):
 
 
 @pytest.mark.parametrize("target", re.findall(r"\]\((?!http)([^)#]+)", README))
-def test_every_link_leads_somewhere(target):
+def test_links_lead_somewhere(target):
     assert (PROJECT / target).exists()

@@ -15,7 +15,7 @@ from tests.support.waiting import eventually, wait_until
         ("nsqd", "tcp_address", "this is the TCP port of an nsqd, nsqlookupd's is 4160 by default"),
     ],
 )
-def test_nsqd_says_what_it_found_in_place_of_nsqlookupd(cluster, daemon, kind, said):
+def test_nsqd_names_daemon_found_in_place_of_nsqlookupd(cluster, daemon, kind, said):
     address = getattr(getattr(cluster, daemon)(), kind)
 
     nsqd = cluster.nsqd(f"--lookupd-tcp-address={address}")
@@ -27,7 +27,7 @@ WRONG = [("nsqd", "nsqd"), ("nsqlookupd", "lookupd"), ("nsqd", "lookupd")]
 
 
 @pytest.mark.parametrize(("daemon", "flag"), WRONG)
-def test_nsqadmin_says_that_it_was_given_a_tcp_port(cluster, daemon, flag):
+def test_nsqadmin_says_that_it_was_given_tcp_port(cluster, daemon, flag):
     address = getattr(cluster, daemon)().tcp_address
 
     admin = cluster.nsqadmin(f"--{flag}-http-address={address}")
@@ -36,7 +36,7 @@ def test_nsqadmin_says_that_it_was_given_a_tcp_port(cluster, daemon, flag):
     wait_until(lambda: said in admin.logs(), "the log says so")
 
 
-def test_nsq_stat_says_that_it_was_given_a_tcp_port(cluster):
+def test_nsq_stat_says_that_it_was_given_tcp_port(cluster):
     address = cluster.nsqd().tcp_address
 
     ended = run_tool("nsq_stat", "-topic=t", "-channel=c", "-count=1", f"-nsqd-http-address={address}")
@@ -45,7 +45,7 @@ def test_nsq_stat_says_that_it_was_given_a_tcp_port(cluster):
     assert b"no answer in HTTP; is it a TCP port?" in ended.stderr
 
 
-async def test_a_consumer_says_that_an_nsqd_is_no_nsqlookupd(cluster, caplog):
+async def test_consumer_says_that_nsqd_is_no_nsqlookupd(cluster, caplog):
     address = cluster.nsqd().http_address
 
     async with Consumer("t", "c", lambda _: None, lookupd_addresses=[address]):
@@ -64,7 +64,7 @@ async def test_a_consumer_says_that_an_nsqd_is_no_nsqlookupd(cluster, caplog):
         ("--lookupd-tcp-address=lookupd", "lookupd:4160"),
     ],
 )
-def test_an_address_that_is_none_is_refused_with_a_guess(cluster, flag, meant):
+def test_address_that_is_none_is_refused_with_guess(cluster, flag, meant):
     nsqd = cluster.daemon("nsqd", [flag])
 
     assert nsqd.spawn().wait() == 1

@@ -9,6 +9,7 @@ from collections import Counter
 from pyspark_nsq.source.batch_reader import NsqBatchReader
 from tests.pipelines.conftest import Nodes
 from tests.pipelines.mini import Query
+from tests.support.nsqd_http import set_policy
 
 SMALL_FILES = "--max-bytes-per-file=20000"
 COUNT = 1000
@@ -48,8 +49,12 @@ class Case:
         self.query = Query(self.nodes, "t", {"retryTimeout": "1"})
 
     def open(self, nsqd, channel="archive"):
-        nsqd.post("/topic/create?topic=t")
-        nsqd.post(f"/channel/create?topic=t&channel={channel}")
+        nsqd.create("t", channel)
+
+    def policy(self, channel="", **definition):
+        """Set a policy on all nsqds, for the topic or for a channel."""
+        for nsqd in self.nsqds:
+            set_policy(nsqd, "^t$", channel=channel, apply=True, **definition)
 
     def publish(self, first=0, count=COUNT, nsqds=None):
         for nsqd in self.nsqds if nsqds is None else nsqds:

@@ -1,6 +1,8 @@
 """An nsqlookupd and two nsqd for all tests of a file, and a separate topic for each test."""
 
 import json
+import threading
+from contextlib import contextmanager
 from itertools import count
 from urllib.parse import urlencode
 
@@ -61,6 +63,15 @@ def depth(nsqd, topic, channel="archive"):
     """The depth of the channel, by /stats; None while there is no such channel."""
     (found,) = nsqd.get(f"/stats?{urlencode({'format': 'json', 'topic': topic})}")["topics"]
     return next((entry["depth"] for entry in found["channels"] if entry["channel_name"] == channel), None)
+
+
+@contextmanager
+def started_later(daemon):
+    """Start a daemon that is down after a while, in a thread."""
+    start = threading.Timer(0.5, daemon.start)
+    start.start()
+    yield
+    start.join()
 
 
 @pytest.fixture(scope="module")

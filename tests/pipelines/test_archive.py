@@ -14,16 +14,18 @@ import pytest
 from deltalake import DeltaTable
 
 from bench.ports import free_port
-from pyspark_nsq.jobs.archive import compact
+from pyspark_nsq.jobs import archive as job
 from pyspark_nsq.jobs.archive_options import parse
-from tests.pipelines.conftest import Nodes, depth
+from pyspark_nsq.jobs.belonging import check_belongs
+from pyspark_nsq.jobs.session import JobError
+from pyspark_nsq.parquet.storage import FolderStorage
+from tests.pipelines.conftest import depth
 from tests.pipelines.spark_jobs import Archive
 from tests.support.object_store import object_store
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
 
-DAY = timedelta(days=1)
 EXPECTED = sorted(b"%d-%d" % (number, n) for number in range(2) for n in range(5))
 
 
@@ -46,12 +48,17 @@ def bodies(archive):
     return sorted(row["body"] for row in stored(archive))
 
 
-def test_messages_are_stored_by_date_and_hour_and_acknowledged_all(spark, nodes, topic, archive):
+def test_archive_stores_messages_by_hour_and_acknowledges_them(spark, nodes, topic, archive):
+    # A killed task has left this file.
+    left = archive.output / "_unfinished" / "some.parquet.0"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"PAR1 without an end")
+
     assert archive.run(spark) == 10
+    assert not left.exists()
     rows = stored(archive)
     assert bodies(archive) == EXPECTED
-    assert {row["topic"] for row in rows} == {topic}
-    assert {row["channel"] for row in rows} == {"archive"}
+    assert {(row["topic"], row["channel"]) for row in rows} == {(topic, "archive")}
     assert {row["nsqd"] for row in rows} == {nsqd.http_address for nsqd in nodes.nsqds}
     assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [0, 0]
     now = datetime.now(UTC)
@@ -59,112 +66,76 @@ def test_messages_are_stored_by_date_and_hour_and_acknowledged_all(spark, nodes,
         assert re.fullmatch(r"date=\d{4}-\d\d-\d\d/hour=\d\d", str(file.parent.relative_to(archive.output)))
     for row in rows:
         assert abs((now - row["timestamp"]).total_seconds()) < 300
-        assert str(row["date"]) == f"{row['timestamp']:%Y-%m-%d}"
-        assert int(row["hour"]) == row["timestamp"].hour
+        assert (str(row["date"]), int(row["hour"])) == (
+            f"{row['timestamp']:%Y-%m-%d}",
+            row["timestamp"].hour,
+        )
 
-
-def test_second_run_adds_only_new_messages(spark, nodes, topic, archive):
-    archive.run(spark)
     nodes.publish(nodes.nsqds[0], topic, b"later")
-
     assert archive.run(spark) == 1
     assert bodies(archive) == sorted([*EXPECTED, b"later"])
-    assert depth(nodes.nsqds[0], topic) == 0
 
 
-def test_nothing_is_acknowledged_when_nothing_can_be_written(spark, nodes, topic, archive):
+def test_failed_batch_is_acknowledged_when_it_is_stored_and_keeps_its_cut(
+    spark, nodes, topic, tmp_path, archive
+):
+    """With another cut its messages would be stored again, in files with other names."""
     # Files stand where the folders of today and, at midnight, tomorrow should be, so the tasks cannot write.
     archive.output.mkdir()
-    today = datetime.now(UTC)
-    in_the_way = [archive.output / f"date={day:%Y-%m-%d}" for day in (today, today + DAY)]
+    days = (datetime.now(UTC) + timedelta(days=n) for n in (0, 1))
+    in_the_way = [archive.output / f"date={day:%Y-%m-%d}" for day in days]
     for path in in_the_way:
         path.touch()
-
     assert isinstance(archive.run(spark), str)
     assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [5, 5]
-
-    for path in in_the_way:
-        path.unlink()
-
-    assert archive.run(spark) == 10
-    assert bodies(archive) == EXPECTED
-
-
-def test_a_nsqd_that_dies_between_runs_is_named_and_nothing_is_lost(spark, cluster, topic, tmp_path):
-    nodes = Nodes(cluster)
-    for nsqd in nodes.nsqds:
-        nodes.publish(nsqd, topic, b"first")
-    archive = Archive(tmp_path, nodes.lookupd.http_address, topic)
-    assert archive.run(spark) == 2
-    for nsqd in nodes.nsqds:
-        nodes.publish(nsqd, topic, b"second")
-    alive, dead = nodes.nsqds
-    dead.kill()
-
-    assert str(archive.run(spark)).startswith(f"nsqd {dead.http_address} does not answer: ")
-    assert depth(alive, topic) == 1
-
-    dead.start()
-
-    assert archive.run(spark) == 2
-    assert bodies(archive) == [b"first", b"first", b"second", b"second"]
-    assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [0, 0]
-
-
-def test_a_checkpoint_is_not_used_for_anything_else_than_before(spark, nodes, topic, tmp_path, archive):
-    archive.run(spark)
-    nodes.publish(nodes.nsqds[0], topic, b"later")
-    nodes.publish(nodes.nsqds[0], "another", b"x")
-    lookupd = nodes.lookupd.http_address
-    with_a_new_checkpoint = Archive(tmp_path, lookupd, topic, checkpoint="new")
-    from_another_topic = Archive(tmp_path, lookupd, "another")
-
-    assert with_a_new_checkpoint.run(spark) == (
-        f"the output {archive.output} was written with another checkpoint than {tmp_path / 'new'}; "
-        "use that one or a new output"
-    )
-    assert str(from_another_topic.run(spark)).startswith(
-        f"the checkpoint {archive.checkpoint} belongs to topic {topic}, channel archive, output "
-    )
-    assert depth(nodes.nsqds[0], topic) == 1
-
-
-def test_a_checkpoint_that_was_lost_is_another_one_though_it_is_at_the_same_place(spark, archive):
-    archive.run(spark)
-    shutil.rmtree(archive.checkpoint)
-    archive.flags.append("--starting-offsets=earliest")
-
-    assert "was written with another checkpoint than" in str(archive.run(spark))
-    # The attempt leaves nothing behind that the next one would take for the lost checkpoint.
-    assert "was written with another checkpoint than" in str(archive.run(spark))
-    assert bodies(archive) == EXPECTED
-
-
-def test_a_batch_that_is_not_finished_keeps_its_cut(spark, nodes, topic, tmp_path, archive):
-    """With another cut its messages would be stored again, in files with other names."""
-    in_the_way = [archive.output / f"date={datetime.now(UTC) + DAY * n:%Y-%m-%d}" for n in (0, 1)]
-    archive.output.mkdir()
-    for path in in_the_way:
-        path.touch()
-    archive.run(spark)
     for path in in_the_way:
         path.unlink()
     cut = Archive(tmp_path, nodes.lookupd.http_address, topic, "--min-partitions=8")
 
     assert cut.run(spark) == 10
     assert bodies(archive) == EXPECTED
-
     nodes.publish(nodes.nsqds[0], topic, *(b"%d" % n for n in range(16)))
-
     assert cut.run(spark) == 16
     assert bodies(archive) == sorted([*EXPECTED, *(b"%d" % n for n in range(16))])
 
 
-def test_delta_table_has_each_batch_once_and_is_compacted(spark, nodes, topic, tmp_path):
-    for number, nsqd in enumerate(nodes.nsqds):
-        nodes.publish(nsqd, topic, *(b"%d-%d" % (number, n) for n in range(5)))
-    flags = ["--max-offsets-per-trigger=4", "--table=delta"]
-    archive = Archive(tmp_path, nodes.lookupd.http_address, topic, *flags)
+def test_checkpoint_and_output_belong_to_one_archive(spark, tmp_path):
+    def check(topic="t", checkpoint="checkpoint", output="output", more=()):
+        flags = ("--lookupd-http-address=l:1", f"--topic={topic}", "--channel=archive", *more)
+        places = (f"--output={tmp_path / output}", f"--checkpoint={tmp_path / checkpoint}")
+        options = parse([*flags, *places])
+        check_belongs(spark, options, FolderStorage(tmp_path / output))
+
+    def refused(*words, **changes):
+        with pytest.raises(JobError) as caught:
+            check(**changes)
+        assert all(word in str(caught.value) for word in words), caught.value
+
+    check()
+    check()
+    refused(f"the checkpoint {tmp_path / 'checkpoint'} belongs to topic t, channel archive", topic="other")
+    refused("belongs to topic t, channel archive, output ", output="new")
+    refused("each needs one of its own", more=["--by=date"])
+    refused("was begun without --table; continue", more=["--table=delta"])
+    refused(
+        f"the output {tmp_path / 'output'} was written with another checkpoint than {tmp_path / 'new'}; ",
+        checkpoint="new",
+    )
+    # A checkpoint that begins again at the same place is another one, also at the second attempt.
+    shutil.rmtree(tmp_path / "checkpoint")
+    for _ in range(2):
+        refused("was written with another checkpoint than")
+    check(checkpoint="by", output="by", more=["--by=date", "--by=shop=$.shop"])
+    refused("by date, shop=$.shop", checkpoint="by", output="by")
+    check(checkpoint="table", output="table", more=["--table=delta"])
+    refused("was begun with --table=delta; continue", checkpoint="table", output="table")
+    (tmp_path / "sparks" / "_spark_metadata").mkdir(parents=True)
+    (tmp_path / "sparks" / "_spark_metadata" / "0").write_text("v1\n")
+    refused("was written by another query of Spark", checkpoint="sparks.checkpoint", output="sparks")
+
+
+def test_delta_table_has_each_batch_once_and_is_compacted(spark, archive):
+    archive.flags.append("--table=delta")
     assert archive.run(spark) == 10
     # As if Spark had not noted that the last batch was stored.
     commit = archive.checkpoint / "commits" / "2"
@@ -181,82 +152,33 @@ def test_delta_table_has_each_batch_once_and_is_compacted(spark, nodes, topic, t
 
     assert read() == EXPECTED
     assert len(list(archive.output.rglob("*.parquet"))) > len(DeltaTable(archive.output).file_uris())
-    assert compact(parse([*archive.flags, "--available-now", "--compact"])) == 0
+    assert job.compact(parse([*archive.flags, "--available-now", "--compact"])) == 0
     assert read() == EXPECTED
-    plain = Archive(tmp_path, nodes.lookupd.http_address, topic)
-    assert "was begun with --table=delta; continue" in plain.run(spark)
 
 
-def test_archive_folders_are_named_by_members_of_the_body(spark, nodes, topic, tmp_path):
-    nodes.publish(nodes.nsqds[0], topic, b'{"shop": "a"}', b'{"shop": "b"}', b"no JSON")
-    archive = Archive(tmp_path, nodes.lookupd.http_address, topic, "--by=date", "--by=shop=$.shop")
-    otherwise = Archive(tmp_path, nodes.lookupd.http_address, topic, "--by=shop=$.shop")
-    assert archive.run(spark) == 3
-
-    assert {(row["shop"], row["body"]) for row in stored(archive)} == {
-        ("a", b'{"shop": "a"}'),
-        ("b", b'{"shop": "b"}'),
-        (None, b"no JSON"),
-    }
-    assert "by date, shop=$.shop; each needs one of its own" in str(otherwise.run(spark))
-
-
-def test_archive_refuses_the_output_of_sparks_own_sink(spark, archive):
-    notes = archive.output / "_spark_metadata"
-    notes.mkdir(parents=True)
-    (notes / "0").write_text("v1\n")
-
-    assert (
-        archive.run(spark)
-        == f"the output {archive.output} was written by another query of Spark; take a new output"
-    )
-
-
-def test_files_are_uploaded_to_an_object_store(spark, nodes, topic, tmp_path, monkeypatch, archive):
+def test_files_are_uploaded_to_object_store_in_folders_of_body_members(
+    spark, nodes, topic, tmp_path, monkeypatch
+):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    nodes.publish(nodes.nsqds[0], topic, b'{"shop": "a"}', b'{"shop": "b"}', b"no JSON")
     with object_store() as store:
         query = f"scheme=http&endpoint_override={store.address}&region=us-east-1"
-        uploading = Archive(tmp_path, nodes.lookupd.http_address, topic)
-        uploading.flags.append(f"--output=s3://lake/orders?{query}")
-        assert uploading.run(spark) == 10
-        assert uploading.run(spark) == 0
-        names = [name for name in store.objects if name.endswith(".parquet")]
-        found = [pq.read_table(pa.BufferReader(store.objects[name]))["body"].to_pylist() for name in names]
+        archive = Archive(tmp_path, nodes.lookupd.http_address, topic, "--by=shop=$.shop")
+        archive.flags.append(f"--output=s3://lake/orders?{query}")
+        assert archive.run(spark) == 3
+        assert archive.run(spark) == 0
+        found = {
+            (name.split("/")[2], *pq.read_table(pa.BufferReader(content))["body"].to_pylist())
+            for name, content in store.objects.items()
+            if name.endswith(".parquet")
+        }
 
-    assert sorted(body for bodies in found for body in bodies) == EXPECTED
-    assert all(name.startswith("lake/orders/date=") for name in names)
-
-
-def test_files_of_a_killed_task_are_removed(spark, archive):
-    left = archive.output / "_unfinished" / "some.parquet.0"
-    left.parent.mkdir(parents=True)
-    left.write_bytes(b"PAR1 without an end")
-
-    assert archive.run(spark) == 10
-    assert not left.exists()
-
-
-def test_a_topic_that_does_not_exist_is_named(spark, nodes, tmp_path):
-    assert Archive(tmp_path, nodes.lookupd.http_address, "nowhere").run(spark) == (
-        "topic 'nowhere' does not exist: no nsqlookupd has heard of it"
-    )
-
-
-# --- as a process
-
-
-def test_a_dead_nsqlookupd_ends_the_job_with_its_name(topic, tmp_path):
-    archive = Archive(tmp_path, "127.0.0.1:1", topic)
-    archive.spawn("--available-now")
-
-    code, last = archive.wait(200)
-
-    assert code == 1
-    assert last == (
-        f"nsq-archive: no nsqlookupd answered the search for topic '{topic}': "
-        f'Get "http://127.0.0.1:1/lookup?topic={topic}": connection refused'
-    )
+    assert found == {
+        ("shop=a", b'{"shop": "a"}'),
+        ("shop=b", b'{"shop": "b"}'),
+        ("shop=__HIVE_DEFAULT_PARTITION__", b"no JSON"),
+    }
 
 
 SINK = "spark.metrics.conf.*.sink.prometheusServlet"
@@ -270,7 +192,7 @@ def lag_metrics(port):
     return {name.partition("{")[0]: int(value) for name, value in values.items()}
 
 
-def test_with_a_trigger_it_acknowledges_while_it_runs_and_ends_at_sigterm(nodes, topic, archive):
+def test_process_with_trigger_acknowledges_while_it_runs_and_ends_at_sigterm(nodes, topic, archive):
     port = free_port()
     process = archive.spawn(
         *("--trigger=200 milliseconds", "--conf=spark.ui.enabled=true", f"--conf=spark.ui.port={port}"),

@@ -14,7 +14,7 @@ LEAST = [
 ]
 
 
-def test_what_must_be_said_makes_a_stream():
+def test_required_flags_make_stream():
     options = parse(LEAST)
 
     assert SourceOptions.parse(options.source).for_stream().topic == "orders"
@@ -22,15 +22,18 @@ def test_what_must_be_said_makes_a_stream():
     assert options.trigger == {"processingTime": "10 seconds"}
 
 
-def test_available_now_and_an_interval_exclude_each_other(capsys):
+def test_available_now_is_trigger():
     assert parse([*LEAST, "--available-now"]).trigger == {"availableNow": True}
-    assert parse([*LEAST, "--trigger=1 minute"]).trigger == {"processingTime": "1 minute"}
-    with pytest.raises(SystemExit):
-        parse([*LEAST, "--available-now", "--trigger=1 minute"])
-    assert "not allowed with" in capsys.readouterr().err
 
 
-def test_settings_of_spark_may_contain_an_equals_sign():
+@pytest.mark.parametrize(
+    "text", ["10 seconds", "1 minute", "interval 2 hours", "1 hour 30 minutes", "5 SECONDS"]
+)
+def test_interval_of_spark_is_trigger(text):
+    assert parse([*LEAST, f"--trigger= {text} "]).trigger == {"processingTime": text}
+
+
+def test_settings_of_spark_may_contain_equals_sign():
     options = parse([*LEAST, "--conf=spark.x=a=b", "--conf=spark.y=c"])
 
     assert options.conf == {"spark.x": "a=b", "spark.y": "c"}
@@ -51,7 +54,11 @@ def test_settings_of_spark_may_contain_an_equals_sign():
         (["--channel="], "option channel is missing"),
         (["--channel=c#ephemeral"], "an ephemeral channel is gone when nsqd restarts"),
         (["--topic=a,b"], "--topic must be one topic"),
-        (["--trigger=soon"], "'soon' is no interval such as '10 seconds' or '1 minute'"),
+        *(
+            ([f"--trigger={text}"], f"{text!r} is no interval such as '10 seconds' or '1 minute'")
+            for text in ("soon", "10", "10s", "seconds", "", "1 fortnight")
+        ),
+        (["--available-now", "--trigger=1 minute"], "not allowed with"),
         (["--chanel=x"], "unrecognized arguments: --chanel=x; is --channel meant?"),
         (["--output=s3a://x/y"], "--output=s3a://x/y must be a folder or begin with s3://, gs://"),
         (["--table=delta", "--output=s3://x/y"], "--table=delta needs a folder of this machine"),
@@ -63,7 +70,7 @@ def test_settings_of_spark_may_contain_an_equals_sign():
         (["--conf=spark.ui.enabled"], "--conf must be KEY=VALUE, not 'spark.ui.enabled'"),
     ],
 )
-def test_a_mistake_is_named_before_spark_starts(flags, sentence, capsys):
+def test_mistake_is_named_before_spark_starts(flags, sentence, capsys):
     with pytest.raises(SystemExit) as caught:
         parse([*LEAST, *flags])
 

@@ -14,42 +14,23 @@ from pyspark_nsq.source.arrays import equally_long, flags, numbers, repeated, va
 ROOT = Path(__file__).parents[2]
 
 
-def test_numbers_are_those_that_were_given_also_when_they_lie_apart():
+def test_arrays_equal_those_of_arrow():
     values = np.arange(10, dtype=np.int64)[::3]
-
     assert numbers(values, pa.int64()).equals(pa.array([0, 3, 6, 9]))
     assert numbers(values, pa.timestamp("us", tz="UTC")).type == pa.timestamp("us", tz="UTC")
     assert numbers(values[:0], pa.int64()).equals(pa.array([], pa.int64()))
-
-
-def test_the_values_of_a_part_are_those_of_the_part():
-    array = numbers(np.arange(10), pa.int64())
-
-    assert values_of(array.slice(3, 4), np.int64).tolist() == [3, 4, 5, 6]
-    assert values_of(array, np.int64).tolist() == list(range(10))
-
-
-@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 100])
-def test_truth_values_are_those_that_were_given(count):
-    values = np.arange(count) % 3 == 0
-
-    assert flags(values).to_pylist() == values.tolist()
-
-
-@pytest.mark.parametrize("count", [0, 1, 5])
-@pytest.mark.parametrize(
-    ("value", "kind"), [("a", pa.string()), ("ü", pa.string()), ("", pa.string()), (b"", pa.binary())]
-)
-def test_one_value_is_in_every_row(value, kind, count):
-    found = repeated(value, count, kind)
-    found.validate(full=True)
-
-    assert found.equals(pa.array([value] * count, kind))
-    assert repeated(None, count, kind).null_count == count
-
-
-def test_texts_of_one_length_are_taken_apart():
+    whole = numbers(np.arange(10), pa.int64())
+    assert values_of(whole.slice(3, 4), np.int64).tolist() == [3, 4, 5, 6]
+    assert values_of(whole, np.int64).tolist() == list(range(10))
     assert equally_long(b"abcd", 2, 2, pa.string()).to_pylist() == ["ab", "cd"]
+    for count in (0, 1, 7, 8, 9, 100):
+        truths = np.arange(count) % 3 == 0
+        assert flags(truths).to_pylist() == truths.tolist()
+        for value, kind in (("ü", pa.string()), ("", pa.string()), (b"", pa.binary())):
+            found = repeated(value, count, kind)
+            found.validate(full=True)
+            assert found.equals(pa.array([value] * count, kind))
+            assert repeated(None, count, kind).null_count == count
 
 
 WORKER = """
@@ -114,30 +95,26 @@ except ValueError as error:
 """
 
 
-def run(program, *words):
-    return subprocess.run(
-        [sys.executable, "-c", program, *words],
+@pytest.mark.parametrize(
+    ("program", "output"),
+    [
+        (ASKED, "8 4\nset()\n"),
+        (WORKER, "3 False\n"),
+        (
+            OLD_SPARK,
+            "NsqBatchReader\n[NSQ_INVALID_OPTION] a stream needs Spark 4.2 or newer, and this is Spark 4.",
+        ),
+    ],
+    ids=["schema without numpy and ssl", "worker without pandas", "old Spark without streams"],
+)
+def test_process_of_spark_loads_only_what_it_uses(tmp_path, program, output):
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join((f"{ROOT}/client", f"{ROOT}/pipelines"))},
     )
 
-
-def test_a_process_that_is_asked_for_the_columns_loads_nothing_that_reads():
-    done = run(ASKED)
-
-    assert (done.stdout, done.stderr) == ("8 4\nset()\n", "")
-
-
-def test_spark_without_streams_in_python_reads_batches_and_says_so():
-    batch, stream = run(OLD_SPARK).stdout.splitlines()
-
-    assert batch == "NsqBatchReader"
-    assert stream.startswith("[NSQ_INVALID_OPTION] a stream needs Spark 4.2 or newer, and this is Spark 4.")
-
-
-def test_a_worker_that_reads_and_writes_loads_no_pandas(tmp_path):
-    done = run(WORKER, str(tmp_path))
-
-    assert (done.stdout, done.stderr) == ("3 False\n", "")
+    assert done.stdout.startswith(output), done.stderr
+    assert done.stderr == ""

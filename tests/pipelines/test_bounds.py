@@ -31,28 +31,21 @@ def logs():
     return lengths.map(build)
 
 
-def test_the_answer_of_nsqd_is_read():
-    bounds = Bounds.from_json(ANSWER)
+@pytest.mark.parametrize(
+    ("changes", "extents", "end"),
+    [
+        ({}, ((10, 20), (100, 130)), 130),
+        ({"gaps": [{"start": 130, "end": 150}, {"start": 15, "end": 30}]}, ((10, 30), (100, 150)), 150),
+        ({"extents": [], "gaps": [{"start": 10, "end": 130}]}, ((10, 130),), 130),
+    ],
+    ids=["whole", "with missing messages", "all are missing"],
+)
+def test_missing_messages_count_as_existing(changes, extents, end):
+    bounds = Bounds.from_json({**ANSWER, **changes, "data_path": "ab"})
 
-    assert bounds == Bounds(10, 500, ((10, 20), (100, 130)), {"archive": 15})
-    assert bounds.readable_end == 130
-
-
-def test_missing_messages_are_passed_over():
-    gaps = [{"start": 130, "end": 150, "why": "removed"}, {"start": 15, "end": 30, "why": "removed"}]
-    bounds = Bounds.from_json({**ANSWER, "gaps": gaps, "data_path": "ab"})
-
-    assert bounds == Bounds(10, 500, ((10, 30), (100, 150)), {"archive": 15}, "ab")
-    assert bounds.readable_end == 150
-    assert bounds.until(140).readable_end == 140
-
-
-def test_log_with_all_messages_missing_is_read_to_its_end():
-    bounds = Bounds.from_json(
-        {**ANSWER, "extents": [], "gaps": [{"start": 10, "end": 130, "why": "removed"}]}
-    )
-
-    assert bounds.readable_end == 130
+    assert bounds == Bounds(10, 500, extents, {"archive": 15}, "ab")
+    assert bounds.readable_end == end
+    assert bounds.until(110).readable_end == min(end, 110)
 
 
 @pytest.mark.parametrize(
@@ -68,37 +61,22 @@ def test_log_with_all_messages_missing_is_read_to_its_end():
         {"data_path": 5},
     ],
 )
-def test_any_other_answer_is_refused(damage):
+def test_invalid_answer_is_refused(damage):
     with pytest.raises((TypeError, ValueError, KeyError)):
         Bounds.from_json({**ANSWER, **damage})
 
 
-def test_a_message_is_found_by_how_many_are_before_it():
+def test_message_is_found_by_number_of_messages_before_it():
     bounds = Bounds.from_json(ANSWER)
 
     assert [bounds.position_after(10, number) for number in (0, 9, 10, 39, 40)] == [10, 19, 100, 129, 130]
     assert bounds.count(15, 101) == 6
-
-
-@pytest.mark.parametrize(
-    ("start", "messages", "there"),
-    [
-        (10, 3, 13),
-        (10, 10, 20),
-        (10, 11, 101),
-        (20, 1, 101),
-        (60, 2, 102),
-        (15, 99, 130),
-        (130, 5, 130),
-        (10, 0, 10),
-    ],
-)
-def test_numbers_between_extents_are_no_messages(start, messages, there):
-    assert Bounds.from_json(ANSWER).advance(start, messages) == there
+    # A batch ends after its last message.
+    assert [bounds.advance(10, count) for count in (0, 10, 11, 99)] == [10, 20, 101, 130]
 
 
 @given(logs(), st.integers(0, 4000), st.integers(0, 300))
-def test_advancing_passes_exactly_as_many_messages_as_it_was_asked_for(log, start, messages):
+def test_position_advances_by_number_of_messages(log, start, messages):
     there = log.advance(start, messages)
 
     assert there >= start
@@ -106,7 +84,7 @@ def test_advancing_passes_exactly_as_many_messages_as_it_was_asked_for(log, star
 
 
 @given(logs(), st.integers(0, 4000))
-def test_a_log_seen_until_a_position_ends_there(log, end):
+def test_log_until_position_ends_there(log, end):
     seen = log.until(end)
 
     assert seen.count(0) == log.count(0) - log.count(end)

@@ -50,7 +50,7 @@ def run(query, topic=None, times=3, **options):
 
 
 @pytest.mark.parametrize("die", ["", "planned", "stored"])
-def test_topic_that_is_added_to_a_query_is_read_once(topics, die):
+def test_topic_added_to_query_is_read_once(topics, die):
     query = topics.query("a")
     assert query.run(limit=60, batches=1) == ""
     if die:
@@ -62,7 +62,7 @@ def test_topic_that_is_added_to_a_query_is_read_once(topics, die):
     assert [depth(nsqd, topic) for nsqd in topics.nodes.nsqds for topic in "ab"] == [0] * 4
 
 
-def test_topic_that_is_removed_from_a_query_is_not_read_until_it_is_added_again(topics, caplog):
+def test_topic_removed_from_query_is_read_after_it_is_added_again(topics, caplog):
     query = topics.query("a,b")
     assert run(query) == []
     for topic in ("a", "b"):
@@ -83,15 +83,14 @@ def test_topic_that_is_removed_from_a_query_is_not_read_until_it_is_added_again(
 
 
 @pytest.mark.parametrize(
-    ("topic", "options", "wanted"),
+    ("topic", "options", "wanted", "die"),
     [
-        ("b", {}, "reads topic 'b' on channel 'archive'"),
-        ("a", {"channel": "second"}, "reads topic 'a' on channel 'second'"),
-        ("b", {"failOnDataLoss": "false"}, "reads topic 'b' on channel 'archive'"),
+        ("b", {}, "reads topic 'b' on channel 'archive'", ""),
+        ("b", {"failOnDataLoss": "false"}, "reads topic 'b' on channel 'archive'", "stored"),
+        ("a", {"channel": "second"}, "reads topic 'a' on channel 'second'", "stored"),
     ],
-    ids=["topic", "channel", "topic, and loss is accepted"],
+    ids=["topic", "topic, and loss is accepted", "channel"],
 )
-@pytest.mark.parametrize("die", ["", "stored"])
 def test_checkpoint_of_another_topic_or_channel_is_refused(topics, topic, options, wanted, die):
     query = topics.query("a")
     assert query.run(limit=60, batches=1) == ""
@@ -110,7 +109,7 @@ def test_checkpoint_of_another_topic_or_channel_is_refused(topics, topic, option
 
 
 @pytest.mark.parametrize("planned", [False, True], ids=["read", "planned with it"])
-def test_topic_that_was_deleted_is_named_until_it_is_forgotten(topics, planned):
+def test_deleted_topic_is_named_until_it_is_forgotten(topics, planned):
     query = topics.query("a,b")
     if planned:
         assert query.run(limit=400, die="planned") == "killed"
@@ -127,7 +126,7 @@ def test_topic_that_was_deleted_is_named_until_it_is_forgotten(topics, planned):
     topics.stored_once(query, *(("a",) if planned else ("a", "b")))
 
 
-def test_topic_of_a_pattern_that_was_created_again_is_read_after_it_was_forgotten(topics):
+def test_recreated_topic_of_pattern_is_read_after_it_was_forgotten(topics):
     query = topics.query("")
     del topics.published["b"]
     everything = {"topicPattern": "[ab]"}
@@ -159,8 +158,7 @@ def test_topic_with_unread_messages_is_not_forgotten(topics):
     topics.stored_once(query, "a", "b")
 
 
-@pytest.mark.parametrize("topic", ["a", "a,b"])
-@pytest.mark.parametrize("die", ["", "planned", "stored"])
+@pytest.mark.parametrize(("topic", "die"), [("a", ""), ("a", "planned"), ("a,b", "stored")])
 def test_checkpoint_without_topic_and_channel_is_read(topics, topic, die):
     query = topics.query("a")
     assert query.run(limit=60, batches=2) == ""

@@ -10,10 +10,10 @@ from pyspark.sql.types import StructType
 
 from nsqclient.wire.frames import FRAME_MESSAGE, encode_frame
 from nsqclient.wire.message import MessageRecord
-from pyspark_nsq.source.columns import ARROW_SCHEMA, MessageColumns, Origin
+from pyspark_nsq.source.columns import ARROW_SCHEMA, ARROW_SCHEMA_WITH_HEADERS, MessageColumns, Origin
 from pyspark_nsq.source.errors import OptionError
 from pyspark_nsq.source.frames import decode_frames
-from pyspark_nsq.source.schema import CALENDAR, SCHEMA
+from pyspark_nsq.source.schema import CALENDAR, SCHEMA, SCHEMA_WITH_HEADERS
 
 SEQUENCE = 1_700_000_000_123_456
 MESSAGE = MessageRecord(1_763_632_801_123_456_789, 2, b"%016x" % (617 << 54 | SEQUENCE), b"\x00body\xff")
@@ -28,13 +28,12 @@ def to_batch(messages, topic, channel, nsqd, columns=None):
     return batch
 
 
-def test_spark_takes_the_arrow_batches_for_what_was_declared():
-    declared = to_arrow_schema(SCHEMA, timezone="UTC")
+def test_arrow_schemas_are_those_of_spark():
+    for declared, used in ((SCHEMA, ARROW_SCHEMA), (SCHEMA_WITH_HEADERS, ARROW_SCHEMA_WITH_HEADERS)):
+        assert to_arrow_schema(declared, timezone="UTC").equals(used)
 
-    assert declared.equals(ARROW_SCHEMA)
 
-
-def test_a_message_becomes_a_row():
+def test_message_becomes_row():
     (row,) = to_batch(decode_frames(frame()), "orders", "archive", "127.0.0.1:4151").to_pylist()
 
     assert row == {
@@ -49,7 +48,7 @@ def test_a_message_becomes_a_row():
     }
 
 
-def test_rows_keep_the_order_of_the_log():
+def test_rows_keep_order_of_log():
     messages = [MessageRecord(0, 1, b"%016x" % seq, b"%d" % seq) for seq in range(3)]
 
     batch = to_batch(decode_frames(b"".join(map(frame, messages))), "t", "", "n:1")
@@ -59,7 +58,7 @@ def test_rows_keep_the_order_of_the_log():
     assert batch.column("channel").to_pylist() == [None] * 3
 
 
-def test_a_schema_of_the_user_chooses_columns_and_their_order():
+def test_schema_of_user_chooses_columns_and_their_order():
     columns = MessageColumns.of(StructType().add(SCHEMA["sequence"]).add(SCHEMA["body"]))
     batch = to_batch(decode_frames(frame()), "t", "", "n:1", columns)
 
@@ -69,7 +68,7 @@ def test_a_schema_of_the_user_chooses_columns_and_their_order():
 
 @given(st.lists(st.integers(-(10**17), 4 * 10**18), min_size=1, max_size=20))
 @example([0, -1, 86_400_000_000_000 - 1000, 86_400_000_000_000, -86_400_000_000_000, -86_400_000_001_000])
-def test_day_and_hour_are_those_of_the_timestamp_in_utc(moments_ns):
+def test_day_and_hour_are_those_of_timestamp_in_utc(moments_ns):
     messages = [MessageRecord(moment, 1, b"%016x" % 1, b"") for moment in moments_ns]
     columns = MessageColumns.of(StructType([SCHEMA["timestamp"], *CALENDAR]))
 
@@ -79,7 +78,7 @@ def test_day_and_hour_are_those_of_the_timestamp_in_utc(moments_ns):
         assert (row["date"], row["hour"]) == (row["timestamp"].date(), f"{row['timestamp']:%H}")
 
 
-def test_spark_is_told_of_nulls_what_the_schema_says():
+def test_batch_has_nullability_of_schema():
     """Spark compares the Arrow types of a batch with the schema, including whether they may be null."""
     schema = StructType().add("body", "binary", nullable=False).add("topic", "string")
 
@@ -95,6 +94,6 @@ def test_spark_is_told_of_nulls_what_the_schema_says():
         ("body", "the schema has the column body as string, but it is binary"),
     ],
 )
-def test_a_column_that_messages_do_not_have_is_named(schema, sentence):
+def test_column_that_messages_do_not_have_is_named(schema, sentence):
     with pytest.raises(OptionError, match=sentence):
         MessageColumns.of(StructType().add(schema, "string"))

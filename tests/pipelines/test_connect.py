@@ -40,7 +40,7 @@ spark.stop()
 """
 
 
-def test_a_client_of_spark_connect_reads_and_writes_topics(nodes, topic, tmp_path):
+def test_client_of_spark_connect_reads_and_writes_topics(nodes, topic, tmp_path):
     for number, nsqd in enumerate(nodes.nsqds):
         nodes.publish(nsqd, topic, b'{"order": %d}' % number)
         nsqd.post(f"/topic/create?topic={topic}-copy")

@@ -43,7 +43,7 @@ def rows(folder):
     return ds.dataset(folder, format="parquet").to_table().to_pylist()
 
 
-def test_json_becomes_the_columns_of_a_table(cook, nodes, orders, capsys):
+def test_json_becomes_columns_of_table(cook, nodes, orders, capsys):
     folder = cook("json_to_columns.py", orders)
 
     assert sorted((row["customer"], row["price"]) for row in rows(folder / "table")) == sorted(
@@ -53,7 +53,7 @@ def test_json_becomes_the_columns_of_a_table(cook, nodes, orders, capsys):
     assert "spent" in capsys.readouterr().out
 
 
-def test_finished_messages_of_a_day_are_read_while_a_policy_retains_them(cook, nodes, orders, capsys):
+def test_finished_messages_of_a_day_are_read_while_policy_retains_them(cook, nodes, orders, capsys):
     policy = json.dumps({"topic": f"^{orders}$", "definition": {"retain_time": "2d"}}).encode()
     for nsqd in nodes.nsqds:
         assert nsqd.request("PUT", f"/policies?name={orders}", policy)[0] == 200
@@ -83,7 +83,7 @@ def test_orders_are_joined_with_their_payments(cook, nodes, orders):
     assert rows(folder / "paid") == [{"order": 2, "customer": 2, "paid": 100.0}]
 
 
-def test_database_has_every_order_once_after_a_full_replay(cook, orders):
+def test_database_has_every_order_once_after_full_replay(cook, orders):
     folder = cook("into_a_database.py", orders)
     # As if Spark had not noted that the last batch was stored.
     for path in (folder / "checkpoint" / "commits").iterdir():
@@ -112,7 +112,7 @@ def test_delta_table_has_every_order_once_though_the_last_batch_comes_again(cook
     assert len(DeltaTable(folder / "delta").history()) == 2
 
 
-def test_large_orders_are_written_to_a_topic_of_their_own(cook, nodes, spark, orders):
+def test_large_orders_are_written_to_topic_of_their_own(cook, nodes, spark, orders):
     cook("write_back.py", orders, f"{orders}-large")
     for nsqd in nodes.nsqds:
         if any(one["topic_name"] == f"{orders}-large" for one in nsqd.get("/stats?format=json")["topics"]):
@@ -137,35 +137,3 @@ def test_lag_of_each_batch_is_reported(cook, orders, capsys):
 
     assert "batch 0: 2 messages behind, " in said
     assert "batch 1: 0 messages behind, " in said
-
-
-# --- the sink by itself
-
-
-def test_a_table_is_published_to_the_topics_that_its_rows_name(spark, nodes, topic):
-    table = spark.createDataFrame(
-        [(f"{number}", f"{topic}-{number % 2}") for number in range(100)], "body string, topic string"
-    ).repartition(4)
-    table.write.format("nsq").mode("append").options(lookupdHttpAddresses=nodes.lookupd.http_address).save()
-
-    for parity in range(2):
-        name = f"{topic}-{parity}"
-        for nsqd in nodes.nsqds:
-            if any(one["topic_name"] == name for one in nsqd.get("/stats?format=json")["topics"]):
-                nodes.listed(nsqd, name)
-        found = spark.read.format("nsq").options(**nodes.options(name, channel="")).load().collect()
-        assert sorted(int(row.body) for row in found) == list(range(parity, 100, 2))
-
-
-@pytest.mark.parametrize(
-    ("mode", "columns", "sentence"),
-    [
-        ("overwrite", "'x' AS body", "a topic cannot be overwritten"),
-        ("append", "'x' AS text", "a column 'text' cannot be published; there are body"),
-    ],
-)
-def test_a_table_that_cannot_be_published_is_named(spark, nodes, topic, mode, columns, sentence):
-    writer = spark.sql(f"SELECT {columns}").write.format("nsq").mode(mode)
-    with pytest.raises(Exception, match=sentence) as caught:
-        writer.options(lookupdHttpAddresses=nodes.lookupd.http_address, topic=topic).save()
-    assert "Traceback" not in str(caught.value)

@@ -45,22 +45,16 @@ def test_readers_see_only_committed_rows(tmp_path, log):
     assert {str(day) for day in found["date"].to_pylist()} == {"2026-11-20"}
 
 
-def test_repeated_batch_is_stored_once(tmp_path, log):
+def test_batch_is_stored_once_for_each_query(tmp_path, log):
     log.commit("q", 0, written(tmp_path, 0))
     assert not log.commit("q", 0, written(tmp_path, 0, attempt="again"))
     assert not DeltaLog(str(tmp_path), ARROW_SCHEMA).commit("q", 0, written(tmp_path, 0, attempt="third"))
-
-    assert sequences(tmp_path) == list(range(10))
-
-
-def test_each_query_has_batches_of_its_own(tmp_path, log):
-    log.commit("one", 0, written(tmp_path, 0))
     assert log.commit("other", 0, written(tmp_path, 100))
 
     assert sequences(tmp_path) == [*range(10), *range(100, 110)]
 
 
-def test_small_files_are_merged_and_who_reads_the_version_before_goes_on(tmp_path, log):
+def test_compaction_merges_small_files_and_keeps_those_of_readers(tmp_path, log):
     for number in range(5):
         log.commit("q", number, written(tmp_path, 10 * number))
     before = DeltaTable(tmp_path)
@@ -76,7 +70,7 @@ def test_small_files_are_merged_and_who_reads_the_version_before_goes_on(tmp_pat
     assert log.has("q", 4)
 
 
-def test_a_compaction_removes_files_of_killed_tasks_that_are_older_than_a_week(tmp_path, log):
+def test_compaction_removes_files_of_killed_tasks_after_a_week(tmp_path, log):
     log.commit("q", 0, written(tmp_path, 0))
     for attempt in ("killed", "running"):
         written(tmp_path, 10, attempt=attempt)
@@ -90,7 +84,7 @@ def test_a_compaction_removes_files_of_killed_tasks_that_are_older_than_a_week(t
     assert sequences(tmp_path) == list(range(10))
 
 
-def test_files_with_other_columns_are_named(tmp_path, log):
+def test_batch_with_other_columns_is_refused(tmp_path, log):
     log.commit("q", 0, written(tmp_path, 0))
     with pytest.raises(SourceError, match=r"the Delta table .* was begun without headers; continue so"):
         DeltaLog(str(tmp_path), ARROW_SCHEMA_WITH_HEADERS).commit("q", 1, written(tmp_path, 10))

@@ -6,9 +6,8 @@ from collections import Counter
 import pytest
 
 from pyspark_nsq.source.batch_reader import NsqBatchReader
-from tests.pipelines.broken import batch
+from tests.pipelines.broken import Case, batch
 from tests.pipelines.conftest import Nodes, bounds
-from tests.pipelines.mini import Query
 from tests.support.replicated import caught_up, copies, empty_path, identity, nodes, replica_of
 from tests.support.waiting import wait_until
 
@@ -17,30 +16,19 @@ pytestmark = pytest.mark.slow
 COUNT = 300
 
 
-class Failover:
+class Failover(Case):
     """Two nsqd that are replicas of each other, with a topic that a query reads."""
 
     def __init__(self, cluster):
         lookupd = cluster.nsqlookupd("--reconnect-interval=1ms")
         self.first, self.second = nodes(cluster, 2, f"--lookupd-tcp-address={lookupd.tcp_address}")
-        self.nodes = Nodes.of(cluster, lookupd, [self.first, self.second])
-        self.published = Counter()
-        self.query = Query(self.nodes, "t", {"retryTimeout": "1", "startingOffsets": "earliest"})
-        for nsqd in self.nodes.nsqds:
-            nsqd.post("/topic/create?topic=t")
-            nsqd.post("/channel/create?topic=t&channel=archive")
-        self.publish()
-
-    def publish(self, first=0, count=COUNT, nsqds=None):
-        for nsqd in nsqds or self.nodes.nsqds:
-            bodies = [
-                b"%d %d" % (nsqd.http_port, number) + b"." * 40 for number in range(first, first + count)
-            ]
-            self.nodes.publish(nsqd, "t", *bodies)
-            self.published.update(bodies)
+        self._begin(Nodes.of(cluster, lookupd, [self.first, self.second]))
+        self.query.options["startingOffsets"] = "earliest"
+        self.publish(0, COUNT)
 
     def lose_first(self):
         """Kill the first nsqd and remove its data path; wait until the other one has promoted its copy."""
+        caught_up(self.first)
         lost = identity(self.first)
         self.first.kill()
         empty_path(self.first)
@@ -49,34 +37,33 @@ class Failover:
         )
         return lost
 
-    def exact(self):
-        assert Counter(self.query.bodies) == self.published
-
 
 @pytest.fixture
 def failover(cluster):
     return Failover(cluster)
 
 
-@pytest.mark.parametrize("state", ["new", "in a backlog", "planned", "stored"])
-def test_query_reads_each_message_once_after_a_replica_took_over(failover, state):
+@pytest.mark.parametrize(
+    ("state", "forgotten"),
+    [("new", False), ("in a backlog", False), ("planned", False), ("stored", False), ("stored", True)],
+)
+def test_query_reads_each_message_once_after_replica_took_over(failover, state, forgotten):
     query = failover.query
     if state == "in a backlog":
         assert query.run(limit=200, batches=2) == ""
     elif state != "new":
         assert query.run(limit=200, die=state) == "killed"
-    caught_up(failover.first)
     failover.lose_first()
     failover.publish(COUNT, 10, [failover.second])
+    options = {"forgetNsqds": failover.first.http_address} if forgotten else {}
 
-    assert [query.run(limit=200), query.run()] == ["", ""]
+    assert [query.run(limit=200, **options), query.run()] == ["", ""]
     failover.exact()
 
 
-def test_query_reads_on_after_a_finished_copy_is_dropped(failover):
+def test_query_continues_after_finished_copy_is_dropped(failover):
     query, second = failover.query, failover.second
     assert query.run(limit=200, batches=2) == ""
-    caught_up(failover.first)
     lost = failover.lose_first()
     assert [query.run(), query.run()] == ["", ""]
     # nsqd drops a finished copy when every holder of the log knows that; here it is removed by hand.
@@ -90,18 +77,7 @@ def test_query_reads_on_after_a_finished_copy_is_dropped(failover):
     failover.exact()
 
 
-def test_forgotten_nsqd_of_which_a_replica_took_over_is_read_on(failover):
-    query = failover.query
-    assert query.run(limit=200, die="stored") == "killed"
-    caught_up(failover.first)
-    failover.lose_first()
-
-    assert query.run(forgetNsqds=failover.first.http_address) == ""
-    assert query.run() == ""
-    failover.exact()
-
-
-def test_query_waits_for_the_failover_if_retry_seconds_are_longer(failover):
+def test_query_waits_for_failover_if_retry_seconds_are_longer(failover):
     query = failover.query
     assert query.run(limit=200, batches=2) == ""
     caught_up(failover.first)
@@ -114,10 +90,9 @@ def test_query_waits_for_the_failover_if_retry_seconds_are_longer(failover):
     failover.exact()
 
 
-def test_query_reads_on_when_the_lost_nsqd_comes_back_empty(failover):
+def test_query_continues_when_lost_nsqd_comes_back_empty(failover):
     query = failover.query
     assert query.run(limit=200, batches=2) == ""
-    caught_up(failover.first)
     failover.lose_first()
     failover.first.start()
     failover.publish(COUNT, 20)
@@ -126,8 +101,7 @@ def test_query_reads_on_when_the_lost_nsqd_comes_back_empty(failover):
     failover.exact()
 
 
-def test_batch_read_has_the_messages_of_promoted_copies(failover):
-    caught_up(failover.first)
+def test_batch_read_has_messages_of_promoted_copies(failover):
     failover.lose_first()
 
     assert Counter(batch(failover)) == failover.published
@@ -137,7 +111,7 @@ def test_batch_read_has_the_messages_of_promoted_copies(failover):
     assert len(names) == 2
 
 
-def test_query_reads_on_after_a_decommission(failover):
+def test_query_continues_after_decommission(failover):
     query = failover.query
     assert query.run(limit=200, batches=2) == ""
     assert replica_of(failover.first, [failover.second]) is failover.second

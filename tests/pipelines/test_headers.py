@@ -7,7 +7,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, MapType, StringType, StructType
 
 from nsqclient.wire.frames import FRAME_MESSAGE, FrameError, encode_frame
@@ -16,13 +15,13 @@ from nsqclient.wire.message import MessageRecord
 from nsqd.protocol.batch import read_batch
 from pyspark_nsq.sink.outgoing import Outgoing, check_columns, outgoing
 from pyspark_nsq.source.columns import (
-    ARROW_SCHEMA_WITH_HEADERS,
     MessageColumns,
     Origin,
 )
 from pyspark_nsq.source.errors import OptionError, SourceError
 from pyspark_nsq.source.frames import decode_frames
 from pyspark_nsq.source.headers import HEADERS_TYPE, as_json, as_maps
+from pyspark_nsq.source.json_columns import JsonColumns
 from pyspark_nsq.source.schema import SCHEMA_WITH_HEADERS
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -59,7 +58,7 @@ def columns_of(found):
 
 @settings(deadline=None)  # the first call loads modules, which takes long
 @given(messages)
-def test_each_message_has_its_own_headers_and_body(found):
+def test_message_has_its_own_headers_and_body(found):
     headers, bodies = columns_of(decode_frames(frames_of(found), extended=True))
 
     assert [(dict(one), body) for one, body in zip(headers, bodies, strict=True)] == found
@@ -80,11 +79,7 @@ def test_published_headers_round_trip(found, most):
         assert [message for one in sent for message in stored(one)] == found
 
 
-def test_spark_takes_the_arrow_batches_with_headers_for_what_was_declared():
-    assert to_arrow_schema(SCHEMA_WITH_HEADERS, timezone="UTC").equals(ARROW_SCHEMA_WITH_HEADERS)
-
-
-def test_a_row_has_headers_only_where_they_are_asked_for():
+def test_row_has_headers_on_request():
     found = decode_frames(frames_of([({"a": "b"}, b"1"), ({}, b"2")]), extended=True)
     (batch,) = MessageColumns(("headers", "body")).batches(found, Origin("t", "", "n:1"))
 
@@ -92,29 +87,33 @@ def test_a_row_has_headers_only_where_they_are_asked_for():
         {"headers": [("a", "b")], "body": b"1"},
         {"headers": [], "body": b"2"},
     ]
+    schema = StructType().add("order", "long").add(SCHEMA_WITH_HEADERS["headers"])
+    found = decode_frames(frames_of([({"a": "b"}, b'{"order": 7}')]), extended=True)
+    (batch,) = JsonColumns(schema, headers=True).batches(found, Origin("t", "", "n:1"))
+    assert batch.to_pylist() == [{"order": 7, "headers": [("a", "b")]}]
     assert MessageColumns(("headers",)).has_headers
     assert not MessageColumns().has_headers
     assert MessageColumns.all(headers=True).has_headers
 
 
-@pytest.mark.parametrize(
-    ("extended", "sentence"),
-    [
-        (b"", "there is no room for headers before a body"),
-        (b"{}", "before a body there are no headers of a kind that is known"),
-        (b"\4\0", "the headers of a message are cut off"),
-        (b"\4\0\3{}", "the headers of a message are cut off"),
-        (b"\4\0\2[]", "headers are no JSON object of strings"),
-        (b'\4\0\7{"a":1}', "headers are no JSON object of strings"),
-        (b"\4\0\2\xff\xff", "headers are no JSON object of strings"),
-    ],
-)
-def test_invalid_extension_is_refused_with_a_sentence(extended, sentence):
+WRONG = {
+    b"": "there is no room for headers before a body",
+    b"{}": "before a body there are no headers of a kind that is known",
+    b"\4\0": "the headers of a message are cut off",
+    b"\4\0\3{}": "the headers of a message are cut off",
+    b"\4\0\2[]": "headers are no JSON object of strings",
+    b'\4\0\7{"a":1}': "headers are no JSON object of strings",
+    b"\4\0\2\xff\xff": "headers are no JSON object of strings",
+}
+
+
+@pytest.mark.parametrize(("extended", "sentence"), WRONG.items())
+def test_invalid_extension_is_refused(extended, sentence):
     with pytest.raises(FrameError, match=sentence):
         decode_frames(frame_of(0, b"\0one") + frame_of(1, extended), extended=True)
 
 
-def test_bytes_of_which_any_is_wrong_are_refused_or_give_messages():
+def test_damaged_extensions_are_refused_or_give_messages():
     draw = random.Random(5)
     frames = frames_of([({"k": "v" * n}, b"body") for n in range(20)])
     for _ in range(300):
@@ -127,7 +126,7 @@ def test_bytes_of_which_any_is_wrong_are_refused_or_give_messages():
         assert len(found.headers) == len(found.bodies) == len(found.sequences)
 
 
-def test_a_message_with_headers_is_put_off_by_itself():
+def test_deferred_message_with_headers_is_sent_by_itself():
     headers = pa.array([{"a": "b"}, None], pa.map_(pa.string(), pa.string()))
     sent = list(
         outgoing(pa.record_batch({"body": [b"1", b"2"], "defer_ms": [500, 700], "headers": headers}), "t", 99)
@@ -139,7 +138,7 @@ def test_a_message_with_headers_is_put_off_by_itself():
     ]
 
 
-def test_rows_without_headers_are_published_to_an_nsqd_without_headers():
+def test_rows_without_headers_need_no_extended_request():
     headers = pa.array([{}, None], pa.map_(pa.string(), pa.string()))
     (one,) = outgoing(pa.record_batch({"body": [b"1", b"2"], "headers": headers}), "t", 99)
 
@@ -154,7 +153,7 @@ keys = st.sampled_from(["dedup-id", "a", 'quoted "b"', "ä\n"])
     st.lists(st.tuples(st.none() | st.dictionaries(keys, texts, max_size=3), st.none() | texts), max_size=12),
     st.integers(0, 3),
 )
-def test_headers_and_ids_become_one_json_object_for_each_row(found, begin):
+def test_headers_and_id_become_one_json_object(found, begin):
     maps = pa.array([headers and list(headers.items()) for headers, _ in found], HEADERS_TYPE).slice(begin)
     ids = pa.array([known for _, known in found], pa.string()).slice(begin)
     expected = [headers or {} for headers, _ in found[begin:]]
@@ -180,12 +179,12 @@ def test_headers_and_ids_become_one_json_object_for_each_row(found, begin):
         ({"a": "x" * 70_000}, "the headers of a row are 70008 bytes of JSON, above the 65535 of nsqd"),
     ],
 )
-def test_headers_that_nsqd_refuses_end_the_task_with_a_sentence(headers, sentence):
+def test_headers_that_nsqd_refuses_are_named(headers, sentence):
     with pytest.raises(SourceError, match=sentence):
         as_json(pa.array([headers], pa.map_(pa.string(), pa.string())))
 
 
-def test_a_map_of_other_things_is_no_column_of_headers():
+def test_map_of_other_types_is_no_column_of_headers():
     schema = StructType().add("body", "binary").add("headers", MapType(StringType(), IntegerType()))
     sentence = "the column headers is map<string,int>; it must be map<string,string>"
 
@@ -193,7 +192,7 @@ def test_a_map_of_other_things_is_no_column_of_headers():
         check_columns(schema, "t")
 
 
-def test_json_of_the_client_is_read_too():
+def test_headers_of_client_are_read():
     text = encode_headers({"ä": "\u2028", "b": ""})[2:]
 
     assert as_maps(pa.array([text, b""], pa.binary())).to_pylist() == [[("ä", "\u2028"), ("b", "")], []]

@@ -2,23 +2,17 @@
 
 import json
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_nsq.source.inferred import infer
 from pyspark_nsq.source.json_columns import JsonColumns
 
-
-def columns(*values, headers=False):
-    """The inferred columns of the JSON, as Spark writes their types, without those of the message."""
-    schema = infer([json.dumps(value).encode() for value in values], headers=headers)
-    return {field.name: field.dataType.simpleString() for field in schema if field.name not in OF_MESSAGE}
-
-
 OF_MESSAGE = {"timestamp", "topic", "nsqd", "sequence", "headers", "_corrupt_record"}
 
 
-def test_members_become_columns_between_those_of_the_message_and_the_corrupt_one():
+def test_members_become_columns_after_those_of_message():
     schema = infer([b'{"order": 7, "price": 1.5, "sku": "a", "paid": true}'])
 
     assert schema.simpleString() == (
@@ -27,44 +21,32 @@ def test_members_become_columns_between_those_of_the_message_and_the_corrupt_one
     )
 
 
-def test_the_headers_are_a_column_where_they_are_asked_for():
-    assert "headers" in infer([b'{"a": 1}'], headers=True).names
+@pytest.mark.parametrize(
+    ("bodies", "found"),
+    [
+        (
+            [{"at": {"x": [1, 2.5], "to": [{"name": "a"}]}}, {"at": {"y": None}}],
+            {"at": "struct<x:array<double>,to:array<struct<name:string>>,y:string>"},
+        ),
+        ([{"a": 1, "b": 1 << 70}, {"a": 1.5}], {"a": "double", "b": "double"}),
+        # The majority of bodies decides.
+        ([{"a": 1}, {"a": "x"}, {"a": 2}], {"a": "bigint"}),
+        ([{"a": "x"}, {"a": {}}, {"a": "y"}], {"a": "string"}),
+        ([{"at": "2026-11-20 09:00:00"}], {"at": "string"}),
+        ([{"a": None, "b": {}, "c": [], "d": 1}], {"a": "string", "c": "array<string>", "d": "bigint"}),
+        # Spark does not distinguish names by case, and some are columns of the message.
+        ([{"Order": 1, "order": 2, "Topic": 3, "body": "x", "_Corrupt_Record": 4}], {"Order": "bigint"}),
+    ],
+)
+def test_type_of_member_is_that_of_most_bodies(bodies, found):
+    schema = infer([json.dumps(body).encode() for body in bodies], headers=True)
+
+    assert "headers" in schema.names
+    members = [field for field in schema if field.name not in OF_MESSAGE]
+    assert {field.name: field.dataType.simpleString() for field in members} == found
 
 
-def test_what_is_in_objects_and_lists_is_found_as_well():
-    found = columns({"at": {"x": [1, 2.5], "to": [{"name": "a"}]}}, {"at": {"y": None}})
-
-    assert found == {"at": "struct<x:array<double>,to:array<struct<name:string>>,y:string>"}
-
-
-def test_numbers_of_both_kinds_have_a_fraction_and_large_ones_too():
-    assert columns({"a": 1, "b": 1 << 70}, {"a": 1.5}) == {"a": "double", "b": "double"}
-
-
-def test_majority_of_bodies_decides():
-    assert columns({"a": 1}, {"a": "x"}, {"a": 2}) == {"a": "bigint"}
-    assert columns({"a": "x"}, {"a": {}}, {"a": "y"}) == {"a": "string"}
-
-
-def test_a_text_that_looks_like_a_time_stays_a_text():
-    assert columns({"at": "2026-11-20 09:00:00"}) == {"at": "string"}
-
-
-def test_a_member_that_is_always_null_is_a_text_and_an_empty_object_no_column():
-    assert columns({"a": None, "b": {}, "c": [], "d": 1}) == {
-        "a": "string",
-        "c": "array<string>",
-        "d": "bigint",
-    }
-
-
-def test_names_that_spark_would_mistake_for_each_other_are_had_once():
-    assert columns({"Order": 1, "order": 2, "Topic": 3, "body": "x", "_Corrupt_Record": 4}) == {
-        "Order": "bigint"
-    }
-
-
-def test_bodies_that_are_no_objects_say_nothing():
+def test_bodies_without_objects_give_no_schema():
     assert infer([b"", b"5", b"[1]", b'{"a": NaN}', b"\xff", b"[" * 100_000, b"{}"]) is None
     assert infer([]) is None
 
@@ -88,7 +70,7 @@ def test_bodies_that_are_no_objects_say_nothing():
         max_size=6,
     )
 )
-def test_whatever_is_found_can_be_read(values):
+def test_inferred_schema_can_be_read(values):
     schema = infer([json.dumps(value).encode() for value in values])
 
     assert schema is None or JsonColumns(schema)

@@ -5,9 +5,8 @@ import json
 import pytest
 
 from pyspark_nsq import report_lag
-from pyspark_nsq.lag_metrics import LagListener, LagMetrics, lags_of
+from pyspark_nsq.lag_metrics import LagMetrics, lags_of
 from pyspark_nsq.source.errors import SourceError
-from tests.support.waiting import wait_until
 
 
 def gauges(metrics, query):
@@ -15,68 +14,10 @@ def gauges(metrics, query):
     return {name: gauge.value() for name, (gauge, _) in list(metrics._gauges.get(query, {}).items())}
 
 
-class Recorded(LagListener):
-    """Stores its events, because Spark only logs the errors of a listener."""
-
-    def __init__(self, metrics):
-        super().__init__(metrics)
-        self.metrics = metrics
-        self.heard = []
-
-    def onQueryProgress(self, event):  # noqa: N802 - Spark's name
-        heard = [event.progress.name, event.progress.batchId, lags_of(event.progress)]
-        self.heard.append(heard)
-        try:
-            super().onQueryProgress(event)
-        except BaseException as error:
-            heard.append(error)
-            raise
-
-
-@pytest.fixture
-def listening(spark):
-    """A listener that writes the progress of queries to metrics."""
-    listener = Recorded(LagMetrics(spark))
-    spark.streams.addListener(listener)
-    yield listener
-    spark.streams.removeListener(listener)
-
-
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_the_lag_of_each_nsqd_is_a_metric_of_spark(spark, nodes, topic, tmp_path, listening):
-    for number, nsqd in enumerate(nodes.nsqds):
-        nodes.publish(nsqd, topic, *(b"%d" % n for n in range(4 + 2 * number)))
-    query = (
-        spark.readStream.format("nsq")
-        .options(**nodes.options(topic, maxOffsetsPerTrigger="4"))
-        .load()
-        .writeStream.format("noop")
-        .queryName(topic)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    first, second = (f"{topic}@{nsqd.http_address}" for nsqd in nodes.nsqds)
-    read = {f"nsq.lag.{topic}": 0, f"nsq.lag.{topic}.{first}": 0, f"nsq.lag.{topic}.{second}": 0}
-
-    assert lags_of(query.recentProgress[0]) == {first: 2, second: 4}
-    # Spark calls the listener a moment after the query has gone on, and perhaps for an earlier test's query.
-    try:
-        wait_until(lambda: gauges(listening.metrics, topic) == read, "all is read")
-    except AssertionError as error:
-        error.add_note(
-            f"the metrics are {gauges(listening.metrics, topic)}; the listener was told {listening.heard}"
-        )
-        raise
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.timeout(240)
-def test_an_nsqd_that_is_no_more_has_no_lag_and_other_queries_keep_theirs(spark):
+def test_lag_of_removed_nsqd_becomes_zero_and_other_queries_keep_theirs(spark):
     metrics = LagMetrics(spark)
     metrics.note("leaving", {"a:1": 5, "b:1": 7})
     assert gauges(metrics, "leaving")["nsq.lag.leaving"] == 12
@@ -104,7 +45,7 @@ class Progress:
         self.sources = [Source(one) for one in latest]
 
 
-def test_the_lag_is_that_of_all_sources_of_ours_together():
+def test_lag_is_sum_over_sources_of_query():
     mine = json.dumps({"a:1": 17, "lag": 5, "lags": {"a:1": 5}})
     other = {"lags": {"a:1": 1, "b:1": 2}}
 
@@ -112,6 +53,6 @@ def test_the_lag_is_that_of_all_sources_of_ours_together():
     assert lags_of(Progress(None)) == {}
 
 
-def test_a_client_of_spark_connect_is_told_where_to_look():
+def test_lag_metrics_are_refused_for_client_of_spark_connect():
     with pytest.raises(SourceError, match=r"out of reach of a client of Spark Connect; .*lags_of"):
         report_lag(object())

@@ -27,24 +27,19 @@ def output(tmp_path):
     return tmp_path
 
 
-def test_what_spark_does_not_list_is_no_part_of_an_archive(output):
-    assert [path.name for path in files_of(output)] == ["a.parquet", "b.parquet", "c.parquet"]
-
-
-def test_an_hour_of_an_archive_has_the_files_that_spark_lists(output):
+def test_files_that_spark_does_not_list_are_left_out(output):
     hour = output / "date=2026-11-20" / "hour=09"
-    assert files_of(hour) == [hour / f"{name}.parquet" for name in "abc"]
+    listed = [hour / f"{name}.parquet" for name in "abc"]
+    assert files_of(output) == listed
+    assert files_of(hour) == listed
+    # A name with an equals sign may also be that of a whole archive.
+    moved = output.rename(output.with_name("run=5"))
+    assert [path.name for path in files_of(moved)] == ["a.parquet", "b.parquet", "c.parquet"]
 
 
-def test_without_a_list_all_files_count_that_readers_of_parquet_do_not_skip(tmp_path):
+def test_files_without_list_are_those_of_readers_of_parquet(tmp_path):
     for name in ("a.parquet", "_b.parquet", "_unfinished/c.parquet", "hour=09/d.parquet", "e.crc"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
 
     assert files_of(tmp_path) == [tmp_path / "a.parquet", tmp_path / "hour=09" / "d.parquet"]
-
-
-def test_a_folder_with_an_equals_sign_that_is_a_whole_archive_is_found(output, tmp_path):
-    moved = output.rename(output.with_name("run=5"))
-
-    assert [path.name for path in files_of(moved)] == ["a.parquet", "b.parquet", "c.parquet"]

@@ -5,7 +5,7 @@ import pytest
 from pyspark_nsq.jobs.main import JOBS, main
 
 
-def test_the_jobs_are_listed(capsys):
+def test_jobs_are_listed(capsys):
     assert main(["--help"]) == 0
     said = capsys.readouterr().out
 

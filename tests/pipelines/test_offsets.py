@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_nsq.source.errors import SourceError
-from pyspark_nsq.source.offsets import Offset, moved, name_of, topic_and_address
+from pyspark_nsq.source.offsets import Offset, name_of, topic_and_address
 
 names = st.text(min_size=1).map(lambda host: f"orders@{host}:4151")
 sequences = st.integers(0, (1 << 54) - 1)
@@ -22,11 +22,15 @@ def kept(offset):
 
 
 @given(offsets)
-def test_an_offset_survives_the_checkpoint(offset):
+def test_offset_survives_checkpoint_and_has_one_text(offset):
     assert Offset.parse(kept(offset)) == offset
 
+    maps = (getattr(offset, name) for name in Offset.__slots__ if name != "channel")
+    backwards = Offset(*(dict(reversed(found.items())) for found in maps), channel=offset.channel)
+    assert json.dumps(offset.json()) == json.dumps(backwards.json())
 
-def test_offset_of_an_earlier_version_gets_the_topic_of_the_query():
+
+def test_offset_of_earlier_version_gets_topic_of_query():
     earlier = {
         "a:1": 5,
         "b:1#12345678": 6,
@@ -47,14 +51,6 @@ def test_offset_of_an_earlier_version_gets_the_topic_of_the_query():
     )
     with pytest.raises(SourceError, match="is of an earlier version and does not name its topic"):
         Offset.parse(earlier)
-
-
-@given(offsets)
-def test_equal_offsets_have_equal_text(offset):
-    maps = (getattr(offset, name) for name in Offset.__slots__ if name != "channel")
-    backwards = Offset(*(dict(reversed(found.items())) for found in maps), channel=offset.channel)
-
-    assert json.dumps(offset.json()) == json.dumps(backwards.json())
 
 
 @pytest.mark.parametrize(
@@ -78,21 +74,13 @@ def test_equal_offsets_have_equal_text(offset):
         {"channel": 1},
     ],
 )
-def test_an_offset_of_another_source_is_refused(value):
+def test_offset_of_another_source_is_refused(value):
     with pytest.raises(SourceError, match="the checkpoint has an offset that is not of the data source nsq"):
         Offset.parse(value)
 
 
-def test_a_log_is_at_the_address_of_its_name_unless_it_has_moved():
-    offset = Offset({"orders@a:1": 5, "orders@b:1#12345678": 6}, addresses={"orders@a:1": "c:1"})
-
-    assert [offset.address(name) for name in offset.positions] == ["c:1", "b:1"]
-
-
-def test_a_name_says_topic_and_address():
+def test_name_of_log_has_topic_and_address_unless_log_has_moved():
     assert topic_and_address(name_of("orders", "[::1]:4151")) == ("orders", "[::1]:4151")
     assert topic_and_address("orders#ephemeral@a:1#12345678") == ("orders#ephemeral", "a:1")
-
-
-def test_only_what_moved_is_told():
-    assert moved({"a": 1, "b": 2}, {"a": 1, "b": 3, "c": 4}) == {"b": 3, "c": 4}
+    offset = Offset({"orders@a:1": 5, "orders@b:1#12345678": 6}, addresses={"orders@a:1": "c:1"})
+    assert [offset.address(name) for name in offset.positions] == ["c:1", "b:1"]

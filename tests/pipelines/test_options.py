@@ -3,6 +3,8 @@
 import pytest
 
 from nsqclient._config import TLS_OPTIONS
+from pyspark_nsq.sink.options import NAMES as SINK_NAMES
+from pyspark_nsq.sink.options import SinkOptions
 from pyspark_nsq.source.errors import OptionError
 from pyspark_nsq.source.options import NAMES, SourceOptions, StartingOffsets
 
@@ -25,7 +27,7 @@ def test_required_options_suffice():
     assert (options.request_timeout_s, options.retry_s) == (10.0, 10.0)
 
 
-def test_names_are_taken_in_any_case_as_spark_does():
+def test_names_of_options_may_have_any_case():
     options = parse(MAXOFFSETSPERTRIGGER="1000", failondataloss="False", StartingOffsets="Earliest")
 
     assert options.max_offsets_per_trigger == 1000
@@ -34,9 +36,9 @@ def test_names_are_taken_in_any_case_as_spark_does():
 
 
 def test_addresses_are_separated_by_commas_and_each_counts_once():
-    options = parse(lookupdHttpAddresses=" a:4161, b:4161 ,,a:4161,[::1]:4161")
+    options = parse(lookupdHttpAddresses=" a:4161, https://b:4161 ,,a:4161,[::1]:4161")
 
-    assert options.lookupd_http_addresses == ("a:4161", "b:4161", "[::1]:4161")
+    assert options.lookupd_http_addresses == ("a:4161", "https://b:4161", "[::1]:4161")
 
 
 @pytest.mark.parametrize(
@@ -59,8 +61,10 @@ def test_addresses_are_separated_by_commas_and_each_counts_once():
             {"requestTimeout": "0"},
             "option requestTimeout is '0'; it must be a duration such as",
         ),
-        ({"retryTimeout": "nan"}, "option retryTimeout is 'nan'; it must be a duration such as"),
-        ({"retryTimeout": "soon"}, "option retryTimeout is 'soon'; it must be a duration such as"),
+        *(
+            ({"maxTriggerDelay": text}, f"option maxTriggerDelay is {text!r}; it must be a duration such as")
+            for text in ("nan", "soon", "0s", "25h", "-1s", "1d", "m", "1e3", "1 s 2")
+        ),
         ({"startingOffsets": "newest"}, "option startingOffsets is 'newest'; there are: acknowl"),
         (
             {"lookupdHttpAddresses": "host"},
@@ -85,6 +89,9 @@ def test_addresses_are_separated_by_commas_and_each_counts_once():
             {"startingTimestamp": "2026-11-20", "startingOffsets": "earliest"},
             "the options startingOffsets and startingTimestamp exclude each other",
         ),
+        ({"endingTimestamp": '{"a": 1'}, "which is no JSON"),
+        ({"endingTimestamp": '{"b": 1}'}, "names topic 'b', which the query does not read"),
+        ({"endingTimestamp": '{"orders": "noon"}'}, "'noon'; it must be a time such as 2026-11-20T09:00:00Z"),
         ({"startingOffsets": '{"n:1": "x"}'}, "it must be JSON with a position for each nsqd, such as"),
         ({"startingOffsets": "{"}, "it must be JSON with a position for each nsqd, such as"),
         ({"startingOffsets": '{"n":' * 50_000}, "it must be JSON with a position for each nsqd, such as"),
@@ -95,7 +102,7 @@ def test_addresses_are_separated_by_commas_and_each_counts_once():
         ({"maxOffsetPerTrigger": "5"}, "option maxOffsetPerTrigger is not known; there are:"),
     ],
 )
-def test_a_mistake_is_named(changes, sentence):
+def test_invalid_option_is_named(changes, sentence):
     with pytest.raises(OptionError) as caught:
         parse(**changes)
 
@@ -103,23 +110,28 @@ def test_a_mistake_is_named(changes, sentence):
     assert "\n" not in str(caught.value)
 
 
-def test_a_stream_needs_a_channel():
-    with pytest.raises(OptionError, match="option channel is missing: a stream acknowledges"):
-        parse(channel="").for_stream()
-
-
-def test_a_batch_read_needs_no_channel_unless_it_starts_where_one_is():
+@pytest.mark.parametrize(
+    ("kind", "changes", "sentence"),
+    [
+        ("stream", {"channel": ""}, "option channel is missing: a stream acknowledges"),
+        ("stream", {"channel": "c#ephemeral"}, "an ephemeral channel is gone when nsqd restarts"),
+        (
+            "stream",
+            {"endingTimestamp": "2026-11-20"},
+            "endingOffsets and endingTimestamp are for batch reads",
+        ),
+        ("batch", {"channel": "", "startingOffsets": "acknowledged"}, "option channel is missing"),
+        ("batch", {"startingOffsets": "latest"}, 'startingOffsets is "latest"'),
+    ],
+)
+def test_option_of_other_kind_of_read_is_refused(kind, changes, sentence):
+    parsed = parse(**changes)
+    with pytest.raises(OptionError, match=sentence):
+        parsed.for_stream() if kind == "stream" else parsed.for_batch()
     assert parse(channel="").for_batch().channel == ""
-    with pytest.raises(OptionError, match="option channel is missing"):
-        parse(channel="", startingOffsets="acknowledged").for_batch()
 
 
-def test_a_batch_read_cannot_start_at_the_end():
-    with pytest.raises(OptionError, match='startingOffsets is "latest"'):
-        parse(startingOffsets="latest").for_batch()
-
-
-def test_tls_options_are_words_of_the_clients_helper():
+def test_tls_options_have_names_of_client():
     parsed = parse(tlsRootCaFile="ca.pem", tlsCertFile="a", tlsKeyFile="b", tlsInsecureSkipVerify="true")
 
     assert parsed.tls == {
@@ -134,24 +146,10 @@ def test_tls_options_are_words_of_the_clients_helper():
         parse(tlsCertFile="a")
 
 
-def test_an_address_may_say_https():
-    assert parse(lookupdHttpAddresses="https://a:1,b:2").lookupd_http_addresses == ("https://a:1", "b:2")
-
-
-def test_every_option_is_described_in_the_documentation(pytestconfig):
+def test_options_are_described_in_documentation(pytestconfig):
     page = (pytestconfig.rootpath / "docs/spark-reference.md").read_text()
 
-    assert [name for name in NAMES if f"`{name}`" not in page] == []
-
-
-def test_an_ephemeral_channel_is_refused_for_a_stream():
-    with pytest.raises(OptionError, match="an ephemeral channel is gone when nsqd restarts"):
-        parse(channel="c#ephemeral").for_stream()
-
-
-def test_an_end_is_for_batch_reads():
-    with pytest.raises(OptionError, match="endingOffsets and endingTimestamp are for batch reads"):
-        parse(endingTimestamp="2026-11-20").for_stream()
+    assert [name for name in {*NAMES, *SINK_NAMES} if f"`{name}`" not in page] == []
 
 
 def test_positions_are_given_for_each_nsqd_alone_or_below_its_topic():
@@ -164,21 +162,15 @@ def test_positions_are_given_for_each_nsqd_alone_or_below_its_topic():
 @pytest.mark.parametrize(
     ("text", "seconds"), [("500ms", 0.5), ("10s", 10), ("1.5m", 90), ("24h", 86_400), ("7", 7), ("0.5", 0.5)]
 )
-def test_duration_has_a_unit_or_is_in_seconds(text, seconds):
+def test_duration_has_unit_or_is_in_seconds(text, seconds):
     assert parse(maxTriggerDelay=text).max_trigger_delay_s == seconds
-
-
-@pytest.mark.parametrize("text", ["0s", "25h", "-1s", "1d", "m", "1e3", "1 s 2"])
-def test_duration_that_is_none_is_refused(text):
-    with pytest.raises(OptionError, match=r"option maxTriggerDelay is .*it must be a duration such as 500ms"):
-        parse(maxTriggerDelay=text)
 
 
 @pytest.mark.parametrize(
     "text",
     ["2025-11-20T10:00:01.5Z", "2025-11-20T11:00:01.5+01:00", "2025-11-20 10:00:01.5", "1763632801500"],
 )
-def test_a_time_has_a_zone_or_is_in_utc_or_counts_milliseconds(text):
+def test_time_has_zone_or_is_in_utc_or_in_milliseconds(text):
     assert parse(startingTimestamp=text).starting_ns("orders") == 1_763_632_801_500_000_000
 
 
@@ -189,23 +181,37 @@ def test_timestamp_may_differ_by_topic():
     assert [parsed.ending_ns(topic) for topic in "abc"] == [None] * 3
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ('{"a": 1', "which is no JSON"),
-        ('{"b": 1}', "names topic 'b', which the query does not read"),
-        ('{"a": "noon"}', "'noon'; it must be a time such as 2026-11-20T09:00:00Z"),
-    ],
-)
-def test_timestamp_by_topic_that_is_wrong_is_named(text, sentence):
-    with pytest.raises(OptionError, match=sentence):
-        parse(topic="a", endingTimestamp=text)
-
-
-def test_names_of_kafkas_connector_are_taken():
+def test_names_of_kafka_connector_are_accepted():
     given = {"lookupdHttpAddresses": "l:4161", "subscribe": "orders,returns", "kafka.group.id": "archive"}
     parsed = SourceOptions.parse(given)
 
     assert (parsed.topics, parsed.topic, parsed.channel) == (("orders", "returns"), "", "archive")
     assert parsed.on("returns").topic == "returns"
     assert parsed.described == "'orders', 'returns'"
+
+
+# --- options of a write
+
+
+SINK = {"nsqdHttpAddresses": "n:4151", "topic": "orders"}
+
+
+def test_sink_options_have_defaults_and_pass_over_those_of_spark():
+    options = SinkOptions.parse({**SINK, "checkpointLocation": "x", "path": ""})
+
+    assert (options.topic, options.nsqd_http_addresses) == ("orders", ("n:4151",))
+    assert (options.max_batch_bytes, options.retry_s) == (1 << 20, 30.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"topic": "no spaces"}, "option topic is 'no spaces', which is not a valid topic name"),
+        ({"lookupdHttpAddresses": "l:4161"}, "exactly one of the options lookupdHttpAddresses and nsqd"),
+        ({"channel": "c"}, "option channel is not known; there are: lookupdHttpAddresses"),
+        ({"maxBatchBytes": "0"}, "option maxBatchBytes is '0'; it must be a whole number above 0"),
+    ],
+)
+def test_invalid_sink_option_is_named(changes, sentence):
+    with pytest.raises(OptionError, match=sentence):
+        SinkOptions.parse({**SINK, **changes})

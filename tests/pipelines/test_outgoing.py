@@ -29,7 +29,7 @@ def rows(**columns):
 
 @settings(deadline=None)  # the first call loads modules, which takes long
 @given(st.lists(st.binary(min_size=1, max_size=50)), st.integers(1, 300))
-def test_every_body_is_sent_once_and_in_its_order(bodies, most):
+def test_bodies_are_sent_once_and_in_their_order(bodies, most):
     batch = pa.RecordBatch.from_arrays([pa.array(bodies, pa.binary())], ["body"])
     sent = list(outgoing(batch, "t", most))
 
@@ -37,57 +37,40 @@ def test_every_body_is_sent_once_and_in_its_order(bodies, most):
     assert all(len(one.content) <= most + 4 or one.messages == 1 for one in sent)
 
 
-def test_a_slice_of_a_batch_is_that_slice():
-    batch = rows(body=[b"%d" % n for n in range(10)]).slice(3, 4)
+def test_bodies_may_be_texts_or_slice_of_batch():
+    batch = rows(body=["ä", "b", "c", "d"]).slice(1, 2)
 
-    assert bodies_in(next(outgoing(batch, "t", 100))) == [b"3", b"4", b"5", b"6"]
-
-
-def test_body_above_the_limit_is_named_by_its_row_in_the_partition():
-    batch = rows(body=[b"1234", b"12345"])
-
-    assert bodies_in(next(outgoing(batch, "t", 100, max_body=5))) == [b"1234", b"12345"]
-    with pytest.raises(SourceError, match="body of row 8 of a partition has 5 bytes, above the 4 of nsqd"):
-        next(outgoing(batch, "t", 100, max_body=4, row=7))
-
-
-def test_texts_are_sent_as_utf8():
     assert bodies_in(next(outgoing(rows(body=["ä"]), "t", 100))) == ["ä".encode()]
+    assert bodies_in(next(outgoing(batch, "t", 100))) == [b"b", b"c"]
 
 
-def test_each_row_goes_to_its_topic_or_to_the_one_of_the_option():
+def test_row_goes_to_its_topic_or_to_that_of_option():
     sent = list(outgoing(rows(body=[b"1", b"2", b"3"], topic=["a", None, "a"]), "t", 100))
 
     assert [(one.topic, bodies_in(one)) for one in sent] == [("a", [b"1", b"3"]), ("t", [b"2"])]
 
 
-def test_rows_with_the_same_id_are_of_the_same_group_and_carry_it_as_a_header():
-    ids = [f"order-{n}" for n in range(100)]
-    first = list(outgoing(rows(body=[b"x"] * 100, dedup_id=ids), "t", 1000))
-    second = list(outgoing(rows(body=[b"x"] * 50, dedup_id=ids[:50]), "t", 1000))
-
-    def group_of(sent):
-        return {
-            json.loads(body[2 : -len(b"x")])["dedup-id"]: one.group for one in sent for body in bodies_in(one)
-        }
-
-    assert set(group_of(first)) == set(ids)
-    assert group_of(second).items() <= group_of(first).items()
-    assert len(set(group_of(first).values())) > 20
-
-
 def groups_of(**columns):
     """The group of each id, by the header that is sent."""
-    batch = rows(body=[b"x"] * 4, **columns)
+    batch = rows(body=[b"x"] * len(next(iter(columns.values()))), **columns)
     return {
         json.loads(body[2:-1])["dedup-id"]: one.group
-        for one in outgoing(batch, "t", 100)
+        for one in outgoing(batch, "t", 1000)
         for body in bodies_in(one)
         if b"dedup-id" in body
     }
 
 
-def test_a_header_is_as_good_an_id_as_the_column_which_comes_first():
+def test_equal_ids_have_one_of_many_groups():
+    names = [f"order-{n}" for n in range(100)]
+    first, second = groups_of(dedup_id=names), groups_of(dedup_id=names[:50])
+
+    assert set(first) == set(names)
+    assert second.items() <= first.items()
+    assert len(set(first.values())) > 20
+
+
+def test_id_is_in_column_or_else_in_header():
     headers = pa.array(
         [None, [("a", "1")], [("a", "1"), ("dedup-id", "x")], [("dedup-id", "y")]],
         pa.map_(pa.string(), pa.string()),
@@ -101,18 +84,26 @@ def test_a_header_is_as_good_an_id_as_the_column_which_comes_first():
     )
 
 
-def test_rows_without_an_id_go_anywhere():
+def test_rows_without_id_have_no_group():
     sent = list(outgoing(rows(body=[b"1", b"2"], dedup_id=["a", None]), "t", 100))
 
     assert [one.group is None for one in sent] == [True, False]
     assert bodies_in(sent[0]) == [b"\0\x002"]
 
 
-def test_a_message_that_is_put_off_is_sent_by_itself():
+def test_deferred_message_is_sent_by_itself():
     sent = list(outgoing(rows(body=[b"1", b"2", b"3"], defer_ms=[None, 500, 0]), "t", 100))
 
     assert bodies_in(sent[0]) == [b"1", b"3"]
     assert sent[1:] == [Outgoing("t", b"2", 1, 500)]
+
+
+def test_body_above_limit_is_named_by_its_row_in_partition():
+    batch = rows(body=[b"1234", b"12345"])
+
+    assert bodies_in(next(outgoing(batch, "t", 100, max_body=5))) == [b"1234", b"12345"]
+    with pytest.raises(SourceError, match="body of row 8 of a partition has 5 bytes, above the 4 of nsqd"):
+        next(outgoing(batch, "t", 100, max_body=4, row=7))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +117,7 @@ def test_a_message_that_is_put_off_is_sent_by_itself():
         ({"body": [b"1"], "topic": [None]}, "the column topic is null or empty"),
     ],
 )
-def test_a_row_that_cannot_be_published_is_named(columns, sentence):
+def test_row_that_cannot_be_published_is_named(columns, sentence):
     with pytest.raises(SourceError, match=sentence):
         list(outgoing(rows(**columns), "", 100))
 

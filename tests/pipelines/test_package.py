@@ -26,7 +26,7 @@ assert not {"nsqcore", "aiohttp", "msgspec", "pandas"} & set(sys.modules), sorte
 """
 
 
-def test_the_file_is_enough_beside_spark_numpy_and_pyarrow(tmp_path, capsys):
+def test_file_is_enough_beside_spark_numpy_and_pyarrow(tmp_path, capsys):
     file = tmp_path / "nsq-spark.zip"
     assert main(["package", str(file)]) == 0
     assert "modules" in capsys.readouterr().out
@@ -38,5 +38,5 @@ def test_the_file_is_enough_beside_spark_numpy_and_pyarrow(tmp_path, capsys):
         check=False,
     )
 
-    # The last True: the process that plans a stream is told where the file is.
+    # The last True: the process that plans a stream gets the path of the file.
     assert found.stdout == "pyspark_nsq.source.source nsq True\nTrue\n", found.stderr

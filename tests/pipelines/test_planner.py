@@ -40,23 +40,17 @@ amounts = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 1000))
 # --- shares
 
 
-def test_every_producer_has_the_same_share_and_what_one_lacks_goes_to_the_others():
+def test_share_that_one_log_lacks_goes_to_others():
     assert share({"a": 100, "b": 5, "c": 100}, 65) == {"a": 30, "b": 5, "c": 30}
 
 
 @given(amounts, st.integers(1, 2000))
-def test_shares_use_the_limit_up_and_nobody_gives_more_than_it_has(available, limit):
+def test_shares_use_limit_up_and_are_equal_unless_log_has_less(available, limit):
     shares = share(available, limit)
 
     assert sum(shares.values()) == min(limit, sum(available.values()))
-    assert all(0 <= shares[producer] <= available[producer] for producer in available)
-
-
-@given(amounts, st.integers(1, 2000))
-def test_who_gets_less_than_another_has_no_more(available, limit):
-    shares = share(available, limit)
-
     for producer in available:
+        assert 0 <= shares[producer] <= available[producer]
         if shares[producer] < max(shares.values()) - 1:
             assert shares[producer] == available[producer]
 
@@ -64,32 +58,29 @@ def test_who_gets_less_than_another_has_no_more(available, limit):
 # --- the end of a batch
 
 
-def test_without_a_limit_a_batch_has_all_there_is():
-    assert plan({"a": 10, "b": 5}, {"a": log(0, 30), "b": log(0, 5)}) == {"a": 30, "b": 5}
-
-
-def test_nothing_new_is_the_same_offset():
-    start = {"a": 10, "b": 5}
-
-    assert plan(start, {"a": log(0, 10), "b": log(5, 5)}, 100) == start
-
-
-def test_a_gap_in_the_sequence_costs_nothing_of_the_limit():
-    bounds = Bounds(0, 10**9 + 50, ((0, 10), (10**9, 10**9 + 50)), {})
-
-    assert plan({"a": 5}, {"a": bounds}, 7) == {"a": 10**9 + 2}
-
-
-def test_a_producer_that_cannot_be_reached_stays_where_it_is():
-    assert plan({"a": 1, "gone": 7}, {"a": log(0, 9)}, fail_on_data_loss=False) == {"a": 9, "gone": 7}
-
-
-def test_a_producer_that_is_not_in_the_offset_takes_no_part():
-    assert plan({"a": 1}, {"a": log(0, 9), "new": log(0, 9)}) == {"a": 9}
+@pytest.mark.parametrize(
+    ("start", "bounds", "limit", "end"),
+    [
+        ({"a": 10, "b": 5}, {"a": log(0, 30), "b": log(0, 5)}, None, {"a": 30, "b": 5}),
+        ({"a": 10, "b": 5}, {"a": log(0, 10), "b": log(5, 5)}, 100, {"a": 10, "b": 5}),
+        # A gap in the sequence costs nothing of the limit.
+        (
+            {"a": 5},
+            {"a": Bounds(0, 10**9 + 50, ((0, 10), (10**9, 10**9 + 50)), {})},
+            7,
+            {"a": 10**9 + 2},
+        ),
+        # One log is out of reach, and another one is not in the offset.
+        ({"a": 1, "gone": 7}, {"a": log(0, 9), "new": log(0, 9)}, None, {"a": 9, "gone": 7}),
+    ],
+    ids=["all", "nothing new", "gap", "other logs"],
+)
+def test_batch_ends_at_limit_or_at_last_message(start, bounds, limit, end):
+    assert plan(start, bounds, limit) == end
 
 
 @given(st.integers(0, 300), st.integers(1, 100))
-def test_batch_by_batch_everything_is_read_once(position, limit):
+def test_messages_are_read_once_batch_by_batch(position, limit):
     bounds = {"a": log(0, 200), "b": Bounds(0, 900, ((50, 120), (700, 900)), {})}
     start = {"a": min(position, 200), "b": position}
     read = {"a": [], "b": []}
@@ -114,19 +105,19 @@ def test_batch_by_batch_everything_is_read_once(position, limit):
 # --- loss
 
 
-def test_messages_that_are_not_kept_any_more_are_a_loss():
-    with pytest.raises(
-        DataLossError, match="has read nsqd n:1 up to 10, but the log there is kept from 20 on only"
-    ):
-        plan({"n:1": 10}, {"n:1": log(20, 30)})
+@pytest.mark.parametrize(
+    ("position", "sentence"),
+    [
+        (10, "up to 10, but the log there is kept from 20 on only"),
+        (100, "up to 100, but the log there ends at 30"),
+    ],
+)
+def test_position_outside_log_is_loss(position, sentence):
+    with pytest.raises(DataLossError, match=f"has read nsqd n:1 {sentence}"):
+        plan({"n:1": position}, {"n:1": log(20, 30)})
 
 
-def test_log_that_ends_before_the_read_position_is_a_loss():
-    with pytest.raises(DataLossError, match="has read nsqd n:1 up to 100, but the log there ends at 30"):
-        plan({"n:1": 100}, {"n:1": log(20, 30)})
-
-
-def test_query_that_accepts_loss_continues():
+def test_log_with_loss_is_read_from_its_start_if_loss_is_accepted():
     assert plan({"a": 10}, {"a": log(20, 30)}, 5, fail_on_data_loss=False) == {"a": 25}
     # A log that was replaced is read from its start, in the batch after this one.
     assert plan({"a": 100}, {"a": log(20, 30)}, fail_on_data_loss=False) == {"a": 20}
@@ -136,53 +127,35 @@ def test_query_that_accepts_loss_continues():
 # --- partitions
 
 
-@given(amounts, st.integers(1, 300), st.integers(1, 8))
-def test_no_partition_has_more_messages_than_the_limit(amounts, most, cores):
-    bounds = {name: log(0, count) for name, count in amounts.items()}
-    limits = BatchLimits(partition_rows=most, cores=cores)
-    cuts = split(dict.fromkeys(amounts, 0), amounts, bounds, limits, {})
-    ranges = plan_ranges(Offset(dict.fromkeys(amounts, 0)), Offset(amounts, cuts=cuts))
-
-    assert all(part.end - part.start <= most for part in ranges)
-    assert sum(part.end - part.start for part in ranges) == sum(amounts.values())
-
-
-def test_each_log_with_messages_is_a_partition():
-    bounds = {"a:1": log(1, 9), "b:1": log(1, 5), "c:1": log(3, 4)}
-    ranges = ranges_of({"a:1": 1, "b:1": 5, "c:1": 3}, {"a:1": 9, "b:1": 5, "c:1": 4}, bounds)
-
-    assert [(part.producer, part.start, part.end) for part in ranges] == [("a:1", 1, 9), ("c:1", 3, 4)]
-
-
-def test_a_log_that_joins_or_starts_over_is_not_read_in_that_batch():
-    assert ranges_of({"a": 100}, {"a": 20, "new": 50}, {"a": log(20, 30), "new": log(0, 50)}) == []
-
-
-@given(amounts, st.integers(1, 20))
-def test_partitions_cover_the_batch_exactly(available, min_partitions):
+@given(amounts, st.integers(1, 20), st.none() | st.integers(1, 300))
+def test_partitions_cover_batch_exactly(available, min_partitions, most):
     start = dict.fromkeys(available, 7)
     end = {name: 7 + count for name, count in available.items()}
     bounds = {name: log(7, position) for name, position in end.items()}
-
-    ranges = ranges_of(start, end, bounds, min_partitions)
+    cuts = split(start, end, bounds, BatchLimits(partitions=min_partitions, partition_rows=most), {})
+    ranges = plan_ranges(Offset(start), Offset(end, cuts=cuts))
 
     for name in available:
         parts = [part for part in ranges if part.producer == name]
         positions = [position for part in parts for position in range(part.start, part.end)]
         assert positions == list(range(7, end[name]))
-        assert all(part.start < part.end for part in parts)
+        assert all(0 < part.end - part.start <= (most or 1000) for part in parts)
     assert len(ranges) >= min(min_partitions, sum(available.values()))
 
 
-def test_a_log_is_cut_between_messages_whatever_numbers_a_restart_skipped():
+def test_logs_without_messages_in_batch_have_no_partition():
+    """The log c joins, and the log d was replaced and starts over."""
+    logs = {"a:1": log(1, 9), "b:1": log(1, 5), "c:1": log(0, 50), "d:1": log(20, 30)}
+    start, end = {"a:1": 1, "b:1": 5, "d:1": 100}, {"a:1": 9, "b:1": 5, "c:1": 50, "d:1": 20}
+
+    assert [(part.producer, part.start, part.end) for part in ranges_of(start, end, logs)] == [("a:1", 1, 9)]
+
+
+def test_log_is_cut_between_messages_and_not_between_numbers():
     parts = Bounds(0, 10**12, ((0, 1000), (10**12 - 1000, 10**12)), {})
     ranges = ranges_of({"a": 0}, {"a": 10**12}, {"a": parts}, 4)
 
     assert [parts.count(part.start, part.end) for part in ranges] == [500] * 4
-
-
-def test_a_log_is_cut_also_when_its_messages_seem_to_have_no_bytes():
-    assert split({"a": 0}, {"a": 10}, {"a": log(0, 10)}, BatchLimits(cores=2), {"a": 0.0}) == {"a": [0]}
 
 
 def test_logs_with_larger_messages_are_cut_into_more_pieces():
@@ -192,41 +165,32 @@ def test_logs_with_larger_messages_are_cut_into_more_pieces():
     assert [part.producer for part in ranges] == ["large"] * 4 + ["small"]
 
 
-def test_without_a_word_there_are_as_many_partitions_as_cores_if_that_is_worth_it():
-    def pieces(size):
-        return len(split({"a": 0}, {"a": 1000}, {"a": log(0, 1000)}, BatchLimits(cores=4), {"a": size})["a"])
+@pytest.mark.parametrize(("size", "pieces"), [(0, 1), (1, 1), (10_000, 2), (1_000_000, 4)])
+def test_log_is_cut_for_cores_if_that_is_worth_it(size, pieces):
+    cuts = split({"a": 0}, {"a": 1000}, {"a": log(0, 1000)}, BatchLimits(cores=4), {"a": size})
 
-    assert [pieces(size) for size in (1, 10_000, 1_000_000)] == [1, 2, 4]
+    assert len(cuts["a"]) == pieces
 
 
 @pytest.mark.parametrize(
-    ("logs", "cores", "pieces"),
-    [(1, 2, 2), (2, 2, 1), (3, 2, 2), (5, 2, 2), (20, 2, 1), (3, 8, 8), (3, 3, 1)],
+    ("logs", "cores", "size", "pieces"),
+    [
+        *((1, 2, 1e6, 2), (2, 2, 1e6, 1), (3, 2, 1e6, 2), (5, 2, 1e6, 2), (20, 2, 1e6, 1)),
+        *((3, 8, 1e6, 8), (3, 3, 1e6, 1)),
+        (3, 2, 5000.0, 1),  # not worth it
+    ],
 )
-def test_the_cores_have_about_the_same_to_do(logs, cores, pieces):
+def test_cores_have_even_work(logs, cores, size, pieces):
     """Without cuts, one of two cores would have to read two of three logs."""
     names = [f"{number:02}" for number in range(logs)]
     bounds = {name: log(0, 1000) for name in names}
-    sizes = dict.fromkeys(names, 1e6)
-    cuts = split(dict.fromkeys(names, 0), dict.fromkeys(names, 1000), bounds, BatchLimits(cores=cores), sizes)
+    begin, end = dict.fromkeys(names, 0), dict.fromkeys(names, 1000)
+    cuts = split(begin, end, bounds, BatchLimits(cores=cores), dict.fromkeys(names, size))
 
     assert {len(cuts[name]) for name in names} == {pieces}
 
 
-def test_what_is_not_worth_it_is_not_cut_to_have_the_same_to_do():
-    bounds = {name: log(0, 1000) for name in "abc"}
-    cuts = split(
-        dict.fromkeys("abc", 0),
-        dict.fromkeys("abc", 1000),
-        bounds,
-        BatchLimits(cores=2),
-        dict.fromkeys("abc", 5000.0),
-    )
-
-    assert {len(begins) for begins in cuts.values()} == {1}
-
-
-def test_the_first_batch_is_what_its_end_says_also_when_its_start_is_found_elsewhere():
+def test_first_batch_follows_from_its_end_alone():
     end = Offset({"a:1": 20}, cuts={"a:1": [5, 12]})
 
     assert plan_ranges(Offset({"a:1": 20}), end) == plan_ranges(Offset({"a:1": 5}), end)
@@ -234,29 +198,19 @@ def test_the_first_batch_is_what_its_end_says_also_when_its_start_is_found_elsew
     assert plan_ranges(end, end) == []
 
 
-def test_a_batch_that_was_planned_before_there_were_cuts_is_read_whole():
+def test_batch_of_offset_without_cuts_is_read_whole():
     (part,) = plan_ranges(Offset({"a:1": 5, "b:1": 3}), Offset({"a:1": 20, "b:1": 3, "c:1": 9}))
 
     assert (part.producer, part.start, part.end, part.count) == ("a:1", 5, 20, None)
 
 
-def test_a_log_that_has_moved_is_read_where_it_is_and_keeps_its_name():
+def test_moved_log_is_read_at_its_address_and_keeps_its_name():
     end = Offset({"t@a:1": 9}, data_paths={"t@a:1": "id"}, addresses={"t@a:1": "b:1"}, cuts={"t@a:1": [5]})
 
     (part,) = plan_ranges(Offset({}), end)
     assert (part.address, part.nsqd, part.topic, part.data_path) == ("b:1", "a:1", "t", "id")
     (part,) = plan_ranges(Offset({}), end, {"t@a:1": "c:1"})
     assert part.address == "c:1"
-
-
-@given(amounts, st.integers(1, 100_000))
-def test_a_batch_is_about_as_large_as_its_limit_and_never_empty(available, size):
-    sizes = dict.fromkeys(available, 10.0)
-    found = within_size(available, size, sizes)
-
-    assert all(found[name] <= available[name] for name in available)
-    assert sum(found.values()) * 10 <= max(size, 10)
-    assert any(found.values()) == any(available.values())
 
 
 def batches_of(backlog, size, sizes):
@@ -279,7 +233,7 @@ def test_logs_whose_share_is_less_than_a_message_take_turns():
     assert {sum(found[name] for found in batches) for name in names} == {16}
 
 
-def test_a_log_of_large_messages_advances_while_another_never_runs_out():
+def test_log_of_large_messages_advances_beside_busy_log():
     sizes = {"busy": 200.0, "large": 2.0 * (1 << 20)}
     backlog = {"busy": 1 << 30, "large": 5}
     batches = list(islice(batches_of(backlog, 1 << 20, sizes), 4))
@@ -288,17 +242,13 @@ def test_a_log_of_large_messages_advances_while_another_never_runs_out():
     assert [found["busy"] for found in batches] == [(1 << 20) // 200, 0, (1 << 20) // 200, 0]
 
 
-def test_a_message_that_is_said_to_have_no_bytes_takes_as_much_as_one_byte():
-    assert within_size({"a": 100}, 10, {"a": 0.0}) == {"a": 10}
-
-
 @given(
     st.dictionaries(
         st.sampled_from("abcdef"), st.tuples(st.integers(0, 50), st.sampled_from((0.0, 0.25, 1.5, 40, 300)))
     ),
     st.integers(1, 500),
 )
-def test_planner_advances_every_log_and_exceeds_the_limit_only_for_a_large_message(logs, size):
+def test_logs_all_advance_and_limit_is_exceeded_only_for_large_message(logs, size):
     backlog = {name: count for name, (count, _) in logs.items()}
     sizes = {name: float(average) for name, (_, average) in logs.items()}
     passed_over = dict.fromkeys(logs, 0)
@@ -318,20 +268,15 @@ def test_planner_advances_every_log_and_exceeds_the_limit_only_for_a_large_messa
 # --- a channel with another user
 
 
-def test_a_channel_that_somebody_else_emptied_ends_the_query_with_the_count():
-    kept = Bounds(0, 100, ((0, 60), (80, 100)), {"archive": 90})
-
-    with pytest.raises(
-        DataLossError,
-        match=r"stands at 90: another query or a consumer uses the channel, .* 20 messages may be",
-    ):
-        check_not_skipped("a", 50, kept, "archive")
+KEPT = ((0, 50), (80, 100))
 
 
-@pytest.mark.parametrize("stands", [10, 50, 60, 79])
-def test_channel_with_all_unread_messages_pending_is_no_loss(stands):
-    check_not_skipped("a", 50, Bounds(0, 100, ((0, 50), (80, 100)), {"archive": stands}), "archive")
+@pytest.mark.parametrize(("stands", "ahead"), [(10, 0), (50, 0), (60, 0), (79, 0), (90, 90)])
+def test_channel_with_all_unread_messages_pending_is_no_loss(stands, ahead):
+    check_not_skipped("a", 50, Bounds(0, 100, KEPT, {"archive": stands}), "archive", ahead)
 
 
-def test_a_channel_may_be_ahead_as_far_as_it_was_when_the_query_began():
-    check_not_skipped("a", 50, Bounds(0, 100, ((0, 100),), {"archive": 90}), "archive", ahead=90)
+def test_emptied_channel_is_loss_with_count():
+    sentence = "stands at 90: another query or a consumer uses the channel, .* 10 messages may be"
+    with pytest.raises(DataLossError, match=sentence):
+        check_not_skipped("a", 50, Bounds(0, 100, KEPT, {"archive": 90}), "archive")

@@ -8,9 +8,8 @@ import pytest
 
 from pyspark_nsq.source.batch_reader import NsqBatchReader
 from pyspark_nsq.source.errors import OptionError
-from pyspark_nsq.source.positions import option_position
 from pyspark_nsq.source.stream_reader import NsqStreamReader
-from tests.pipelines.conftest import bounds
+from tests.pipelines.conftest import Nodes, bounds
 from tests.pipelines.streams import ALL, bodies_of
 
 
@@ -18,6 +17,10 @@ def batch(options):
     reader = NsqBatchReader(options)
     found = [rows for one in reader.partitions() for rows in reader.read(one)]
     return sorted(body for rows in found for body in rows["body"].to_pylist())
+
+
+def bodies(letter):
+    return sorted(b"%b%d%d" % (letter, number, n) for number in range(2) for n in range(10))
 
 
 @pytest.fixture
@@ -34,26 +37,28 @@ def between(nodes, topic):
     return datetime.fromtimestamp(moment, UTC).isoformat()
 
 
-def test_a_stream_begins_with_the_first_message_of_a_time(nodes, topic, between):
+def test_stream_begins_with_the_first_message_of_a_time(nodes, topic, between):
     reader = NsqStreamReader(nodes.parsed(topic, startingTimestamp=between))
     start = reader.initialOffset()
-    found = bodies_of(reader, start, reader.latestOffset(start, ALL))
 
-    assert found == sorted(b"b%d%d" % (number, n) for number in range(2) for n in range(10))
+    assert bodies_of(reader, start, reader.latestOffset(start, ALL)) == bodies(b"b")
 
 
-def test_a_batch_read_ends_before_the_first_message_of_a_time(nodes, topic, between):
-    assert batch(nodes.parsed(topic, endingTimestamp=between)) == sorted(
-        b"a%d%d" % (number, n) for number in range(2) for n in range(10)
-    )
-    assert len(batch(nodes.parsed(topic, startingTimestamp=between))) == 20
+def test_batch_read_has_messages_between_times_of_each_topic(nodes, topic, between):
+    assert batch(nodes.parsed(topic, endingTimestamp=between)) == bodies(b"a")
+    assert batch(nodes.parsed(topic, startingTimestamp=between)) == bodies(b"b")
     assert batch(nodes.parsed(topic, startingTimestamp="2100-01-01")) == []
     assert len(batch(nodes.parsed(topic, startingTimestamp="2000-01-01", endingTimestamp="2100-01-01"))) == 40
 
+    other = f"{topic}-other"
+    nodes.publish(nodes.nsqds[0], other, b"c")
+    both = f"{topic},{other}"
+    begin, end = json.dumps({topic: between}), json.dumps({topic: 0, other: "2100-01-01"})
+    assert batch(nodes.parsed(both, startingTimestamp=begin)) == [*bodies(b"b"), b"c"]
+    assert batch(nodes.parsed(both, endingTimestamp=end)) == [b"c"]
 
-def test_a_time_is_found_past_the_numbers_that_a_restart_skipped(cluster, topic):
-    from tests.pipelines.conftest import Nodes
 
+def test_time_is_found_past_numbers_that_restart_skipped(cluster, topic):
     nodes = Nodes(cluster, 1)
     (nsqd,) = nodes.nsqds
     nodes.publish(nsqd, topic, b"a", b"b")
@@ -65,7 +70,7 @@ def test_a_time_is_found_past_the_numbers_that_a_restart_skipped(cluster, topic)
     assert batch(nodes.parsed(topic, endingTimestamp=moment)) == [b"a", b"b"]
 
 
-def test_positions_are_those_of_each_nsqd_and_the_end_is_not_read(nodes, topic, between):
+def test_position_is_of_one_nsqd_with_its_topic_or_without(nodes, topic, between):
     first, second = nodes.nsqds
     begins = [bounds(nsqd, topic)["first"] for nsqd in nodes.nsqds]
     starting = json.dumps({first.http_address: begins[0] + 3, topic: {second.http_address: begins[1] + 18}})
@@ -79,48 +84,31 @@ def test_positions_are_those_of_each_nsqd_and_the_end_is_not_read(nodes, topic, 
     ]
 
 
-@pytest.mark.parametrize("reader", [NsqBatchReader, NsqStreamReader])
-def test_a_position_for_a_log_that_is_not_there_is_named_with_those_that_are(nodes, topic, caplog, reader):
+@pytest.mark.parametrize(
+    ("reader", "option"),
+    [
+        (NsqStreamReader, "startingOffsets"),
+        (NsqBatchReader, "startingOffsets"),
+        (NsqBatchReader, "endingOffsets"),
+    ],
+)
+def test_position_for_unknown_log_is_named_with_known_logs(nodes, topic, caplog, reader, option):
     for nsqd in nodes.nsqds:
         nodes.publish(nsqd, topic, b"a")
-    wrong = json.dumps({"nowhere:1": 3})
+    wrong = json.dumps({"other": {"nowhere:1": 3}})
     logs = sorted(f"{topic}@{nsqd.http_address}" for nsqd in nodes.nsqds)
 
     def begin(**more):
-        one = reader(nodes.parsed(topic, startingOffsets=wrong, **more))
+        one = reader(nodes.parsed(topic, **{option: wrong}, **more))
         return one.partitions() if reader is NsqBatchReader else one.initialOffset()
 
     with pytest.raises(OptionError) as refused:
         begin()
 
-    assert "option startingOffsets has a position for nowhere:1, which is none of the logs" in str(
-        refused.value
-    )
+    named = f"option {option} has a position for other@nowhere:1"
+    assert f"{named}, which is none of the logs" in str(refused.value)
     assert str(refused.value).endswith(f"{', '.join(logs)} (failOnDataLoss=false continues without it)")
     assert begin(forgetNsqds="nowhere:1")
     assert caplog.messages == []
     assert begin(failOnDataLoss="false")
-    assert "has a position for nowhere:1" in caplog.messages[0]
-
-
-def test_an_end_for_a_log_that_is_not_there_is_named(nodes, topic):
-    nodes.publish(nodes.nsqds[0], topic, b"a")
-    with pytest.raises(OptionError, match="option endingOffsets has a position for other@"):
-        batch(nodes.parsed(topic, endingOffsets=json.dumps({"other": {nodes.nsqds[0].http_address: 3}})))
-
-
-def test_an_nsqd_is_found_with_its_topic_or_without():
-    assert option_position({"t@n:1": 5, "n:1": 4}, "t", "n:1") == 5
-    assert option_position({"n:1": 4}, "t", "n:1") == 4
-    assert option_position({}, "t", "n:1") is None
-
-
-def test_batch_read_begins_at_another_time_in_each_topic(nodes, topic, between):
-    other = f"{topic}-other"
-    nodes.publish(nodes.nsqds[0], other, b"c")
-    both = f"{topic},{other}"
-
-    assert batch(nodes.parsed(both, startingTimestamp=json.dumps({topic: between}))) == sorted(
-        [b"c", *(b"b%d%d" % (number, n) for number in range(2) for n in range(10))]
-    )
-    assert batch(nodes.parsed(both, endingTimestamp=json.dumps({topic: 0, other: "2100-01-01"}))) == [b"c"]
+    assert named in caplog.messages[0]

@@ -10,7 +10,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from pyspark_nsq.parquet.layout import NO_VALUE, PartitionColumn, folder_of
+from pyspark_nsq.parquet.layout import BY_HOUR, NO_VALUE, PartitionColumn, file_name, folder_of
 from pyspark_nsq.parquet.range_files import RangeFiles
 from pyspark_nsq.parquet.storage import UNFINISHED, FolderStorage
 from pyspark_nsq.source.columns import ARROW_SCHEMA
@@ -48,7 +48,7 @@ def names(output):
     return sorted(str(path.relative_to(output)) for path in output.rglob("*") if path.is_file())
 
 
-def test_rows_are_split_by_the_hour_of_publishing(tmp_path):
+def test_rows_are_split_by_hour_of_publishing(tmp_path):
     written = write(tmp_path, batch([1000, 1001, 1002], [0, 1, 2]), batch([1003], [2]))
 
     assert names(tmp_path) == [
@@ -58,6 +58,11 @@ def test_rows_are_split_by_the_hour_of_publishing(tmp_path):
     ]
     assert [file.messages for file in written] == [1, 1, 2]
     assert [Path(file.path).stat().st_size for file in written] == [file.size for file in written]
+    # Files of a range that is written again replace the earlier ones.
+    before = names(tmp_path)
+    write(tmp_path, batch([1000, 1001, 1002], [0, 1, 2]), batch([1003], [2]))
+    assert names(tmp_path) == before
+    assert ds.dataset(tmp_path, partitioning="hive").count_rows() == 4
 
 
 def test_written_files_round_trip(tmp_path):
@@ -69,17 +74,7 @@ def test_written_files_round_trip(tmp_path):
     assert pq.read_schema(path).equals(ARROW_SCHEMA)
 
 
-def test_a_range_that_is_written_again_replaces_its_files(tmp_path):
-    rows = [batch([1000, 1001], [0, 1]), batch([1002, 1003], [1, 1])]
-    write(tmp_path, *rows)
-    before = names(tmp_path)
-    write(tmp_path, *rows)
-
-    assert names(tmp_path) == before
-    assert ds.dataset(tmp_path, partitioning="hive").count_rows() == 4
-
-
-def test_other_readers_never_see_a_file_that_is_not_whole(tmp_path):
+def test_readers_see_complete_files_only(tmp_path):
     write(tmp_path, batch([1], [0]), part=LogRange("n:1", 0, 2))
     seen = []
     with RangeFiles(FolderStorage(tmp_path), PART) as files:
@@ -93,23 +88,20 @@ def test_other_readers_never_see_a_file_that_is_not_whole(tmp_path):
     assert list((tmp_path / UNFINISHED).iterdir()) == []
 
 
-def test_a_task_that_fails_leaves_nothing_behind(tmp_path):
+def test_failed_task_leaves_no_file(tmp_path):
     with pytest.raises(RuntimeError), RangeFiles(FolderStorage(tmp_path), PART) as files:
         list(files.write(batch([1000], [0])))
         raise RuntimeError("nsqd is gone")
-
     assert names(tmp_path) == []
 
-
-def test_range_file_that_cannot_be_moved_is_an_error_and_is_removed(tmp_path):
+    # A file that cannot be moved into its place.
     (tmp_path / "date=2026-11-20").touch()
     with pytest.raises(OSError):
         write(tmp_path, batch([1000], [0]))
-
     assert names(tmp_path) == ["date=2026-11-20"]
 
 
-def test_a_file_is_on_disk_before_it_is_moved_and_its_name_afterwards(tmp_path, monkeypatch):
+def test_file_is_synced_before_its_move_and_its_name_afterwards(tmp_path, monkeypatch):
     steps = []
     sync, replace = os.fsync, Path.replace
     monkeypatch.setattr(
@@ -127,7 +119,7 @@ def test_a_file_is_on_disk_before_it_is_moved_and_its_name_afterwards(tmp_path, 
     assert steps[moved + 1 :] == ["hour=22"]
 
 
-def test_messages_of_many_hours_in_turns_need_few_open_files_and_are_all_there(tmp_path):
+def test_messages_of_many_hours_need_few_open_files(tmp_path):
     """Such ranges exist when messages were transferred from another nsqd."""
     rows = [batch([1000 + 20 * n + k for k in range(20)], range(20)) for n in range(3)]
     written = write(tmp_path, *rows)
@@ -140,7 +132,7 @@ def test_messages_of_many_hours_in_turns_need_few_open_files_and_are_all_there(t
     assert sorted(stored) == list(range(1000, 1060))
 
 
-def test_rows_are_split_by_columns_of_the_body(tmp_path):
+def test_rows_are_split_by_columns_of_body(tmp_path):
     by = tuple(map(PartitionColumn.parse, ("date", "city=$.address.city")))
     rows = batch([1000, 1001, 1002], [0, 0, 3])
     bodies = [
@@ -178,8 +170,32 @@ def test_rows_are_split_by_columns_of_the_body(tmp_path):
         ("..", ".."),
     ],
 )
-def test_partition_value_is_the_name_of_one_folder(value, folder):
+def test_partition_value_is_name_of_one_folder(value, folder):
     column = PartitionColumn.parse("v=$.v")
 
     assert folder_of([column], 0, {"v": value}) == f"v={folder}"
     assert folder_of([column], 0, [value]) == f"v={NO_VALUE}"
+
+
+@pytest.mark.parametrize(
+    ("hour", "folder"),
+    [
+        (0, "date=1970-01-01/hour=00"),
+        (-1, "date=1969-12-31/hour=23"),
+        (490_000, "date=2025-11-24/hour=16"),
+    ],
+)
+def test_hour_has_folder_in_utc(hour, folder):
+    assert folder_of(BY_HOUR, hour) == folder
+
+
+@pytest.mark.parametrize(
+    ("producer", "number", "name"),
+    [
+        ("nsqd-0.nsqd:4151", 2, "nsqd-0.nsqd_4151-5-9-2.parquet"),
+        ("[::1]:4151", 0, "___1__4151-5-9.parquet"),
+        ("../../x:1", 0, ".._.._x_1-5-9.parquet"),
+    ],
+)
+def test_file_is_named_by_its_range(producer, number, name):
+    assert file_name(LogRange(producer, 5, 9), number) == name

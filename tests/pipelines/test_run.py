@@ -1,14 +1,12 @@
 """The log lines about batches, and the last actions of a job."""
 
+import os
 import signal
-from pathlib import Path
+from contextlib import contextmanager
 from types import SimpleNamespace
 
-import pytest
-
+from pyspark_nsq.jobs import archive, session
 from pyspark_nsq.jobs.run import QueryRun
-from tests.pipelines.spark_jobs import Archive
-from tests.support.waiting import wait_until
 
 
 def progress(batch, rows):
@@ -17,7 +15,7 @@ def progress(batch, rows):
     )
 
 
-def test_each_batch_is_told_and_asked_for_once_and_the_sum_is_kept(capsys):
+def test_batch_is_reported_once_and_its_messages_are_counted(capsys):
     messages = {0: 5, 2: 7}
     query = SimpleNamespace(recentProgress=[progress(0, 1), progress(1, 0)])
     run = QueryRun(query, lambda one: messages.pop(one.batchId))
@@ -34,26 +32,15 @@ def test_each_batch_is_told_and_asked_for_once_and_the_sum_is_kept(capsys):
     ]
 
 
-def handles(pid, number):
-    """Whether a process has a handler for a signal."""
-    (caught,) = [
-        line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt")
-    ]
-    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
+def test_job_that_gets_signal_before_its_query_neither_reads_nor_compacts(monkeypatch, capsys):
+    @contextmanager
+    def slow_start(*_):
+        os.kill(os.getpid(), signal.SIGTERM)
+        yield None
 
+    monkeypatch.setattr(session, "spark_session", slow_start)
+    flags = ("--lookupd-http-address=l:1", "--topic=t", "--channel=c", "--output=o", "--checkpoint=c")
 
-@pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.timeout(240)
-def test_a_job_that_was_told_to_end_does_not_begin_to_compact(tmp_path, topic):
-    archive = Archive(tmp_path, "127.0.0.1:1", topic, "--available-now", "--table=delta", "--compact")
-    process = archive.spawn()
-    try:
-        wait_until(lambda: handles(process.pid, signal.SIGTERM), "it handles the signal", 60)
-        process.send_signal(signal.SIGTERM)
-        code, last = archive.wait(200)
-    finally:
-        archive.kill()
-
-    # There is no table yet, so a compaction would fail.
-    assert (code, last.split(" in ")[0]) == (0, "0 messages archived")
+    # There is neither a session nor a table, so a query or a compaction would fail.
+    assert archive.main([*flags, "--available-now", "--table=delta", "--compact"]) == 0
+    assert capsys.readouterr().out.startswith("0 messages archived in ")

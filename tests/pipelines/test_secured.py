@@ -6,30 +6,35 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from nsqclient.wire.node_error import NodeError
 from pyspark_nsq.source.errors import SourceError
-from pyspark_nsq.source.http import open_node
+from pyspark_nsq.source.http import NodeConnection
 from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.stream_reader import NsqStreamReader
+from tests.pipelines.streams import ALL, bodies_of
 from tests.support.auth_server import AuthServer, granted
 from tests.support.certificates import Authority
-
-LISTENERS = ("tcp", "http", "https")
-ALL = ReadAllAvailable()
+from tests.support.processes import Cluster
 
 
-@pytest.fixture
-def authority(tmp_path):
-    return Authority(tmp_path / "authority")
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("secured")
 
 
-@pytest.fixture
-def nsqd(cluster, authority):
-    with AuthServer(by_secret={"let me in": granted(), "nobody": {}}) as server:
+@pytest.fixture(scope="module")
+def authority(folder):
+    return Authority(folder / "authority")
+
+
+@pytest.fixture(scope="module")
+def nsqd(folder, authority):
+    cluster = Cluster(folder / "cluster")
+    with AuthServer(by_secret={"let me in": granted(), "stranger": {}}) as server:
         flags = ["--tls-required=true", f"--auth-http-address={server.address}", "--http-auth"]
-        yield cluster.nsqd(*authority.flags, *flags, listeners=LISTENERS)
+        yield cluster.nsqd(*authority.flags, *flags, listeners=("tcp", "http", "https"))
+    cluster.close()
 
 
 @pytest.fixture
@@ -58,46 +63,43 @@ def read(options):
     reader = NsqStreamReader(SourceOptions.parse(options))
     start = reader.initialOffset()
     end = reader.latestOffset(start, ALL)
-    found = [
-        body
-        for partition in reader.partitions(start, end)
-        for batch in reader.read(partition)
-        for body in batch.column("body").to_pylist()
-    ]
+    found = bodies_of(reader, start, end)
     reader.commit(end)
     return found
 
 
-def test_with_trust_and_secret_it_is_read_and_acknowledged(options):
+@pytest.mark.parametrize("scheme", ["", "https://"])
+def test_topic_is_read_and_acknowledged_with_trust_and_secret(options, nsqd, scheme):
+    if scheme:
+        options["nsqdHttpAddresses"] = f"{scheme}127.0.0.1:{nsqd.ports['https']}"
     assert read(options) == [b"kept"]
     assert read(options) == []
 
 
-def test_an_https_address_can_be_given(options, nsqd):
-    assert read(options | {"nsqdHttpAddresses": f"https://127.0.0.1:{nsqd.ports['https']}"}) == [b"kept"]
-
-
-def test_an_authority_that_is_not_trusted_is_named(options, tmp_path):
-    stranger = Authority(tmp_path / "stranger")
-    # The request is not repeated, because the next answer would be the same.
-    with pytest.raises(SourceError, match=r"certificate that is not trusted here \(option tlsRootCaFile\)"):
-        read(options | {"tlsRootCaFile": str(stranger.file), "retryTimeout": "3600"})
-
-
-def test_a_file_that_does_not_exist_is_named(options):
-    with pytest.raises(SourceError, match="the TLS options cannot be used: tls_root_ca_file '/nowhere'"):
-        read(options | {"tlsRootCaFile": "/nowhere"})
-
-
-def test_a_missing_secret_is_named(options):
-    with pytest.raises(SourceError, match=r"wants the AUTH secret \(option authSecretFile\)"):
-        read(options | {"authSecretFile": ""})
-
-
-def test_a_secret_that_is_not_valid_is_named(options, tmp_path):
-    (tmp_path / "other").write_text("nobody")
-    with pytest.raises(SourceError, match="could not have the AUTH secret checked, or it is not valid"):
-        read(options | {"authSecretFile": str(tmp_path / "other")})
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        # The request is not repeated, because the next answer would be the same.
+        (
+            {"tlsRootCaFile": "stranger", "retryTimeout": "3600"},
+            "has a certificate that is not trusted here (option tlsRootCaFile)",
+        ),
+        ({"tlsRootCaFile": "/nowhere"}, "the TLS options cannot be used: tls_root_ca_file '/nowhere'"),
+        ({"authSecretFile": ""}, "wants the AUTH secret (option authSecretFile)"),
+        ({"authSecretFile": "other"}, "could not have the AUTH secret checked, or it is not valid"),
+    ],
+)
+def test_missing_trust_or_secret_is_named(options, tmp_path, changes, sentence):
+    (tmp_path / "other").write_text("stranger")
+    files = {
+        "stranger": lambda: str(Authority(tmp_path / "stranger").file),
+        "other": lambda: f"{tmp_path}/other",
+    }
+    with pytest.raises(SourceError) as refused:
+        read(
+            options | {name: files.get(value, lambda value=value: value)() for name, value in changes.items()}
+        )
+    assert sentence in refused.value.sentence
 
 
 # --- to whom the secret is sent
@@ -133,72 +135,52 @@ def plain(request):
 
 ASKS, NAMES_HTTPS = (401, {"message": "AUTH_REQUIRED"}), (403, {"message": "TLS_REQUIRED", "https_port": 1})
 SAYS_NOTHING = (200, {})
+FROM_LOOKUPD = {"nsqdHttpAddresses": "", "lookupdHttpAddresses": "127.0.0.1:1"}
+SHOWN = [None, "Bearer let me in", "Bearer let me in"]
 
 
 def ask(address, tmp_path, **changes):
     (tmp_path / "secret").write_text("let me in")
     given = {"nsqdHttpAddresses": address, "topic": "t", "authSecretFile": str(tmp_path / "secret")}
-    with open_node(address, SourceOptions.parse({**given, **changes}), 0) as node:
+    with NodeConnection(address, SourceOptions.parse({**given, **changes}), 0) as node:
         for _ in range(2):
             node.get("/log/bounds", [("topic", "t")])
 
 
-@pytest.mark.parametrize("plain", [NAMES_HTTPS], indirect=True)
-def test_a_node_that_insists_on_https_is_not_shown_the_secret_in_plain_text(plain, tmp_path):
+@pytest.mark.parametrize(
+    ("plain", "changes", "shown"),
+    [
+        (SAYS_NOTHING, {}, [None, None]),
+        (ASKS, {}, SHOWN),
+        (ASKS, {**FROM_LOOKUPD, "authAllowCleartext": "true"}, SHOWN),
+    ],
+    indirect=["plain"],
+)
+def test_secret_is_shown_from_the_first_request_for_it(plain, tmp_path, changes, shown):
     address, seen = plain
-    with pytest.raises(NodeError, match="connection refused"):
-        ask(address, tmp_path)
+    ask(address, tmp_path, **changes)
 
-    assert seen == [None]
-
-
-@pytest.mark.parametrize("plain", [SAYS_NOTHING], indirect=True)
-def test_a_node_that_does_not_ask_is_not_shown_the_secret(plain, tmp_path):
-    address, seen = plain
-    ask(address, tmp_path)
-
-    assert seen == [None, None]
-
-
-@pytest.mark.parametrize("plain", [ASKS], indirect=True)
-def test_a_node_that_asks_is_shown_the_secret_from_then_on(plain, tmp_path):
-    address, seen = plain
-    ask(address, tmp_path)
-
-    assert seen == [None, "Bearer let me in", "Bearer let me in"]
-
-
-@pytest.mark.parametrize("plain", [ASKS], indirect=True)
-def test_secret_goes_in_cleartext_to_a_named_node_only_when_allowed(plain, tmp_path):
-    address, seen = plain
-    named = {"nsqdHttpAddresses": "", "lookupdHttpAddresses": "127.0.0.1:1"}
-    with pytest.raises(SourceError, match="named by nsqlookupd, where anybody may register"):
-        ask(address, tmp_path, **named)
-    assert seen == [None]
-
-    ask(address, tmp_path, **named, authAllowCleartext="true")
-
-    assert seen[1:] == [None, "Bearer let me in", "Bearer let me in"]
-
-
-@pytest.mark.parametrize("plain", [ASKS], indirect=True)
-def test_with_a_tls_option_nobody_is_shown_the_secret_in_plain_text(plain, tmp_path):
-    address, seen = plain
-    with pytest.raises(
-        SourceError, match="asks for the AUTH secret over plain HTTP, and the TLS options say"
-    ):
-        ask(address, tmp_path, tlsInsecureSkipVerify="true")
-
-    assert seen == [None]
+    assert seen == shown
 
 
 @pytest.mark.parametrize(
-    ("content", "sentence"), [("", "is empty or has several lines"), (None, "cannot be read: no such file")]
+    ("plain", "changes", "sentence"),
+    [
+        (NAMES_HTTPS, {}, "connection refused"),
+        (ASKS, FROM_LOOKUPD, "named by nsqlookupd, where anybody may register"),
+        (
+            ASKS,
+            {"tlsInsecureSkipVerify": "true"},
+            "asks for the AUTH secret over plain HTTP, and the TLS options say",
+        ),
+        (ASKS, {"authSecretFile": "/dev/null"}, "option authSecretFile: /dev/null is empty or has several"),
+        (ASKS, {"authSecretFile": "/no"}, "option authSecretFile: /no cannot be read: no such file"),
+    ],
+    indirect=["plain"],
 )
-@pytest.mark.parametrize("plain", [ASKS], indirect=True)
-def test_a_secret_that_cannot_be_read_is_named(plain, tmp_path, content, sentence):
-    path = tmp_path / "other"
-    if content is not None:
-        path.write_text(content)
-    with pytest.raises(SourceError, match=f"option authSecretFile: {path} {sentence}"):
-        ask(plain[0], tmp_path, authSecretFile=str(path))
+def test_secret_is_not_shown_in_plain_text(plain, tmp_path, changes, sentence):
+    address, seen = plain
+    with pytest.raises((NodeError, SourceError), match=sentence):
+        ask(address, tmp_path, **changes)
+
+    assert seen == [None]

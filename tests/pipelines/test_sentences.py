@@ -41,7 +41,7 @@ ValueError: no such file
         (DataLossError("it failed"), "[NSQ_DATA_LOSS] it failed"),
     ],
 )
-def test_error_has_a_class_in_spark_and_a_sentence_at_the_terminal(error, text):
+def test_error_has_class_in_spark_and_sentence_at_terminal(error, text):
     in_spark = "".join(traceback.format_exception(pickle.loads(pickle.dumps(error))))
 
     assert str(error) == text
@@ -76,9 +76,9 @@ def test_error_has_a_class_in_spark_and_a_sentence_at_the_terminal(error, text):
     ],
     ids=["ours", "package", "planner", "planner reset", "worker", "python", "java", "java away", "other"],
 )
-def test_an_error_becomes_a_sentence(text, beginning):
+def test_error_becomes_sentence(text, beginning):
     assert sentence(RuntimeError(text)).startswith(beginning)
 
 
-def test_an_error_without_words_has_its_name():
+def test_error_without_words_has_its_name():
     assert sentence(KeyboardInterrupt()) == "KeyboardInterrupt"

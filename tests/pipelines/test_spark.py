@@ -1,5 +1,6 @@
-"""The format "nsq" in a Spark session: batch reads, batches that are repeated, and what an error says."""
+"""The format "nsq" in a Spark session: reads and writes, repeated batches, and what an error says."""
 
+import json
 import os
 import re
 import signal
@@ -9,17 +10,13 @@ from pathlib import Path
 import pytest
 
 from pyspark_nsq import register
+from pyspark_nsq.jobs.main import main
 from pyspark_nsq.jobs.sentences import sentence
 from tests.pipelines.conftest import Nodes, depth
-from tests.pipelines.spark_jobs import descendants
+from tests.pipelines.spark_jobs import Archive, descendants
+from tests.support.youzan import YouzanClient, mpub_ext, pub_ext
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
-
-
-EPHEMERAL = (
-    "option channel is 'c#ephemeral': an ephemeral channel is gone when nsqd restarts, and with it what "
-    "keeps the messages that the query has not read; name one without #ephemeral"
-)
 
 
 class Query:
@@ -60,25 +57,20 @@ def query(spark, nodes, topic, tmp_path, published):
     return Query(spark, tmp_path / "checkpoint", nodes.options(topic, maxOffsetsPerTrigger="4"))
 
 
-def test_a_batch_read_has_all_that_is_kept_and_makes_no_channel(spark, nodes, topic, published):
+# --- batch reads
+
+
+def test_batch_read_has_kept_messages_and_creates_no_channel(spark, nodes, topic, published):
     found = spark.read.format("nsq").options(**nodes.options(topic, channel="", minPartitions="4")).load()
 
-    assert found.count() == 10
     assert found.rdd.getNumPartitions() == 4
-    assert {row.channel for row in found.collect()} == {None}
+    collected = found.collect()
+    assert len(collected) == 10
+    assert {row.channel for row in collected} == {None}
     assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [None, None]
 
 
-def test_java_maps_the_classes_that_the_stage_keeps(spark):
-    """The image for nsq-archive names its file in the same variable."""
-    kept = re.search(r"-XX:SharedArchiveFile=(\S+)", os.environ.get("SPARK_SUBMIT_OPTS", ""))
-    if kept is None:
-        pytest.skip("only ./test spark keeps the classes")
-
-    assert kept[1] in Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/maps").read_text()
-
-
-def test_sql_view_reads_a_topic_and_a_table_is_refused(spark, nodes, topic, published):
+def test_sql_view_reads_topic_and_table_is_refused(spark, nodes, topic, published):
     options = f"OPTIONS (lookupdHttpAddresses '{nodes.lookupd.http_address}', topic '{topic}')"
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW of_topic USING nsq {options}")
 
@@ -87,40 +79,42 @@ def test_sql_view_reads_a_topic_and_a_table_is_refused(spark, nodes, topic, publ
         spark.sql(f"CREATE TABLE of_catalog USING nsq {options}")
 
 
-def test_batch_read_returns_the_backlog_of_a_channel(spark, nodes, topic, query):
-    taken = []
+def test_filter_on_time_and_sequence_is_passed_on(spark, nodes, topic, published):
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        messages = spark.read.format("nsq").options(**nodes.options(topic)).load()
+        first = messages.filter(f"nsqd = '{nodes.nsqds[0].http_address}'").agg({"sequence": "min"}).first()[0]
+        found = messages.filter(
+            f"sequence >= {first + 2} AND sequence < {first + 4} AND timestamp > '2020-01-01 00:00:00'"
+        )
+        plan = found._jdf.queryExecution().optimizedPlan().toString()
 
-    def take_one_batch(batch, number):
-        if number:
-            raise InterruptedError("one is enough")
-        taken.extend(rows(batch))
-
-    with pytest.raises(Exception, match="one is enough"):
-        query.run(take_one_batch)
-    left = spark.read.format("nsq").options(**nodes.options(topic, startingOffsets="acknowledged")).load()
-
-    assert len(taken) == 4
-    assert len(rows(left)) == 6
-    assert not set(taken) & set(rows(left))
+        # No part of the filter is left to Spark.
+        assert "Filter" not in plan
+        assert [body for _, _, body in rows(found)] == [b"0-2", b"0-3"]
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
-def test_every_batch_is_acknowledged_when_the_next_one_is_planned_and_not_before(nodes, topic, query):
-    seen = []
+def test_java_maps_classes_that_stage_keeps(spark):
+    """The image for nsq-archive names its file in the same variable."""
+    kept = re.search(r"-XX:SharedArchiveFile=(\S+)", os.environ.get("SPARK_SUBMIT_OPTS", ""))
+    if kept is None:
+        pytest.skip("only ./test spark keeps the classes")
 
-    def take(batch, _number):
-        seen.append((batch.count(), sum(depth(nsqd, topic) for nsqd in nodes.nsqds)))
+    assert kept[1] in Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/maps").read_text()
 
-    query.run(take)
 
-    assert seen == [(4, 10), (4, 6), (2, 2)]
-    assert sum(depth(nsqd, topic) for nsqd in nodes.nsqds) == 0
+# --- streams
 
 
 def test_failed_batch_is_repeated_with_the_same_rows(nodes, topic, query):
-    attempts = {}
+    """A batch is acknowledged when the next one is planned, and not before."""
+    attempts, seen = {}, []
 
     def fail_once(batch, number):
         attempts.setdefault(number, []).append(rows(batch))
+        seen.append(sum(depth(nsqd, topic) for nsqd in nodes.nsqds))
         if number == 1 and len(attempts[1]) == 1:
             raise InterruptedError("the sink failed")
 
@@ -131,6 +125,8 @@ def test_failed_batch_is_repeated_with_the_same_rows(nodes, topic, query):
     query.run(fail_once)
 
     assert attempts[1][0] == attempts[1][1]
+    assert seen == [10, 6, 8, 4]
+    assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [0, 0]
     stored = sorted(row for batches in attempts.values() for row in batches[-1])
     assert len(stored) == len(set(stored)) == 12
 
@@ -182,46 +178,7 @@ def test_killed_planner_is_named_and_the_next_run_continues(nodes, topic, query)
     assert sum(depth(nsqd, topic) for nsqd in nodes.nsqds) == 0
 
 
-def test_a_filter_on_time_and_sequence_is_passed_on(spark, nodes, topic, published):
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    try:
-        messages = spark.read.format("nsq").options(**nodes.options(topic)).load()
-        first = messages.filter(f"nsqd = '{nodes.nsqds[0].http_address}'").agg({"sequence": "min"}).first()[0]
-        found = messages.filter(
-            f"sequence >= {first + 2} AND sequence < {first + 4} AND timestamp > '2020-01-01 00:00:00'"
-        )
-        plan = found._jdf.queryExecution().optimizedPlan().toString()
-
-        # No part of the filter is left to Spark.
-        assert "Filter" not in plan
-        assert [body for _, _, body in rows(found)] == [b"0-2", b"0-3"]
-        assert messages.filter("timestamp < '2020-01-01 00:00:00'").count() == 0
-    finally:
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
-
-
-def test_json_becomes_columns_beside_those_of_the_message(spark, nodes, topic):
-    nodes.publish(
-        nodes.nsqds[0], topic, b'{"order": 7, "price": 1.5, "at": {"x": [1, 2]}}', b"[1]", b'{"order": 8}'
-    )
-    orders = (
-        spark.read.format("nsq")
-        .schema("order long, price double, at struct<x: array<int>>, nsqd string, _corrupt_record string")
-        .options(**nodes.options(topic, bodyFormat="json"))
-        .load()
-    )
-    address = nodes.nsqds[0].http_address
-
-    assert [
-        (row.order, row.price, row.at and row.at.x, row.nsqd, row._corrupt_record) for row in orders.collect()
-    ] == [
-        (7, 1.5, [1, 2], address, None),
-        (None, None, None, address, "[1]"),
-        (8, None, None, address, None),
-    ]
-
-
-def test_the_columns_of_json_are_found_out_once_and_kept_beside_the_checkpoint(spark, nodes, topic, tmp_path):
+def test_inferred_columns_are_kept_beside_checkpoint(spark, nodes, topic, tmp_path):
     nodes.publish(nodes.nsqds[0], topic, b'{"order": 1, "price": 2.5}', b"no json")
     options = nodes.options(topic, bodyFormat="json", startingOffsets="earliest")
     table = str(tmp_path / "table")
@@ -247,13 +204,16 @@ def test_the_columns_of_json_are_found_out_once_and_kept_beside_the_checkpoint(s
 
     assert found == ["timestamp", "topic", "nsqd", "sequence", "order", "price", "_corrupt_record"]
     assert run(**kept) == found
-    rows = spark.read.parquet(table).select("order", "price", "_corrupt_record").collect()
-    assert sorted(map(tuple, rows), key=str) == [(1, 2.5, None), (2, 1.0, None), (None, None, b"no json")]
+    stored = spark.read.parquet(table).select("order", "price", "_corrupt_record").collect()
+    assert sorted(map(tuple, stored), key=str) == [(1, 2.5, None), (2, 1.0, None), (None, None, b"no json")]
     # A batch read needs no file, and infers the columns from the present messages.
     assert "customer" in spark.read.format("nsq").options(**options).load().columns
 
 
-def test_executors_without_the_package_are_named(spark, nodes, topic, published, tmp_path):
+# --- errors
+
+
+def test_executors_without_package_are_named(spark, nodes, topic, published, tmp_path):
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     bare.chmod(0o755)
@@ -270,24 +230,101 @@ def test_executors_without_the_package_are_named(spark, nodes, topic, published,
     assert re.match("the executors' Python has no [a-z_]+: install pyspark-nsq", sentence(caught.value))
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"channel": ""}, "option channel is missing: a stream acknowledges what it has read on a channel"),
-        (
-            {"channel": "c#ephemeral"},
-            EPHEMERAL,
-        ),
-        (
-            {"maxOffsetsPerTrigger": "-5"},
-            "option maxOffsetsPerTrigger is '-5'; it must be a whole number above 0",
-        ),
-    ],
-)
-def test_a_bad_option_is_named(spark, nodes, topic, tmp_path, published, changes, expected):
-    query = Query(spark, tmp_path / "checkpoint", {**nodes.options(topic), **changes})
+def test_stream_with_invalid_option_is_refused_without_traceback(spark, nodes, topic, tmp_path):
+    query = Query(spark, tmp_path / "checkpoint", nodes.options(topic, channel=""))
     with pytest.raises(Exception) as caught:
         query.run(lambda _batch, _number: None)
 
+    expected = "option channel is missing: a stream acknowledges what it has read on a channel"
     assert sentence(caught.value) == expected
     assert "Traceback" not in str(caught.value)
+
+
+def test_table_that_cannot_be_published_is_refused_without_traceback(spark, nodes, topic):
+    writer = spark.sql("SELECT 'x' AS body").write.format("nsq").mode("overwrite")
+    with pytest.raises(Exception, match="a topic cannot be overwritten") as caught:
+        writer.options(lookupdHttpAddresses=nodes.lookupd.http_address, topic=topic).save()
+    assert "Traceback" not in str(caught.value)
+
+
+# --- headers
+
+TRACE = b'{"traceparent":"00-ab-cd-01","t\\u00e9nant":"a \\"b\\""}'
+PUBLISHED = {
+    b"one": {"traceparent": "00-ab-cd-01", "ténant": 'a "b"'},
+    b"two": {"k": "v"},
+    b"three": {},
+    b"four": {},
+}
+
+
+@pytest.fixture
+def with_headers(nodes, topic):
+    """Messages with and without headers on the first nsqd, and one without headers on the other."""
+    with YouzanClient(("127.0.0.1", nodes.nsqds[0].tcp_port)) as wire:
+        assert wire.ask(pub_ext(topic, TRACE, b"one")) == b"OK"
+        assert wire.ask(mpub_ext(topic, (b'{"k":"v"}', b"two"), (b"", b"three"))) == b"OK"
+    nodes.listed(nodes.nsqds[0], topic)
+    nodes.publish(nodes.nsqds[1], topic, b"four")
+
+
+def headers_of(frame):
+    """The headers of each body; asserts that no body occurs twice."""
+    collected = frame.collect()
+    found = {bytes(row.body): row.headers for row in collected}
+    assert len(found) == len(collected)
+    return found
+
+
+def consumed(nodes, topic):
+    """The headers of each body, consumed from both nsqds with headers switched on."""
+    found = {}
+    for nsqd in nodes.nsqds:
+        count = sum(one["message_count"] for one in nsqd.get(f"/stats?format=json&topic={topic}")["topics"])
+        with YouzanClient(("127.0.0.1", nsqd.tcp_port)) as wire:
+            if count:
+                wire.subscribe(topic, "read", ready=100)
+            for _ in range(count):
+                message = wire.extended()
+                assert message.body not in found
+                found[message.body] = json.loads(message.headers or b"{}")
+    return found
+
+
+def test_batch_read_has_headers_on_request(spark, nodes, topic, with_headers):
+    read = spark.read.format("nsq").options(**nodes.options(topic, channel=""))
+
+    assert "headers" not in read.load().columns
+    assert headers_of(read.option("includeHeaders", "true").load()) == PUBLISHED
+    chosen = read.schema("headers map<string,string>, body binary").load()
+    assert [row.body for row in chosen.where("headers['k'] = 'v'").collect()] == [b"two"]
+
+
+def test_headers_pass_through_stream_from_topic_to_topic(spark, nodes, topic, with_headers, tmp_path):
+    options = nodes.options(topic, includeHeaders="true", startingOffsets="earliest")
+    query = (
+        spark.readStream.format("nsq")
+        .options(**options)
+        .load()
+        .selectExpr("body", "headers", "concat(topic, '-again') AS topic")
+        .writeStream.format("nsq")
+        .options(lookupdHttpAddresses=nodes.lookupd.http_address)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+    assert consumed(nodes, f"{topic}-again") == PUBLISHED
+
+
+def test_headers_pass_through_archive_and_replay(spark, nodes, topic, with_headers, tmp_path):
+    flags = ["--headers", "--starting-offsets=earliest"]
+    archive = Archive(tmp_path, nodes.lookupd.http_address, topic, *flags)
+    assert archive.run(spark) == len(PUBLISHED)
+    assert headers_of(spark.read.parquet(str(archive.output))) == PUBLISHED
+
+    again = f"{topic}-again"
+    lookupd = f"--lookupd-http-address={nodes.lookupd.http_address}"
+    assert main(["replay", f"--input={archive.output}", f"--topic={again}", lookupd]) == 0
+    assert consumed(nodes, again) == PUBLISHED

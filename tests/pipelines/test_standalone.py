@@ -56,7 +56,8 @@ def standalone(tmp_path_factory):
 
 def test_kills_of_cluster_processes_archive_every_message_once(standalone, tmp_path):
     with Run(tmp_path, seed=1, spark=standalone) as run:
-        for name in ("python_worker", "worker", "jvm"):
+        for name in ("everything", "python_worker", "worker", "jvm"):
+            # After the first kill this starts the job again.
             run.one_more_batch()
             run.kill(name, KINDS[name])
         # The job reports what has happened, and is started again to read the rest.
@@ -64,8 +65,8 @@ def test_kills_of_cluster_processes_archive_every_message_once(standalone, tmp_p
         run.note_the_end()
         run.finish()
 
-    assert sum(run.kills.values()) == 3
-    assert run.endings == {"Spark's JVM has died": 1}
+    assert sum(run.kills.values()) == 4
+    assert run.endings == {"killed": 1, "Spark's JVM has died": 1}
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def bare_python(tmp_path):
     return program
 
 
-def test_a_job_is_submitted_with_one_file_to_machines_that_have_nothing_of_ours(
+def test_job_is_submitted_with_one_file_to_machines_that_have_nothing_of_ours(
     standalone, nodes, topic, tmp_path, bare_python
 ):
     for nsqd in nodes.nsqds:

@@ -15,7 +15,7 @@ import pytest
 from pyarrow import fs
 
 from pyspark_nsq.parquet.range_files import RangeFiles
-from pyspark_nsq.parquet.storage import UNFINISHED, FolderStorage, ObjectStorage, open_storage
+from pyspark_nsq.parquet.storage import ObjectStorage, open_storage
 from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.planner import LogRange
 from tests.pipelines.test_range_files import batch
@@ -62,25 +62,16 @@ def rows(output):
     return ds.dataset(root, filesystem=files, partitioning="hive").to_table().num_rows
 
 
-def test_a_file_is_in_its_place_when_it_is_complete_and_not_before(output):
-    with closing(open_storage(output)) as place, RangeFiles(place, PART) as files:
-        list(files.write(batch(range(10), [0, 1] * 5)))
-        for _ in files.finish():
-            pass
-
-    assert rows(output) == 10
-
-
-def test_a_file_that_is_written_again_takes_the_place_of_the_first(output):
+def test_file_is_complete_and_replaced_when_it_is_written_again(output):
     for _ in range(2):
         with closing(open_storage(output)) as place, RangeFiles(place, PART) as files:
-            list(files.write(batch(range(10), [0] * 10)))
+            list(files.write(batch(range(10), [0, 1] * 5)))
             list(files.finish())
 
     assert rows(output) == 10
 
 
-def test_a_text_is_read_as_it_was_written(output):
+def test_text_is_read_as_it_was_written(output):
     with closing(open_storage(output)) as place:
         assert place.read("note.json") is None
         place.write("note.json", '{"a": 1}')
@@ -88,15 +79,7 @@ def test_a_text_is_read_as_it_was_written(output):
         assert place.read("note.json") == '{"a": 2}'
 
 
-def test_leftovers_are_removed(tmp_path):
-    place = FolderStorage(tmp_path)
-    place.unfinished("date=1/x.parquet").write_text("half")
-    place.tidy()
-
-    assert not (tmp_path / UNFINISHED).exists()
-
-
-def test_a_body_larger_than_one_piece_arrives_whole(uri):
+def test_body_larger_than_one_piece_arrives_whole(uri):
     content = os.urandom(12 << 20)
     with closing(open_storage(uri)) as place:
         unfinished = place.unfinished("large.bin")
@@ -108,51 +91,31 @@ def test_a_body_larger_than_one_piece_arrives_whole(uri):
         assert stream.read() == content
 
 
-def test_a_store_that_refuses_is_named_and_nothing_is_there(store, monkeypatch, endpoint):
-    uri = f"s3://lake/refused?scheme=http&endpoint_override={store.address}&region=us-east-1"
-    monkeypatch.setattr(store, "refused", ("PUT /lake/refused", "POST /lake/refused"))
-    with (
-        closing(open_storage(uri)) as place,
-        pytest.raises(SourceError, match=r"lake/refused/x cannot be written"),
-    ):
-        place.write("x", "text")
-
-    assert not [name for name in store.objects if "refused" in name]
-
-
-def test_an_upload_that_fails_leaves_the_file_that_another_attempt_has_put_there(
-    store, monkeypatch, endpoint
-):
-    uri = f"s3://lake/twice?scheme=http&endpoint_override={store.address}&region=us-east-1"
-    with closing(open_storage(uri)) as place:
-        place.write("x", "complete")
-        for refused in ("PUT /lake/twice/x", "PUT /lake/twice/_unfinished/"):
-            monkeypatch.setattr(store, "refused", (refused,))
-            with pytest.raises(SourceError, match=r"lake/twice/x cannot be written"):
-                place.write("x", "again")
-        monkeypatch.setattr(store, "refused", ())
-
-        assert place.read("x") == "complete"
-
-    assert not [name for name in store.objects if re.search("twice/_unfinished/.", name)]
-
-
-def test_an_upload_of_which_only_a_part_can_be_read_leaves_the_file_that_was_there(uri):
+def test_failed_upload_is_named_and_leaves_file_of_another_attempt(store, monkeypatch, endpoint):
     class Failing(io.BytesIO):
         def read(self, size=-1):
             if not (piece := super().read(size)):
                 raise OSError("disk")
             return piece
 
+    uri = f"s3://lake/twice?scheme=http&endpoint_override={store.address}&region=us-east-1"
     with closing(ObjectStorage(uri)) as place:
         place.write("x", "complete")
+        for refused in ("PUT /lake/twice/x", "PUT /lake/twice/_unfinished/"):
+            monkeypatch.setattr(store, "refused", (refused,))
+            with pytest.raises(SourceError, match=r"lake/twice/x cannot be written"):
+                place.write("x", "again")
+        monkeypatch.setattr(store, "refused", ())
+        # Only a part of the source can be read.
         with pytest.raises(SourceError, match="x cannot be written: disk"):
             place._upload(Failing(b"half"), "x", 8)
 
         assert place.read("x") == "complete"
 
+    assert not [name for name in store.objects if re.search("twice/_unfinished/.", name)]
 
-def test_a_file_that_is_too_large_for_a_copy_is_uploaded_into_its_place(store, monkeypatch, endpoint):
+
+def test_file_that_is_too_large_for_copy_is_uploaded_into_its_place(store, monkeypatch, endpoint):
     uri = f"s3://lake/large?scheme=http&endpoint_override={store.address}&region=us-east-1"
     monkeypatch.setattr(store, "refused", ("PUT /lake/large/_unfinished/",))
     with closing(ObjectStorage(uri)) as place:
@@ -161,7 +124,7 @@ def test_a_file_that_is_too_large_for_a_copy_is_uploaded_into_its_place(store, m
         assert place.read("x") == "all of it"
 
 
-def test_uploads_of_killed_tasks_are_removed(store, endpoint):
+def test_unfinished_files_of_killed_tasks_are_removed(store, endpoint):
     uri = f"s3://lake/killed?scheme=http&endpoint_override={store.address}&region=us-east-1"
     store.objects["lake/killed/_unfinished/x.parquet.0"] = b"PAR1"
     store.objects["lake/killed/date=1/x.parquet"] = b"PAR1"
@@ -172,6 +135,6 @@ def test_uploads_of_killed_tasks_are_removed(store, endpoint):
     assert "lake/killed/date=1/x.parquet" in store.objects
 
 
-def test_a_place_that_cannot_be_is_named():
+def test_unknown_place_is_named():
     with pytest.raises(SourceError, match=r"the output nope://x cannot be used: "):
         ObjectStorage("nope://x")

@@ -8,6 +8,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark_nsq.source.batch_reader import NsqBatchReader
 from pyspark_nsq.source.errors import DataLossError
 from pyspark_nsq.source.http import NodeConnection
+from pyspark_nsq.source.options import NodeOptions
 from pyspark_nsq.source.stream_reader import NsqStreamReader
 from tests.pipelines.conftest import Nodes, bounds, depth
 from tests.pipelines.streams import ALL, bodies_of, log_name, positions, rows_of
@@ -15,7 +16,7 @@ from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
 
-def test_who_accepts_loss_reads_the_rest_of_a_range(nodes, topic, reader):
+def test_range_without_lost_messages_is_read_if_loss_is_accepted(nodes, topic, reader):
     start = reader.initialOffset()
     end = reader.latestOffset(start, ALL)
     nodes.nsqds[0].post(f"/topic/delete?topic={topic}")
@@ -24,30 +25,12 @@ def test_who_accepts_loss_reads_the_rest_of_a_range(nodes, topic, reader):
     assert bodies_of(lenient, start, end) == [b"10", b"11", b"12"]
 
 
-def test_a_query_behind_its_channel_sees_when_that_is_emptied(nodes, topic, reader):
-    start = reader.initialOffset()
-    # Channel other keeps the messages, and channel archive has finished one of them.
-    for nsqd in nodes.nsqds:
-        nsqd.post(f"/channel/create?topic={topic}&channel=other&start=earliest")
-    nodes.nsqds[0].post(
-        f"/channel/commit?topic={topic}&channel=archive&sequence={start[log_name(topic, nodes.nsqds[0])] + 1}"
-    )
-    earliest = NsqStreamReader(nodes.parsed(topic, startingOffsets="earliest"))
-    begin = earliest.initialOffset()
-
-    assert earliest.latestOffset(begin, ReadMaxRows(2)) != begin
-
-    nodes.nsqds[0].post(f"/channel/empty?topic={topic}&channel=archive")
-    with pytest.raises(DataLossError, match="an operator emptied it or made it again"):
-        earliest.latestOffset(begin, ReadMaxRows(2))
-
-
-def test_a_channel_that_is_emptied_while_an_earliest_query_is_down_ends_it(nodes, topic, reader):
+def test_emptied_channel_ends_earliest_query_that_was_down(nodes, topic, reader):
     start = reader.initialOffset()
     nodes.nsqds[0].post(
         f"/channel/commit?topic={topic}&channel=archive&sequence={start[log_name(topic, nodes.nsqds[0])] + 1}"
     )
-    # Channel other keeps the messages, so the log does not show that archive is not owed them.
+    # Channel other keeps the messages, so the log does not show that they are not in the backlog of archive.
     nodes.nsqds[0].post(f"/channel/create?topic={topic}&channel=other&start=earliest")
     options = nodes.parsed(topic, startingOffsets="earliest")
     before = NsqStreamReader(options)
@@ -61,7 +44,7 @@ def test_a_channel_that_is_emptied_while_an_earliest_query_is_down_ends_it(nodes
         after.latestOffset(json.loads(json.dumps(end)), ALL)
 
 
-def test_an_earliest_query_behind_an_older_channel_goes_on_after_a_restart(nodes, topic, reader):
+def test_earliest_query_behind_older_channel_continues_after_restart(nodes, topic, reader):
     start = reader.initialOffset()
     for nsqd in nodes.nsqds:
         nsqd.post(f"/channel/create?topic={topic}&channel=other&start=earliest")
@@ -101,9 +84,13 @@ def finish_all_but_one(nsqd, topic):
                 wire.send(b"FIN %b\n" % message.id)
 
 
-@pytest.fixture
-def retained(cluster, topic):
-    """A cluster of one nsqd, the bounds before it removed its first file, and options by position."""
+def begin(options, kind):
+    one = kind(options)
+    return one.partitions() if kind is NsqBatchReader else one.initialOffset()
+
+
+@pytest.mark.parametrize("kind", [NsqBatchReader, NsqStreamReader])
+def test_given_position_of_removed_messages_is_loss(cluster, topic, caplog, kind):
     nodes = Nodes(cluster, 1)
     nsqd = with_small_files(nodes.nsqds[0])
     nsqd.post(f"/topic/create?topic={topic}")
@@ -123,64 +110,26 @@ def retained(cluster, topic):
         given = json.dumps({nsqd.http_address: position})
         return nodes.parsed(topic, startingOffsets=given, **more)
 
-    return nodes, before, starting
-
-
-def begin(options, kind):
-    one = kind(options)
-    return one.partitions() if kind is NsqBatchReader else one.initialOffset()
-
-
-both_readers = pytest.mark.parametrize("kind", [NsqBatchReader, NsqStreamReader])
-
-
-@both_readers
-def test_a_given_position_whose_messages_are_gone_is_a_loss(retained, topic, caplog, kind):
-    nodes, before, starting = retained
-    (nsqd,) = nodes.nsqds
     first, end = bounds(nsqd, topic)["first"], before["end"]
-
-    with pytest.raises(DataLossError) as lost:
+    lost = f"but the log there is kept from {first} on only: what lies between is gone"
+    with pytest.raises(DataLossError) as caught:
         begin(starting(before["first"]), kind)
-    assert lost.value.sentence == (
-        f"option startingOffsets has {before['first']} for nsqd {nsqd.http_address}, but the log there is "
-        f"kept from {first} on only: what lies between is gone "
+    assert caught.value.sentence == (
+        f"option startingOffsets has {before['first']} for nsqd {nsqd.http_address}, {lost} "
         "(failOnDataLoss=false continues with what there is)"
     )
     with pytest.raises(DataLossError, match=f"but the log there ends at {end}: its topic or its data was"):
         begin(starting(end + 1), kind)
     assert caplog.messages == []
     begin(starting(before["first"], failOnDataLoss="false"), kind)
-    assert [text.partition(", but")[2] for text in caplog.messages] == [
-        f" the log there is kept from {first} on only: what lies between is gone"
-    ]
+    assert [text.endswith(lost) for text in caplog.messages] == [True]
 
-
-@both_readers
-def test_a_given_position_below_numbers_that_no_message_had_is_no_loss(retained, topic, kind):
-    """All was read and removed, and numbers go on higher after a restart."""
-    nodes, before, starting = retained
-    (nsqd,) = nodes.nsqds
+    # Numbers continue higher after a restart; those between were never given to a message, and are no loss.
     nsqd.restart()
     nodes.publish(nsqd, topic, b"new")
     found = bounds(nsqd, topic)
-
-    assert found["first"] <= before["end"] < found["extents"][-1][0]
-    assert begin(starting(before["end"]), kind)
-
-
-@pytest.fixture
-def compacted(cluster, topic):
-    """A cluster whose first nsqd keeps few messages of a file that another channel has nearly finished."""
-    nodes = Nodes(cluster)
-    nsqd = with_small_files(nodes.nsqds[0])
-    nsqd.post(f"/topic/create?topic={topic}")
-    nsqd.post(f"/channel/create?topic={topic}&channel=other")
-    publish_large(nodes, nsqd, topic)
-    finish_all_but_one(nsqd, topic)
-    compact(nsqd, topic)
-    nodes.listed(nsqd, topic)
-    return nodes
+    assert found["first"] <= end < found["extents"][-1][0]
+    assert begin(starting(end), kind)
 
 
 def compact(nsqd, topic):
@@ -193,37 +142,52 @@ def compact(nsqd, topic):
     def is_compacted():
         # nsqd looks only at topics that have changed.
         nsqd.post(f"/channel/pause?topic={topic}&channel=other")
-        with NodeConnection(nsqd.http_address, 5, 0) as node:
+        with NodeConnection(nsqd.http_address, NodeOptions(), 0) as node:
             answer = node.get("/log/range", [("topic", topic), ("start", str(first)), ("end", str(end))])
         return "compacted" in answer.headers.get("X-Nsq-Gaps", "")
 
     wait_until(is_compacted, "the segment is compacted", 60)
 
 
-def test_a_query_from_the_earliest_passes_over_what_everybody_had_finished_before(compacted, topic):
-    reader = NsqStreamReader(compacted.parsed(topic, startingOffsets="earliest"))
-    start = reader.initialOffset()
-    found = bodies_of(reader, start, reader.latestOffset(start, ALL))
+def test_messages_compacted_before_query_began_are_no_loss(cluster, topic):
+    """The first nsqd keeps few messages of a file that another channel has nearly finished."""
+    nodes = Nodes(cluster)
+    nsqd, stays = with_small_files(nodes.nsqds[0]), nodes.nsqds[1]
+    nsqd.post(f"/topic/create?topic={topic}")
+    nsqd.post(f"/channel/create?topic={topic}&channel=other")
+    publish_large(nodes, nsqd, topic)
+    finish_all_but_one(nsqd, topic)
+    compact(nsqd, topic)
+    nodes.listed(nsqd, topic)
 
+    def first_batch(start=None, **options):
+        reader = NsqStreamReader(nodes.parsed(topic, **options))
+        start = start or reader.initialOffset()
+        end = reader.latestOffset(start, ALL)
+        return reader, end, bodies_of(reader, start, end)
+
+    _, _, found = first_batch(startingOffsets="earliest")
     assert b"held" in found
     assert len(found) < 41
 
+    # A query that the nsqd joins.
+    nodes.publish(stays, topic, b"a")
+    only = {"lookupdHttpAddresses": "", "nsqdHttpAddresses": stays.http_address}
+    start = NsqStreamReader(nodes.parsed(topic, channel="joined", **only)).initialOffset()
+    assert list(positions(start)) == [log_name(topic, stays)]
+    _, joined, _ = first_batch(start, channel="joined")
+    assert log_name(topic, nsqd) in joined
+    assert b"held" in first_batch(joined, channel="joined")[2]
 
-def test_a_channel_that_a_consumer_has_used_is_taken_over_though_a_file_is_compacted(compacted, topic):
-    """The consumer finished messages behind one that it still holds."""
-    nsqd = compacted.nsqds[0]
-    reader = NsqStreamReader(compacted.parsed(topic, channel="other"))
-    start = reader.initialOffset()
-    end = reader.latestOffset(start, ALL)
-    found = bodies_of(reader, start, end)
-
+    # A query on the channel of the consumer, which finished messages behind one that it still holds.
+    reader, end, found = first_batch(channel="other")
     assert b"held" in found
-    assert len(found) < 41
+    assert len(found) < 42
     reader.commit(end)
     assert depth(nsqd, topic, "other") == 0
 
 
-def test_a_channel_that_is_taken_over_keeps_what_the_query_will_read(nodes, topic, reader):
+def test_used_channel_keeps_messages_that_query_will_read(nodes, topic, reader):
     """A consumer has finished the second message and holds the first; others may finish all before it."""
     nsqd = nodes.nsqds[0]
     start = reader.initialOffset()
@@ -232,30 +196,14 @@ def test_a_channel_that_is_taken_over_keeps_what_the_query_will_read(nodes, topi
         _, second, _ = wire.messages(3)
         wire.send(b"FIN %b\n" % second.id)
         wait_until(lambda: depth(nsqd, topic) == 0, "all are on their way")
-    wait_until(lambda: depth(nsqd, topic) == 2, "two are owed again")
+    wait_until(lambda: depth(nsqd, topic) == 2, "two are pending again")
     again = NsqStreamReader(nodes.parsed(topic))
 
     assert again.initialOffset() == start
     assert depth(nsqd, topic) == 3
 
 
-def test_a_producer_that_joins_with_a_compacted_file_has_lost_nothing(compacted, topic):
-    joins, stays = compacted.nsqds
-    reader = NsqStreamReader(
-        compacted.parsed(topic, lookupdHttpAddresses="", nsqdHttpAddresses=stays.http_address)
-    )
-    compacted.publish(stays, topic, b"a")
-    start = reader.initialOffset()
-    reader = NsqStreamReader(compacted.parsed(topic))
-    joined = reader.latestOffset(start, ALL)
-    found = bodies_of(reader, joined, reader.latestOffset(joined, ALL))
-
-    assert list(positions(start)) == [log_name(topic, stays)]
-    assert log_name(topic, joins) in joined
-    assert b"held" in found
-
-
-def test_messages_emptied_and_compacted_before_a_read_are_named(cluster, topic):
+def test_messages_emptied_and_compacted_before_read_are_named(cluster, topic):
     """The loss comes between plan and read of a batch, in a query that accepts messages finished earlier."""
     nodes = Nodes(cluster)
     nsqd = with_small_files(nodes.nsqds[0])
@@ -272,7 +220,7 @@ def test_messages_emptied_and_compacted_before_a_read_are_named(cluster, topic):
         rows_of(reader, start, end)
 
 
-def test_a_channel_that_was_removed_is_not_acknowledged_silently(nodes, topic, reader):
+def test_removed_channel_is_named_when_batch_is_acknowledged(nodes, topic, reader):
     end = reader.latestOffset(reader.initialOffset(), ALL)
     nodes.nsqds[0].post(f"/channel/delete?topic={topic}&channel=archive")
     with pytest.raises(DataLossError, match=r"channel 'archive' was removed from nsqd .* while it was read"):

@@ -1,7 +1,11 @@
 """The stream reader against real daemons, called as Spark calls it: order of calls, positions, repetition."""
 
-from pyspark.sql.streaming.datasource import ReadMaxRows
+import time
 
+import pytest
+from pyspark.sql.streaming.datasource import ReadMaxBytes, ReadMaxRows, ReadMinRows
+
+from pyspark_nsq.source.batch_reader import NsqBatchReader
 from pyspark_nsq.source.stream_reader import NsqStreamReader
 from tests.pipelines.conftest import bounds, depth
 from tests.pipelines.streams import ALL, bodies_of, log_name, positions, rows_of
@@ -9,136 +13,82 @@ from tests.pipelines.streams import ALL, bodies_of, log_name, positions, rows_of
 # --- one batch after another
 
 
-def test_messages_published_before_the_query_are_read(nodes, topic, reader):
+def test_batch_has_rows_with_their_origin_and_commit_acknowledges_them(nodes, topic, reader):
     start = reader.initialOffset()
     end = reader.latestOffset(start, ALL)
+    rows = rows_of(reader, start, end)
 
     assert list(positions(start)) == sorted(log_name(topic, nsqd) for nsqd in nodes.nsqds)
-    assert bodies_of(reader, start, end) == [b"00", b"01", b"02", b"10", b"11", b"12"]
-
-
-def test_rows_say_where_a_message_comes_from(nodes, topic, reader):
-    start = reader.initialOffset()
-    rows = rows_of(reader, start, reader.latestOffset(start, ALL))
-
     for number, nsqd in enumerate(nodes.nsqds):
         first = bounds(nsqd, topic)["first"]
         mine = [row for row in rows if row["nsqd"] == nsqd.http_address]
         assert [row["body"] for row in mine] == [b"%d%d" % (number, n) for n in range(3)]
         assert [row["sequence"] for row in mine] == [first, first + 1, first + 2]
         assert {(row["topic"], row["channel"], row["attempts"]) for row in mine} == {(topic, "archive", 1)}
-
-
-def test_the_initial_offset_is_the_same_when_asked_twice(nodes, topic, reader):
-    start = reader.initialOffset()
-    nodes.publish(nodes.nsqds[0], topic, b"later")
-
-    assert reader.initialOffset() == start
-
-
-def test_a_batch_has_at_most_as_many_messages_as_its_limit(reader):
-    start = reader.initialOffset()
-    sizes = []
-    while (end := reader.latestOffset(start, ReadMaxRows(4))) != start:
-        sizes.append(len(rows_of(reader, start, end)))
-        start = end
-
-    assert sizes == [4, 2]
-
-
-def test_the_limit_of_the_options_is_what_spark_is_told(nodes, topic):
-    assert NsqStreamReader(
-        nodes.parsed(topic, maxOffsetsPerTrigger="7")
-    ).getDefaultReadLimit() == ReadMaxRows(7)
-    assert NsqStreamReader(nodes.parsed(topic)).getDefaultReadLimit() == ALL
-
-
-def test_batch_reread_gives_the_same_rows_after_new_publishes(nodes, topic, reader):
-    start = reader.initialOffset()
-    end = reader.latestOffset(start, ALL)
-    before = rows_of(reader, start, end)
-    for nsqd in nodes.nsqds:
-        nodes.publish(nsqd, topic, b"later")
-
-    assert rows_of(NsqStreamReader(nodes.parsed(topic)), start, end) == before
-
-
-def test_a_batch_is_cut_into_as_many_partitions_as_are_asked_for(nodes, topic, reader):
-    start = reader.initialOffset()
-    whole = reader.latestOffset(start, ALL)
-    many = NsqStreamReader(nodes.parsed(topic, minPartitions="6"))
-    end = many.latestOffset(start, ALL)
-
-    assert len(many.partitions(start, end)) == 6
-    assert rows_of(many, start, end) == rows_of(reader, start, whole)
-
-
-def test_repeated_batch_has_the_same_partitions_under_changed_options(nodes, topic, reader):
-    start = reader.initialOffset()
-    many = NsqStreamReader(nodes.parsed(topic, minPartitions="6"))
-    end = many.latestOffset(start, ALL)
-    again = NsqStreamReader(nodes.parsed(topic, minPartitions="1"))
-
-    assert [one.value for one in again.partitions(start, end)] == [
-        one.value for one in many.partitions(start, end)
-    ]
-
-
-# --- acknowledging
-
-
-def test_nothing_is_acknowledged_before_spark_says_that_it_is_stored(nodes, topic, reader):
-    start = reader.initialOffset()
-    end = reader.latestOffset(start, ALL)
-    rows_of(reader, start, end)
-
     assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [3, 3]
 
     reader.commit(end)
-
     assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [0, 0]
 
 
-def test_asking_for_the_next_batch_acknowledges_the_one_before(nodes, topic, reader):
+def test_batch_is_limited_and_its_lag_is_reported(nodes, topic, reader):
     start = reader.initialOffset()
-    end = reader.latestOffset(start, ReadMaxRows(4))
-    reader.latestOffset(end, ALL)
+    sizes, lags, depths = [], [], []
+    while (end := reader.latestOffset(start, ReadMaxRows(4))) != start:
+        sizes.append(len(rows_of(reader, start, end)))
+        lags.append(reader.reportLatestOffset())
+        depths.append([depth(nsqd, topic) for nsqd in nodes.nsqds])
+        start = end
 
-    assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [1, 1]
+    assert sizes == [4, 2]
+    # The next request acknowledges a batch.
+    assert depths == [[3, 3], [1, 1]]
+    assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [0, 0]
+    assert [one.pop("lag") for one in lags] == [2, 0]
+    assert lags[0].pop("lags") == {log_name(topic, nsqd): 1 for nsqd in nodes.nsqds}
+    assert lags[0] == positions(start)
 
 
-def test_new_query_starts_at_the_channel_position(nodes, topic, reader):
+def test_repeated_batch_is_the_same_under_changed_options(nodes, topic, reader):
     start = reader.initialOffset()
-    reader.commit(reader.latestOffset(start, ReadMaxRows(4)))
-    again = NsqStreamReader(nodes.parsed(topic))
-    start = again.initialOffset()
-
-    assert bodies_of(again, start, again.latestOffset(start, ALL)) == [b"02", b"12"]
-
-
-def test_committing_again_changes_nothing(nodes, topic, reader):
-    start = reader.initialOffset()
-    end = reader.latestOffset(start, ALL)
-    reader.commit(end)
-    fresh = NsqStreamReader(nodes.parsed(topic))
-    fresh.commit(start)
-    fresh.commit(end)
-
-    assert [bounds(nsqd, topic)["channels"]["archive"]["acknowledged"] for nsqd in nodes.nsqds] == [
-        end[log_name(topic, nsqd)] for nsqd in nodes.nsqds
-    ]
-
-
-def test_log_retains_the_backlog_of_the_slowest_channel(nodes, topic, reader):
-    start = reader.initialOffset()
+    many = NsqStreamReader(nodes.parsed(topic, minPartitions="6"))
+    end = many.latestOffset(start, ALL)
+    rows = rows_of(many, start, end)
     for nsqd in nodes.nsqds:
-        nsqd.post(f"/channel/create?topic={topic}&channel=other")
-        nsqd.post(f"/channel/empty?topic={topic}&channel=other")
+        nodes.publish(nsqd, topic, b"later")
+    again = NsqStreamReader(nodes.parsed(topic, minPartitions="1"))
 
-    assert len(rows_of(reader, start, reader.latestOffset(start, ALL))) == 6
+    assert len(many.partitions(start, end)) == 6
+    assert len(rows) == 6
+    assert [one.value for one in again.partitions(start, end)] == [
+        one.value for one in many.partitions(start, end)
+    ]
+    assert rows_of(again, start, end) == rows
+    assert reader.initialOffset() == start
 
 
 # --- where a query starts
+
+
+def test_new_query_starts_at_channel_position(nodes, topic, reader):
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(4))
+    reader.commit(end)
+    # Older positions and the same again change nothing.
+    again = NsqStreamReader(nodes.parsed(topic))
+    again.commit(start)
+    again.commit(end)
+    start = again.initialOffset()
+
+    assert positions(start) == positions(end)
+    assert bodies_of(again, start, again.latestOffset(start, ALL)) == [b"02", b"12"]
+    table = NsqBatchReader(nodes.parsed(topic, startingOffsets="acknowledged"))
+    assert [
+        body
+        for part in table.partitions()
+        for batch in table.read(part)
+        for body in batch["body"].to_pylist()
+    ] == [b"02", b"12"]
 
 
 def test_latest_skips_stored_messages(nodes, topic, reader):
@@ -149,7 +99,7 @@ def test_latest_skips_stored_messages(nodes, topic, reader):
     assert bodies_of(latest, start, latest.latestOffset(start, ALL)) == [b"later"]
 
 
-def test_earliest_reads_messages_older_than_the_channel(nodes, topic, reader):
+def test_earliest_reads_messages_older_than_channel(nodes, topic, reader):
     reader.initialOffset()
     earliest = NsqStreamReader(nodes.parsed(topic, channel="second", startingOffsets="earliest"))
     start = earliest.initialOffset()
@@ -164,32 +114,118 @@ def test_earliest_reads_messages_older_than_the_channel(nodes, topic, reader):
     assert positions(again) == positions(end)
 
 
-def test_a_topic_that_holds_its_messages_back_is_read_and_owes_nothing_afterwards(nodes, topic):
-    nsqd = nodes.nsqds[0]
-    nsqd.post(f"/topic/create?topic={topic}")
-    nsqd.post(f"/topic/pause?topic={topic}")
-    nsqd.post(f"/channel/create?topic={topic}&channel=archive")
-    nodes.publish(nsqd, topic, b"held", b"back")
+# --- how large a batch is, and how often an idle query asks
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({}, ALL),
+        ({"maxOffsetsPerTrigger": "7"}, ReadMaxRows(7)),
+        ({"maxBytesPerTrigger": "10000"}, ReadMaxBytes(10_000)),
+        ({"minOffsetsPerTrigger": "3"}, ReadMinRows(3)),
+    ],
+)
+def test_limit_of_options_is_passed_to_spark(nodes, topic, options, limit):
+    assert NsqStreamReader(nodes.parsed(topic, **options)).getDefaultReadLimit() == limit
+
+
+def test_batch_has_about_as_many_bytes_as_it_may(nodes, topic):
+    nodes.publish(nodes.nsqds[0], topic, *(b"x" * 1000 for _ in range(50)))
+    reader = NsqStreamReader(nodes.parsed(topic, maxBytesPerTrigger="10000"))
+    start, sizes = reader.initialOffset(), []
+    while (end := reader.latestOffset(start, reader.getDefaultReadLimit())) != start:
+        sizes.append(len(rows_of(reader, start, end)))
+        start = end
+
+    assert sum(sizes) == 50
+    assert max(sizes) <= 10
+    assert len(sizes) <= 7
+
+
+def test_batch_waits_for_enough_messages_until_delay_or_end_of_run(nodes, topic):
+    nodes.publish(nodes.nsqds[0], topic, b"a", b"b")
+    reader = NsqStreamReader(nodes.parsed(topic, minOffsetsPerTrigger="3", maxTriggerDelay="0.2"))
+    start, limit = reader.initialOffset(), reader.getDefaultReadLimit()
+    assert reader.latestOffset(start, limit) == start
+
+    nodes.publish(nodes.nsqds[0], topic, b"c")
+    end = reader.latestOffset(start, limit)
+    assert bodies_of(reader, start, end) == [b"a", b"b", b"c"]
+
+    nodes.publish(nodes.nsqds[0], topic, b"d")
+    began = time.monotonic()
+    while (last := reader.latestOffset(end, limit)) == end:
+        assert time.monotonic() < began + 10
+    assert bodies_of(reader, end, last) == [b"d"]
+
+    finite = NsqStreamReader(nodes.parsed(topic, minOffsetsPerTrigger="1000"))
+    finite.prepareForTriggerAvailableNow()
+    assert bodies_of(finite, end, finite.latestOffset(end, limit)) == [b"d"]
+
+
+def requests(nsqd, path):
+    return sum(f" {path}" in line for line in nsqd.logs().splitlines())
+
+
+def test_idle_query_asks_less_often_and_creates_channel_once(nodes, topic):
+    nodes.publish(nodes.nsqds[0], topic, b"a")
+    reader = NsqStreamReader(nodes.parsed(topic))
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+    nsqd, path = nodes.nsqds[0], f"/log/bounds?topic={topic}"
+    before, lookups = requests(nsqd, path), requests(nodes.lookupd, f"/lookup?topic={topic}")
+    began = time.monotonic()
+    rounds = 0
+    while time.monotonic() < began + 1.5:
+        assert reader.latestOffset(end, ALL) == end
+        rounds += 1
+
+    assert requests(nsqd, path) - before == rounds <= 9
+    assert requests(nodes.lookupd, f"/lookup?topic={topic}") - lookups <= 3
+    assert requests(nsqd, f"/channel/create?topic={topic}") == 1
+    nodes.publish(nodes.nsqds[0], topic, b"b")
+    assert bodies_of(reader, end, reader.latestOffset(end, ALL)) == [b"b"]
+
+
+# --- runs that end
+
+
+def test_run_with_available_now_ends_where_logs_ended_when_it_began(nodes, topic, reader):
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    for nsqd in nodes.nsqds:
+        nodes.publish(nsqd, topic, b"later")
+    read = []
+    while (end := reader.latestOffset(start, ReadMaxRows(4))) != start:
+        read += bodies_of(reader, start, end)
+        start = end
+
+    assert sorted(read) == [b"00", b"01", b"02", b"10", b"11", b"12"]
+    assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [1, 1]
+
+
+def test_nsqd_that_joins_during_available_now_is_left_to_the_next_run(nodes, topic):
+    first, second = nodes.nsqds
+    nodes.publish(first, topic, b"a")
     reader = NsqStreamReader(nodes.parsed(topic))
     start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    nodes.publish(second, topic, b"b")
     end = reader.latestOffset(start, ALL)
 
-    assert bodies_of(reader, start, end) == [b"back", b"held"]
-
-    reader.commit(end)
-    nodes.publish(nsqd, topic, b"more")
-    nsqd.post(f"/topic/unpause?topic={topic}")
-
-    assert depth(nsqd, topic) == 1
-    assert bounds(nsqd, topic)["channels"]["archive"]["acknowledged"] == end[log_name(topic, nsqd)]
+    assert list(positions(end)) == [log_name(topic, first)]
+    assert reader.latestOffset(end, ALL) == end
 
 
-def test_the_latest_offset_says_how_much_is_left(nodes, topic, reader):
-    start = reader.initialOffset()
-    end = reader.latestOffset(start, ReadMaxRows(4))
+def test_available_now_ends_though_nsqlookupd_listed_nothing_when_it_began(fragile, topic, doomed):
+    """The nsqlookupd was just restarted; the checkpoint has the nsqds, and a publisher continues."""
+    reader, start, _ = doomed
+    end = reader.latestOffset(start, ALL)
+    again = NsqStreamReader(fragile.parsed(topic))
+    fragile.lookupd.kill()
+    fragile.lookupd.start()
+    again.prepareForTriggerAvailableNow()
+    first = again.latestOffset(end, ALL)
+    fragile.nsqds[0].post(f"/mpub?topic={topic}", b"later\nand later")
 
-    latest = reader.reportLatestOffset()
-    assert latest.pop("lag") == 2
-    assert latest.pop("lags") == {log_name(topic, nsqd): 1 for nsqd in nodes.nsqds}
-    assert latest == positions(reader.latestOffset(end, ALL))
-    assert reader.reportLatestOffset()["lag"] == 0
+    assert again.latestOffset(first, ALL) == first

@@ -1,4 +1,4 @@
-"""The Python that Spark is told to start for the source, and the modules' path of that Python."""
+"""The Python that Spark starts for the source, and the modules' path of that Python."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def path_of(python, *entries):
     return found.stdout.split()
 
 
-def test_the_zips_of_spark_are_left_out_and_nothing_else_is(tmp_path):
+def test_zips_of_spark_alone_are_left_out(tmp_path):
     python = quick_python(sys.executable, "local[2]", str(tmp_path))
 
     assert python != sys.executable
@@ -38,36 +38,29 @@ def test_the_zips_of_spark_are_left_out_and_nothing_else_is(tmp_path):
     assert quick_python(sys.executable, "local[2]", str(tmp_path)) == python
 
 
-@pytest.mark.parametrize("master", ["spark://master:7077", "k8s://here", "yarn"])
-def test_on_a_cluster_every_node_has_a_python_of_its_own(tmp_path, master):
-    assert quick_python(sys.executable, master, str(tmp_path)) == sys.executable
+def test_python_is_kept_where_another_would_be_unsafe(tmp_path, monkeypatch):
+    def kept(python=sys.executable, master="local[2]", folder=str(tmp_path)):
+        return quick_python(python, master, folder) == python
 
-
-def test_another_python_is_left_as_it_is(tmp_path):
+    # Each node of a cluster has a Python of its own.
+    assert [kept(master=master) for master in ("spark://master:7077", "k8s://here", "yarn")] == [True] * 3
     other = tmp_path / "python3"
     other.symlink_to(sys.executable)
-
-    assert quick_python(str(other), "local[2]", str(tmp_path)) == str(other)
-    assert quick_python("no-such-python", "local[2]", str(tmp_path)) == "no-such-python"
-
-
-def test_another_spark_is_left_as_it_is(tmp_path, monkeypatch):
-    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-
-    assert quick_python(sys.executable, "local[2]", str(tmp_path)) == sys.executable
-
-
-def test_where_nothing_may_be_run_or_written_it_does_without(tmp_path):
+    assert kept(str(other))
+    assert kept("no-such-python")
+    # Nothing may be run or written.
     script = tmp_path / "nsq-python"
     script.write_text("")
     script.chmod(0o600)
+    assert kept()
+    assert kept(folder=str(tmp_path / "away"))
+    assert kept(folder=None)
+    script.unlink()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert kept()
 
-    assert quick_python(sys.executable, "local[2]", str(tmp_path)) == sys.executable
-    assert quick_python(sys.executable, "local[2]", str(tmp_path / "away")) == sys.executable
-    assert quick_python(sys.executable, "local[2]", None) == sys.executable
 
-
-def test_only_what_is_registered_meanwhile_has_it(tmp_path):
+def test_sources_registered_in_block_have_quick_python(tmp_path):
     context = SimpleNamespace(pythonExec=sys.executable, master="local[2]", _temp_dir=str(tmp_path))
     with pytest.raises(KeyError), unpacked(context):
         assert context.pythonExec == str(tmp_path / "nsq-python")

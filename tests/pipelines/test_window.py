@@ -34,20 +34,14 @@ US = 1_763_632_801_000_500
         ([GreaterThan(("sequence",), 5), LessThanOrEqual(("sequence",), 9)], Interval(6, 9)),
         ([GreaterThanOrEqual(("sequence",), 5), GreaterThan(("sequence",), 3)], Interval(5, None)),
         ([LessThan(("sequence",), 5), IsNotNull(("sequence",))], Interval(None, 4)),
+        ([GreaterThan(("timestamp",), MOMENT)], Interval(US + 1, None)),
     ],
 )
-def test_filters_on_the_sequence_are_a_span(filters, span):
+def test_filters_on_sequence_and_time_are_intervals(filters, span):
     window = FilterWindow()
 
     assert all(window.narrow(one) for one in filters)
-    assert window.sequences == span
-
-
-def test_filters_on_the_time_are_a_span_in_microseconds():
-    window = FilterWindow()
-
-    assert window.narrow(GreaterThan(("timestamp",), MOMENT))
-    assert window.times_us == Interval(US + 1, None)
+    assert span in (window.sequences, window.times_us)
 
 
 def test_filters_on_topic_and_nsqd_choose_logs():
@@ -63,7 +57,7 @@ def test_filters_on_topic_and_nsqd_choose_logs():
     ]
 
 
-def test_values_of_an_in_filter_are_an_interval_that_spark_filters_again():
+def test_values_of_in_are_interval_that_spark_filters_again():
     window = FilterWindow()
 
     assert not window.narrow(In(("sequence",), (9, 5, 7)))
@@ -90,7 +84,7 @@ def test_other_filters_are_left_to_spark(one):
     assert window == FilterWindow()
 
 
-def test_rows_outside_a_span_of_time_are_left_out_wherever_they_lie():
+def test_rows_outside_interval_of_time_are_left_out():
     times = [7, 2, 5, 9, 5]
     frames = b"".join(
         encode_frame(FRAME_MESSAGE, MessageRecord(us * 1000, 1, b"%016x" % n, b"").encode())
@@ -101,31 +95,20 @@ def test_rows_outside_a_span_of_time_are_left_out_wherever_they_lie():
     )
 
     assert batch["sequence"].to_pylist() == list(np.flatnonzero([True, False, True, False, True]))
+    none = TimeInterval(MessageColumns(("sequence",)), Interval(10, None))
+    assert list(none.batches(decode_frames(frames), Origin("t", "", "n:1"))) == []
 
 
-def test_messages_of_a_time_with_no_rows_make_no_batch():
-    frame = encode_frame(FRAME_MESSAGE, MessageRecord(5000, 1, b"0" * 16, b"").encode())
-    columns = TimeInterval(MessageColumns(("sequence",)), Interval(6, None))
-
-    assert list(columns.batches(decode_frames(frame), Origin("t", "", "n:1"))) == []
-
-
-def test_only_the_chosen_nsqd_is_read(nodes, topic):
+def test_filtered_read_has_only_partitions_with_wanted_rows(nodes, topic):
     for nsqd in nodes.nsqds:
-        nodes.publish(nsqd, topic, b"a")
-    reader = NsqFilteredReader(nodes.parsed(topic, channel=""))
-
-    assert reader.pushFilters([EqualTo(("nsqd",), nodes.nsqds[1].http_address)]) == []
-    assert [one.value.nsqd for one in reader.partitions()] == [nodes.nsqds[1].http_address]
-
-
-def test_no_more_is_read_than_filters_leave(nodes, topic):
-    (nsqd, _) = nodes.nsqds
-    nodes.publish(nsqd, topic, *(b"%d" % n for n in range(10)))
+        nodes.publish(nsqd, topic, *(b"%d" % n for n in range(10)))
+    nsqd = nodes.nsqds[1]
     first = bounds(nsqd, topic)["first"]
     reader = NsqFilteredReader(nodes.parsed(topic, channel=""))
     left = StringContains(("topic",), "x")
+    chosen = [EqualTo(("nsqd",), nsqd.http_address), GreaterThan(("sequence",), first + 6)]
 
-    assert reader.pushFilters([GreaterThan(("sequence",), first + 6), left]) == [left]
+    assert reader.pushFilters([*chosen, left]) == [left]
     (partition,) = reader.partitions()
-    assert (partition.value.start, partition.value.end) == (first + 7, first + 10)
+    part = partition.value
+    assert (part.nsqd, part.start, part.end) == (nsqd.http_address, first + 7, first + 10)

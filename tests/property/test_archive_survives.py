@@ -10,10 +10,16 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from nsqclient.wire.durations import SECOND
 from nsqtools.nsq_to_file.archive import Archive, ArchiveLayout
@@ -30,20 +36,18 @@ class Quiet:
 class ArchiveMachine(RuleBasedStateMachine):
     """Runs that write, sync, rotate, are hung up, are killed at any moment, and start again."""
 
-    level: int | None = None
-    work = False
-    rotation = Rotation()
-
-    def __init__(self) -> None:
-        super().__init__()
+    @initialize(
+        level=st.sampled_from([None, 1]),
+        work=st.booleans(),
+        rotation=st.sampled_from([Rotation(), Rotation(size=150), Rotation(interval=40 * SECOND)]),
+    )
+    def begin(self, level, work, rotation):
         # In memory where possible, because there are thousands of syncs.
         self.folder = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
         out = self.folder / "out"
-        self.layout = ArchiveLayout(
-            out, self.folder / "work" if self.work else out, self.rotation, self.level
-        )
-        revisions = self.layout.moves or self.layout.exclusive or self.rotation.size > 0
-        self.names = Naming("<TOPIC><REV>.<DATETIME>", "%H%M", "h", 1, self.level is not None, revisions)
+        self.layout = ArchiveLayout(out, self.folder / "work" if work else out, rotation, level)
+        revisions = self.layout.moves or self.layout.exclusive or rotation.size > 0
+        self.names = Naming("<TOPIC><REV>.<DATETIME>", "%H%M", "h", 1, level is not None, revisions)
         self.seconds = self.count = 0
         self.durable: list[bytes] = []
         self.pending: list[bytes] = []
@@ -111,7 +115,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         lines: Counter[bytes] = Counter()
         for path in self.layout.output_dir.iterdir():
             data = path.read_bytes()
-            lines.update((complete(data) if self.level else data).split(b"\n"))
+            lines.update((complete(data) if self.layout.gzip_level else data).split(b"\n"))
         assert {body: lines[body] for body in self.durable} == dict.fromkeys(self.durable, 1)
 
     def teardown(self):
@@ -132,13 +136,6 @@ def complete(data: bytes) -> bytes:
     return bytes(read)
 
 
-@pytest.mark.parametrize("level", [None, 1])
-@pytest.mark.parametrize("work", [False, True])
-@pytest.mark.parametrize(
-    "rotation", [Rotation(), Rotation(size=150), Rotation(interval=40 * SECOND)], ids=str
-)
-def test_what_was_synced_survives(level, work, rotation):
-    machine = type("Machine", (ArchiveMachine,), {"level": level, "work": work, "rotation": rotation})
-
-    machine.TestCase.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
-    machine.TestCase("runTest").runTest()
+def test_synced_records_survive():
+    limits = settings(max_examples=100, stateful_step_count=20, deadline=None)
+    run_state_machine_as_test(ArchiveMachine, settings=limits)

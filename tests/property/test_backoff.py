@@ -9,7 +9,7 @@ tail_records = st.lists(st.sampled_from(["fail", "succeed", "put off", "wait"]),
 
 
 @given(tail_records, st.floats(0.01, 10), st.floats(0.01, 300), st.floats(0, 1), st.booleans())
-def test_every_pause_is_a_power_of_two_within_the_limit(what, multiplier, longest, chance, full_jitter):
+def test_every_pause_is_power_of_two_within_limit(what, multiplier, longest, chance, full_jitter):
     backoff = Backoff(multiplier, longest, full_jitter=full_jitter)
     for one in what:
         before, level = backoff.phase, backoff.level
@@ -52,14 +52,14 @@ def test_it_takes_no_more_successes_than_failures_to_run_again(failures, multipl
 
 
 @given(st.integers(0, 20), st.sampled_from([(0, 120), (1, 0), (0, 0)]))
-def test_without_a_multiplier_or_a_duration_nothing_ever_stops(failures, settings):
+def test_without_multiplier_or_duration_nothing_ever_stops(failures, settings):
     backoff = Backoff(*settings)
 
     assert [backoff.failed() for _ in range(failures)] == [None] * failures
     assert backoff.phase is Phase.RUNNING
 
 
-def test_what_is_put_off_repeats_the_trial_and_decides_nothing():
+def test_what_is_put_off_repeats_trial_and_decides_nothing():
     backoff = Backoff()
     assert backoff.continued() is None
 

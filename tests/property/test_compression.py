@@ -23,7 +23,7 @@ def pieces(codec):
 
 @kinds
 @given(sent=writes, positions=st.lists(st.integers(min_value=0)))
-def test_any_split_of_the_stream_gives_what_was_written(make, sent, positions):
+def test_any_split_of_stream_gives_what_was_written(make, sent, positions):
     here, there = make(), make()
     stream = b"".join(here.compress(data) for data in sent)
 
@@ -63,7 +63,7 @@ def test_much_is_read_in_pieces_of_bounded_size(make, content, size):
 
 @kinds
 @given(garbage=st.lists(st.binary(max_size=200), max_size=10))
-def test_garbage_is_read_as_something_or_is_a_corrupt_stream(make, garbage):
+def test_garbage_is_read_as_something_or_is_corrupt_stream(make, garbage):
     codec = make()
     try:
         for part in garbage:
@@ -75,7 +75,7 @@ def test_garbage_is_read_as_something_or_is_a_corrupt_stream(make, garbage):
 
 @kinds
 @given(data=st.binary(min_size=1, max_size=300), at=st.integers(min_value=0), bit=st.integers(0, 7))
-def test_a_flipped_bit_ends_in_a_corrupt_stream_or_in_other_bytes_than_a_crash(make, data, at, bit):
+def test_flipped_bit_ends_in_corrupt_stream_or_in_other_bytes_than_a_crash(make, data, at, bit):
     here, there = make(), make()
     stream = bytearray(here.compress(data))
     stream[at % len(stream)] ^= 1 << bit
@@ -90,20 +90,20 @@ def test_a_flipped_bit_ends_in_a_corrupt_stream_or_in_other_bytes_than_a_crash(m
         assert read in {b"", data}
 
 
-def test_deflate_is_raw_and_each_write_ends_with_an_empty_block():
+def test_deflate_is_raw_and_each_write_ends_with_empty_block():
     stream = Deflate(1).compress(b"hello")
 
     assert stream.endswith(b"\x00\x00\xff\xff")
     assert zlib.decompressobj(-15).decompress(stream) == b"hello"
 
 
-def test_an_empty_block_alone_is_nothing():
+def test_empty_block_alone_is_nothing():
     codec = Deflate(6)
     codec.feed(zlib.compressobj(6, zlib.DEFLATED, -15).flush(zlib.Z_SYNC_FLUSH))
     assert pieces(codec) == []
 
 
-def test_a_deflate_stream_that_its_sender_ended_is_read_to_its_end_and_no_further():
+def test_deflate_stream_that_its_sender_ended_is_read_to_its_end_and_no_further():
     sender = zlib.compressobj(6, zlib.DEFLATED, -15)
     codec = Deflate(6)
     codec.feed(sender.compress(b"last words") + sender.flush())
@@ -121,7 +121,7 @@ def test_snappy_begins_with_its_stream_header_once():
     assert STREAM_HEADER not in second
 
 
-def test_padding_and_a_repeated_stream_header_are_no_content():
+def test_padding_and_repeated_stream_header_are_no_content():
     here, there = Snappy(), Snappy()
     stream = here.compress(b"one")
     padding = b"\xfe\x00\x01\x00" + bytes(256)
@@ -148,7 +148,7 @@ def test_padding_and_a_repeated_stream_header_are_no_content():
         (STREAM_HEADER + b"\x00\x0a\x00\x00abcd\x80\x80\x40\x00a\x00", "unsupported chunk length"),
     ],
 )
-def test_a_snappy_stream_against_its_rules_is_corrupt(stream, reason):
+def test_snappy_stream_against_its_rules_is_corrupt(stream, reason):
     codec = Snappy()
     codec.feed(stream)
     with pytest.raises(CorruptStream, match=reason):

@@ -26,7 +26,7 @@ def cut(stream: bytes, positions: list[int]) -> list[bytes]:
 
 
 @given(frames, st.lists(st.integers(min_value=0)))
-def test_any_split_of_the_stream_gives_the_same_frames(sent, positions):
+def test_any_split_of_stream_gives_the_same_frames(sent, positions):
     parser = FrameParser()
     stream = b"".join(encode_frame(frame_type, data) for frame_type, data in sent)
 
@@ -63,7 +63,7 @@ def test_any_split_gives_the_same_oks_messages_and_other_frames(sent, positions)
 
 
 @given(frames, st.lists(st.integers(min_value=0)))
-def test_frames_taken_singly_leave_the_bytes_behind_them_unparsed(sent, positions):
+def test_frames_taken_singly_leave_bytes_behind_them_unparsed(sent, positions):
     parser = FrameParser()
     stream = b"".join(encode_frame(frame_type, data) for frame_type, data in sent)
 
@@ -78,7 +78,7 @@ def test_frames_taken_singly_leave_the_bytes_behind_them_unparsed(sent, position
 
 
 @given(st.binary(max_size=300), st.lists(st.integers(min_value=0)))
-def test_garbage_gives_messages_or_the_frame_error(garbage, positions):
+def test_garbage_gives_messages_or_frame_error(garbage, positions):
     parser = FrameParser(message=lambda *parts: parts)
 
     with contextlib.suppress(FrameError):
@@ -97,7 +97,7 @@ def test_frames_arrive_with_their_last_byte(sent):
 
 
 @given(st.lists(st.binary(max_size=64), max_size=20))
-def test_garbage_gives_frames_or_the_frame_error(pieces):
+def test_garbage_gives_frames_or_frame_error(pieces):
     parser = FrameParser(max_frame_bytes=100)
 
     try:
@@ -119,11 +119,11 @@ def test_garbage_gives_frames_or_the_frame_error(pieces):
         st.binary(max_size=500),
     )
 )
-def test_a_message_reads_as_it_was_encoded(message):
+def test_message_reads_as_it_was_encoded(message):
     assert MessageRecord.decode(message.encode()) == message
 
 
 @given(st.binary(max_size=25))
-def test_a_message_shorter_than_its_header_is_refused(data):
+def test_message_shorter_than_its_header_is_refused(data):
     with pytest.raises(ValueError, match="shorter than its header"):
         MessageRecord.decode(data)

@@ -105,7 +105,7 @@ class Wire:
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(1, 200)), max_size=60))
-def test_handshake_is_done_however_the_bytes_arrive(steps):
+def test_handshake_is_done_however_bytes_arrive(steps):
     wire = Wire()
     for sender, size in [*steps, *[(0, 1 << 10), (1, 1 << 10)] * 4]:
         wire.deliver(sender, size, lambda data: data)

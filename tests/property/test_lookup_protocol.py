@@ -48,7 +48,7 @@ def pieces(data, cuts):
 
 
 @given(conversations(), st.lists(st.integers(min_value=0), max_size=12))
-def test_any_split_of_the_stream_gives_the_same_commands(conversation, cuts):
+def test_any_split_of_stream_gives_the_same_commands(conversation, cuts):
     stream = MAGIC_V1 + b"".join(sent for sent, _ in conversation)
     parser = CommandParser()
     commands = []
@@ -60,7 +60,7 @@ def test_any_split_of_the_stream_gives_the_same_commands(conversation, cuts):
 
 
 @given(st.lists(st.binary(max_size=30)), st.lists(st.integers(min_value=0), max_size=12))
-def test_any_split_of_the_stream_gives_the_same_replies(payloads, cuts):
+def test_any_split_of_stream_gives_the_same_replies(payloads, cuts):
     parser = ReplyParser(30)
     replies = []
     for piece in pieces(b"".join(map(encode_reply, payloads)), cuts):
@@ -73,7 +73,7 @@ def test_any_split_of_the_stream_gives_the_same_replies(payloads, cuts):
 @given(st.binary(max_size=200), st.lists(st.integers(min_value=0), max_size=6))
 @example(b"AVAILABLE\n", [])
 @example(b"UNAVAILABLE disk full\n", [3])
-def test_garbage_gives_commands_or_a_protocol_error_and_nothing_else(garbage, cuts):
+def test_garbage_gives_commands_or_protocol_error_and_nothing_else(garbage, cuts):
     parser = CommandParser()
     refusal = b"E_none"
     try:

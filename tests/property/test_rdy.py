@@ -23,9 +23,7 @@ events = st.one_of(
 
 
 @given(st.integers(0, 30), st.lists(events, max_size=60), st.randoms(use_true_random=False))
-def test_the_sum_never_exceeds_max_in_flight_and_somebody_is_always_served(
-    max_in_flight, tail_records, chance
-):
+def test_sum_never_exceeds_max_in_flight_and_somebody_is_always_served(max_in_flight, tail_records, chance):
     rdy: RdyDistribution[int] = RdyDistribution(max_in_flight, 10, 30)
     alive: dict[int, int] = {}
     told: dict[int, int] = {}
@@ -134,7 +132,7 @@ class Watched:
     st.integers(0, 400),
     st.randoms(use_true_random=False),
 )
-def test_no_nsqd_with_messages_is_left_waiting_once_the_handler_is_well(
+def test_no_nsqd_with_messages_is_left_waiting_once_handler_is_well(
     max_in_flight, busy, idle, failing_seconds, chance
 ):
     consumer = Watched(max_in_flight, busy, idle - busy, chance)
@@ -156,7 +154,7 @@ def test_no_nsqd_with_messages_is_left_waiting_once_the_handler_is_well(
 
 
 @given(st.integers(1, 30), st.integers(1, 7), st.integers(1, 7), st.randoms(use_true_random=False))
-def test_a_share_that_a_lost_connection_held_is_passed_on(max_in_flight, before, lost, chance):
+def test_share_that_lost_connection_held_is_passed_on(max_in_flight, before, lost, chance):
     rdy: RdyDistribution[int] = RdyDistribution(max_in_flight, IDLE_TIMEOUT, HOLD_TIMEOUT)
     for key in range(before + lost):
         rdy.add(key, 2500, 0)

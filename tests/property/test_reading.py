@@ -63,7 +63,7 @@ def alone(store, seq, end):
 
 @settings(max_examples=120, deadline=None)
 @given(appends, st.sampled_from([3000, 1 << 20]), st.data())
-def test_a_message_read_alone_is_what_a_scan_has_of_it(plan, segment, data):
+def test_message_read_alone_is_what_a_scan_has_of_it(plan, segment, data):
     with tempfile.TemporaryDirectory() as folder:
         shop = Shop(Path(folder))
         store = shop.new(segment=segment)

@@ -12,15 +12,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsqd.engine.broker import Broker
-from nsqd.engine.channel import Consumer
-from nsqd.engine.limits import Limits
-from nsqd.log.ids import MessageIds
 from nsqd.log.tail_records import CheckpointPosition
-from nsqd.server.delivery import serve
-from nsqd.storage.data_path import DataPath, StorageOptions, store_of
-from nsqd.storage.metadata import Metadata
-from tests.support.engine import SECOND, Outlet
+from nsqd.storage.data_path import store_of
+from tests.support.machine import Machine
 from tests.support.stores import Shop
 
 SECTOR = 512
@@ -109,7 +103,7 @@ def property_of_files(test):
 
 
 @property_of_files
-def test_a_file_cut_anywhere_leaves_all_but_a_named_gap(appends, segment, data):
+def test_file_cut_anywhere_leaves_all_but_named_gap(appends, segment, data):
     with written(appends, segment, data.draw(st.integers(0, len(appends)), label="synced")) as node:
         path = node.draw_file(data)
         content = path.read_bytes()
@@ -128,7 +122,7 @@ def test_a_file_cut_anywhere_leaves_all_but_a_named_gap(appends, segment, data):
 
 
 @property_of_files
-def test_pages_that_never_reached_the_disk_leave_all_but_named_gaps(appends, segment, data):
+def test_pages_that_never_reached_disk_leave_all_but_named_gaps(appends, segment, data):
     with written(appends, segment, -1) as node:
         for path in node.files():
             content = bytearray(path.read_bytes())
@@ -145,7 +139,7 @@ def test_pages_that_never_reached_the_disk_leave_all_but_named_gaps(appends, seg
 
 
 @property_of_files
-def test_any_flipped_byte_costs_at_most_the_append_it_lies_in_which_is_named(appends, segment, data):
+def test_flipped_byte_costs_at_most_its_append(appends, segment, data):
     with written(appends, segment, data.draw(st.integers(0, len(appends)), label="synced")) as node:
         path = node.draw_file(data)
         content = bytearray(path.read_bytes())
@@ -165,61 +159,24 @@ def test_any_flipped_byte_costs_at_most_the_append_it_lies_in_which_is_named(app
 # --- with channels
 
 
-class Machine:
-    """A node with two channels; ``crash`` forgets everything but the disk."""
+def consume(machine, name, count, *, finish):
+    """Deliver up to *count* messages to a consumer that then leaves; returns their bodies."""
+    channel = machine.channel(name)
+    consumer, outlet = machine.subscribe(channel, count)
+    taken = outlet.taken()
+    if finish:
+        for message_id, _, _ in taken:
+            channel.finish([machine.broker.ids.decode(message_id)], consumer, machine.now_ns)
+    machine.broker.remove_consumer(consumer)
+    return [body for _, _, body in taken]
 
-    def __init__(self, path, segment):
-        self.path = path
-        self.segment = segment
-        self.now_ns = 1_700_000_000 * SECOND
-        self.start()
-        self.topic = self.broker.topic("t", self.now_ns)
-        for name in ("a", "b"):
-            self.broker.channel(self.topic, name)
 
-    def start(self):
-        self.data = DataPath(self.path, StorageOptions(max_segment_bytes=self.segment), lambda _: None)
-        self.broker = Broker(MessageIds(1), Limits(mem_queue_size=3), self.data.create_log)
-        self.data.restore(self.broker, Metadata(), self.now_ns)
-        self.topic = self.broker.topics.get("t")
-
-    def crash(self):
-        store_of(self.topic).appender.close()
-        self.start()
-
-    def publish(self, *bodies):
-        for body in bodies:
-            self.topic.stage(body, self.now_ns)
-        self.turn()
-
-    def turn(self):
-        blocks, noted = self.topic.staged(), self.topic.staged_notes()
-        if blocks or noted:
-            store_of(self.topic).appender.append(blocks, noted, self.topic.log.next_seq)
-            self.broker.commit(self.topic)
-
-    def save(self):
-        store = store_of(self.topic)
-        job = store.checkpoints.start_job(self.topic, store.checkpoint_position(self.topic.log.next_seq))
-        job.run(self.data.disk)
-        store.checkpoints.end(job)
-        store.cleaner.drop_below(store.checkpoints.covered_low_water, store.checkpoints.covered_notes)
-        store.cleaner.remove_files()
-
-    def consume(self, name, count, *, finish):
-        outlet = Outlet()
-        consumer = Consumer(outlet, 60 * SECOND)
-        channel = self.topic.channels[name]
-        channel.subscribe(consumer, 0)
-        consumer.rdy = count
-        channel.refresh(consumer)
-        serve(self.broker, channel, self.now_ns)
-        taken = outlet.taken()
-        if finish:
-            for message_id, _, _ in taken:
-                channel.finish([self.broker.ids.decode(message_id)], consumer, self.now_ns)
-        self.broker.remove_consumer(consumer)
-        return [body for _, _, body in taken]
+def save(machine):
+    """Write a checkpoint, and drop what nothing needs any more."""
+    machine.checkpoint(machine.topic())
+    store = store_of(machine.topic())
+    store.cleaner.drop_below(store.checkpoints.covered_low_water, store.checkpoints.covered_notes)
+    store.cleaner.remove_files()
 
 
 steps = st.lists(
@@ -238,7 +195,9 @@ steps = st.lists(
 def test_two_channels_get_everything_through_any_number_of_crashes(plan, segment):
     folder = Path(tempfile.mkdtemp())
     try:
-        machine = Machine(folder, segment)
+        machine = Machine(folder, segment=segment)
+        for name in ("a", "b"):
+            machine.channel(name)
         machine.turn()
         published = []
         finished = {"a": set(), "b": set()}
@@ -250,25 +209,21 @@ def test_two_channels_get_everything_through_any_number_of_crashes(plan, segment
                 published += bodies
             elif what.startswith("consume"):
                 name = what[-1]
-                finished[name] |= set(machine.consume(name, count, finish=True))
+                finished[name] |= set(consume(machine, name, count, finish=True))
             elif what == "save":
-                machine.save()
+                save(machine)
                 noted = {name: set(done) for name, done in finished.items()}
             elif what == "sync":
-                store = store_of(machine.topic)
-                job = store.appender.begin_sync()
-                if job is not None:
-                    job.run(machine.data.disk)
-                    store.appender.end_sync(job, None)
+                machine.sync(machine.topic())
             else:
                 machine.crash()
                 finished = {name: set(done) for name, done in noted.items()}
         machine.crash()
 
         for name in ("a", "b"):
-            got = machine.consume(name, 1000, finish=False)
+            got = consume(machine, name, 1000, finish=False)
             assert len(got) == len(set(got))
             assert set(got) == set(published) - noted[name]
-        store_of(machine.topic).appender.close()
+        machine.close()
     finally:
         shutil.rmtree(folder)

@@ -54,7 +54,7 @@ def master(run: Run) -> bool:
 
 
 def planner(run: Run) -> bool:
-    """Kill the Python process beside the driver that plans the batches."""
+    """Kill the Python process next to the driver that plans the batches."""
     return _kill_one(run, job_processes(run.pid)["planner"])
 
 

@@ -3,16 +3,15 @@
 import asyncio
 import json
 import socket
-import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from aiohttp import web
 
-from tests.support.peers import http_served
+from tests.support.http_sink import HttpSink, Received
 
 
 def granted(
@@ -31,19 +30,8 @@ def granted(
     }
 
 
-@dataclass(frozen=True)
-class Asked:
-    """One request as it arrived."""
-
-    method: str
-    target: str
-    accept: str
-    content_type: str
-    body: bytes
-
-
 @dataclass
-class AuthServer:
+class AuthServer(HttpSink):
     """Answers ``status`` and ``answer``, or for a secret in ``by_secret`` the answer given there.
 
     Requests with a secret in ``held`` are answered when :meth:`release` is called.
@@ -51,52 +39,34 @@ class AuthServer:
 
     answer: Any = field(default_factory=granted)
     status: int = 200
-    tls: ssl.SSLContext | None = None
     by_secret: dict[str, Any] = field(default_factory=dict)
     held: set[str] = field(default_factory=set)
-    asked: list[Asked] = field(default_factory=list)
-    port: int = 0
     _released: threading.Event = field(default_factory=threading.Event)
-    _stopped: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
+
+    @property
+    def asked(self) -> list[Received]:
+        return self.received
 
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def __enter__(self) -> Self:
-        started = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(started)))
-        self._thread.start()
-        assert started.wait(10), "the auth server does not start"
-        return self
-
     def __exit__(self, *_: object) -> None:
-        self._released.set()
-        self._stopped.set()
-        assert self._thread is not None
-        self._thread.join(10)
+        self.release()
+        super().__exit__()
+
+    def reset(self) -> None:
+        """Answer again as at the beginning, and forget the requests."""
+        self.release()
+        self.answer, self.status, self.received = granted(), 200, []
+        self.held = set()
+        self._released = threading.Event()
 
     def release(self) -> None:
         """Answer the held requests."""
         self._released.set()
 
-    async def _serve(self, started: threading.Event) -> None:
-        async with http_served(self._handle, tls=self.tls) as (_, self.port):
-            started.set()
-            await asyncio.to_thread(self._stopped.wait)
-
-    async def _handle(self, request: web.BaseRequest) -> web.Response:
-        body = await request.read()
-        self.asked.append(
-            Asked(
-                request.method,
-                request.raw_path,
-                request.headers.get("Accept", ""),
-                request.headers.get("Content-Type", ""),
-                body,
-            )
-        )
+    async def _answer(self, request: web.BaseRequest) -> web.Response:
         secret = request.query.get("secret", "")
         if secret in self.held:
             await asyncio.to_thread(self._released.wait)
@@ -106,8 +76,9 @@ class AuthServer:
 
 
 @contextmanager
-def always_saying(reply: bytes) -> Iterator[str]:
-    """Yield the address of a server that answers *reply* to every request and closes."""
+def always_saying(*replies: bytes) -> Iterator[tuple[str, list[bytes]]]:
+    """Yield the address of a server that answers one reply after the other, and the requests it got."""
+    asked: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -118,12 +89,12 @@ def always_saying(reply: bytes) -> Iterator[str]:
                     return
                 with client:
                     client.settimeout(10)
-                    client.recv(65536)
-                    client.sendall(reply)
+                    asked.append(client.recv(65536))
+                    client.sendall(replies[(len(asked) - 1) % len(replies)])
 
         thread = threading.Thread(target=serve)
         thread.start()
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        yield f"127.0.0.1:{listener.getsockname()[1]}", asked
         # Closing alone does not wake the thread that accepts.
         listener.shutdown(socket.SHUT_RDWR)
     thread.join(10)

@@ -17,7 +17,7 @@ def open_below(folder: Path) -> list[str]:
         try:
             path = str(entry.readlink())
         except OSError:
-            continue  # closed meanwhile, or that of this loop
+            continue  # closed since then, or that of this loop
         if path == str(folder) or path.startswith(f"{folder}{os.sep}"):
             found.append(path)
     return sorted(found)

@@ -135,3 +135,26 @@ class Node:
     def session(self) -> tuple[Session, Outlet]:
         outlet = Outlet()
         return Session(self.broker, outlet, "127.0.0.1", lambda rate: lambda: rate > 50), outlet
+
+
+class Client:
+    """Sends bytes to a session and collects the frames that it answers."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.session, self.outlet = node.session()
+        self.session.receive(b"  V2", node.now_ns)
+
+    def says(self, data: bytes) -> list[tuple[int, bytes]]:
+        self.session.receive(data, self.node.now_ns)
+        return self.hears()
+
+    def step(self) -> list[tuple[int, bytes]]:
+        """Let the session publish the next slice of a long batch."""
+        self.session.resume(self.node.now_ns)
+        return self.hears()
+
+    def hears(self) -> list[tuple[int, bytes]]:
+        out = self.session.take_replies()
+        self.node.turn()
+        return FrameParser().feed(out)

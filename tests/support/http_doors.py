@@ -60,7 +60,7 @@ class Doors:
 
     async def __aenter__(self) -> Self:
         self._running = asyncio.create_task(self.nsqd.run(self._stop))
-        while not self.nsqd.phase.ready:
+        while not self.nsqd.info.serving:
             assert not self._running.done(), self._running.result()
             await asyncio.sleep(0)
         await self._alone.start()

@@ -1,6 +1,7 @@
 """An HTTP server in a thread that records requests and misbehaves as a test tells it."""
 
 import asyncio
+import ssl
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -48,6 +49,7 @@ class HttpSink:
     received: list[Received] = field(default_factory=list)
     taken: list[bytes] = field(default_factory=list)
     port: int = 0
+    tls: ssl.SSLContext | None = None
     _stop: Callable[[], object] = lambda: None
     _thread: threading.Thread | None = None
 
@@ -68,7 +70,7 @@ class HttpSink:
         self._thread.join(10)
 
     async def _serve(self, started: threading.Event) -> None:
-        async with http_served(self._handle, self.port) as (_, self.port):
+        async with http_served(self._handle, self.port, self.tls) as (_, self.port):
             stopped = asyncio.Event()
             loop = asyncio.get_running_loop()
             self._stop = lambda: loop.call_soon_threadsafe(stopped.set)
@@ -78,7 +80,7 @@ class HttpSink:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         body = await request.read()
         self.received.append(Received(request.method, request.raw_path, dict(request.headers), body))
-        answer = await self.behave(len(self.received))
+        answer = await self._answer(request)
         if answer is None:
             assert request.transport is not None
             request.transport.abort()
@@ -86,3 +88,6 @@ class HttpSink:
         if 200 <= answer.status < 300:
             self.taken.append(body)
         return answer
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse | None:
+        return await self.behave(len(self.received))

@@ -11,22 +11,54 @@ from nsqd.log.ids import MessageIds
 from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.metadata import Metadata
 from nsqd.storage.topic_log import store_of
-from tests.support.engine import Node
+from tests.support.engine import SECOND, Node
 
 SEGMENT_BYTES = 2000
 
 
 class Machine(Node):
-    """See the module."""
+    """See the module; :meth:`crash` forgets everything but the disk."""
 
-    def __init__(self, path: Path, node_id: int, disk: Disk | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        node_id: int = 1,
+        disk: Disk | None = None,
+        *,
+        segment: int = SEGMENT_BYTES,
+        metadata: Metadata | None = None,
+    ) -> None:
         super().__init__()
+        self.path = path
         self.warnings: list[str] = []
-        options = StorageOptions(max_segment_bytes=SEGMENT_BYTES)
-        self.data = DataPath(path, options, self.warnings.append, disk, node_id=node_id)
-        self.broker = Broker(MessageIds(node_id), Limits(mem_queue_size=0), self.data.create_log)
-        self.data.restore(self.broker, Metadata(), self.now_ns)
+        self._node_id, self._disk = node_id, disk
+        self._options = StorageOptions(max_segment_bytes=segment)
+        self.start(metadata)
+
+    def start(self, metadata: Metadata | None = None) -> None:
+        self.data = DataPath(
+            self.path, self._options, self.warnings.append, self._disk, node_id=self._node_id
+        )
+        self.broker = Broker(MessageIds(self._node_id), Limits(mem_queue_size=0), self.data.create_log)
+        self.data.restore(self.broker, metadata or Metadata(), self.now_ns)
         self.turn()
+
+    def close(self) -> None:
+        for topic in self.broker.topics.values():
+            store = store_of(topic)
+            if store is not None:
+                store.appender.close()
+
+    def crash(self, seconds: int = 1, metadata: Metadata | None = None) -> None:
+        self.close()
+        self.now_ns += seconds * SECOND
+        self.start(metadata)
+
+    def consume(self, count: int, name: str = "c") -> tuple[Consumer, list[tuple[int, bytes]]]:
+        """Deliver *count* messages to a new consumer; returns it and (attempts, body) of each message."""
+        self.advance(0)
+        consumer, outlet = self.subscribe(self.channel(name), count)
+        return consumer, [(attempts, body) for _, attempts, body in outlet.taken()]
 
     def turn(self) -> None:
         for topic in list(self.broker.dirty):

@@ -154,6 +154,10 @@ class Daemon:
             log.seek(self._log_offset)
             return log.read().decode(errors="replace")
 
+    def forget_logs(self) -> None:
+        """Let :meth:`logs` begin here, for a daemon that several tests share."""
+        self._log_offset = self._log_path.stat().st_size
+
     # --- HTTP
 
     def request(
@@ -286,7 +290,7 @@ class Cluster:
                 if daemon.program == "nsqlookupd"
             )
         if beside.OURS and not any("collect-interval" in flag for flag in flags):
-            # Figures are collected often, so that they are current for tests that look at once.
+            # Statistics are collected often, so that they are current for tests that look immediately.
             flags += ("--collect-interval=50ms",)
         return self.daemon("nsqadmin", list(flags), listeners=("http",)).start()
 

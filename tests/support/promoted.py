@@ -1,7 +1,6 @@
 """A promoted copy of a topic in memory: another node delivers the messages of the first node."""
 
 from nsqd.engine import promoted
-from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.gaps import Gap, Why
 from nsqd.log.ids import MessageIds
@@ -21,11 +20,12 @@ class _Stored:
         self.segments = segments
 
 
-def copy_of(topic: Topic, node: Node, *, node_id: int = NODE_ID) -> ReplicaTopic:
+def copy_of(topic: Topic, node: Node, *, node_id: int = NODE_ID) -> Topic:
     """Return what *node* recovers from an up-to-date copy; its messages are read from the origin's log."""
     end = topic.log.next_seq
     state = checkpoint.decode(checkpoint.encoder(topic, 1, CheckpointPosition(end, 0, end, end))())
-    copy = ReplicaTopic(topic.name, "origin", MessageIds(node_id), _Stored(topic.log), node.broker.wall)
+    ids, stored = MessageIds(node_id), _Stored(topic.log)
+    copy = Topic(topic.name, ids, stored, 0, 0, node.broker.wall, origin="origin")
     restoring.fill(copy, state)
     copy.log.next_seq = end
     copy.log.stored_ranges.reset(state.stored_ranges or [], end)
@@ -56,7 +56,7 @@ class Owner(Node):
         super().__init__(**limits)
         self.broker.ids = MessageIds(OWNER_ID)
 
-    def promote(self, topic: Topic, suspended: Ranges | None = None) -> ReplicaTopic:
+    def promote(self, topic: Topic, suspended: Ranges | None = None) -> Topic:
         """Attach a promoted copy; messages in *suspended* are not delivered."""
         copy = copy_of(topic, self)
         copy.suspended = suspended or []
@@ -65,7 +65,7 @@ class Owner(Node):
         return copy
 
 
-def suspend_only(node: Node, copy: ReplicaTopic, ranges: Ranges) -> None:
+def suspend_only(node: Node, copy: Topic, ranges: Ranges) -> None:
     """Withhold these messages of a promoted copy and no others, as replication does."""
     copy.suspended = ranges
     for channel in copy.channels.values():

@@ -1,8 +1,11 @@
-"""Figures of an imaginary cluster for tests of aggregation; values that are not given are zero."""
+"""Statistics of an imaginary cluster for tests of aggregation; values that are not given are zero."""
 
 from typing import Any
 
-from nsqcore.cluster.models import ChannelStats, NodeInfo, TopicStats
+from nsqadmin.stats.activity import Activity
+from nsqadmin.stats.consumers import Consumer
+from nsqadmin.stats.records import ClientRecord
+from nsqcore.cluster.models import ChannelStats, ClientStats, NodeInfo, TopicStats
 
 
 def producer(port: int = 4151, hostname: str = "vm", **fields: Any) -> NodeInfo:
@@ -32,3 +35,15 @@ def latency_json(count: int, **values_ns: int) -> dict[str, Any]:
     """Return the JSON of LatencyStats with percentiles such as ``p99=1_000_000``."""
     percentiles = [{"quantile": int(name[1:]) / 100, "value": value} for name, value in values_ns.items()]
     return {"count": count, "percentiles": percentiles}
+
+
+def consumer(
+    name: str = "app",
+    in_flight: int = 0,
+    ready: int = 1,
+    silent_s: float | None = 0.0,
+    rate: float | None = 1.0,
+) -> Consumer:
+    """Return a connection of the consumer *name* to one node."""
+    stats = ClientStats.from_json({"client_id": name, "in_flight_count": in_flight, "ready_count": ready})
+    return Consumer("orders", "billing", ClientRecord.on(producer(), stats, 0.0), Activity(rate, silent_s))

@@ -131,7 +131,7 @@ class SimulatedDisk(Disk):
         return SimulatedDisk(volume=self.volume.after_power_cut(rng))
 
     def copied(self, path: Path, target: Path) -> None:
-        """Copy a folder as ``cp -r`` does, to new inodes; the copy is durable at once."""
+        """Copy a folder as ``cp -r`` does, to new inodes; the copy is durable immediately."""
         self.make_folder(target)
         for name in self.names(path):
             if self._is_folder(path / name):
@@ -152,7 +152,7 @@ class SimulatedDisk(Disk):
         return sorted(entry.path for entry in self._open.values())
 
     def leaks(self) -> list[str]:
-        """Return files that are open without need: for writing, removed meanwhile, or opened more than once.
+        """Return files that are open without need: for writing, removed since then, or opened more than once.
 
         A file may be kept open for the next read.
         """

@@ -116,7 +116,7 @@ class Site:
         wait_until(lambda: self._shows(encoded), f"nsqadmin shows what {topic} holds")
 
     def _shows(self, encoded: str) -> bool:
-        """Say whether nsqadmin has collected the figures of a topic from the nsqds."""
+        """Say whether nsqadmin has collected the statistics of a topic from the nsqds."""
         if not beside.OURS:  # the original asks again for each answer
             return self.admin.request("GET", f"{self.prefix}/api/topics/{encoded}")[0] == 200
         held = [nsqd.get(f"/stats?format=json&topic={encoded}")["topics"][0] for nsqd in self.nsqds]

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from nsqd.log.compaction import Compaction
 from nsqd.log.disk import Disk
 from nsqd.log.encoder import Batch, Encoder
 from nsqd.log.frames import FRAME_OVERHEAD, Block
@@ -69,6 +70,18 @@ class Shop:
         dropped = self.store.cleaner.drop_below(seq, notes)
         self.store.cleaner.remove_files()
         return dropped
+
+    def begin_compaction(self, *pending: tuple[int, int]) -> Compaction:
+        """A compaction to the *pending* messages."""
+        return self.store.cleaner.begin_compaction(wanting(*pending), self.store.checkpoints.covered_notes)
+
+    def compact(self, *pending: tuple[int, int]) -> int:
+        """Compact as the server does; returns the bytes saved."""
+        job = self.begin_compaction(*pending)
+        job.run()
+        saved = self.store.cleaner.end_compaction(job)
+        self.store.cleaner.remove_files()
+        return saved
 
     def mark(self) -> CheckpointPosition:
         return self.store.checkpoint_position(self.store.segments.end)

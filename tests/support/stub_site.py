@@ -1,4 +1,4 @@
-"""nsqadmin in the test's own process, in front of stubs whose figures the test sets."""
+"""nsqadmin in the test's own process, in front of stubs whose statistics the test sets."""
 
 import asyncio
 import io
@@ -102,9 +102,9 @@ class StubSite:
         except TimeoutError:
             raise AssertionError(f"it did not come about that {what}") from None
 
-    async def concerns(self) -> set[tuple[str, str, str]]:
-        """Return what the index lists as needing attention: level, mark, and topic/channel or node."""
-        found = (await self.get("/?format=json")).json()["concerns"]
+    async def problems(self) -> set[tuple[str, str, str]]:
+        """Return what the index lists as problems: level, kind, and topic/channel or node."""
+        found = (await self.get("/?format=json")).json()["problems"]
         return {
             (
                 one["level"],
@@ -114,8 +114,24 @@ class StubSite:
             for one in found
         }
 
+    async def problem(self, level: str, state: str, place: str) -> None:
+        """Wait until the index lists this problem."""
+
+        async def listed() -> bool:
+            return (level, state, place) in await self.problems()
+
+        await self.until(listed, f"{place} is {state}")
+
+    async def no_problems(self) -> None:
+        """Wait until the index lists no problem."""
+
+        async def well() -> bool:
+            return not await self.problems()
+
+        await self.until(well, "there is no problem")
+
     async def round(self) -> None:
-        """Wait until the index shows figures that were requested after this call."""
+        """Wait until the index shows statistics that were requested after this call."""
         before = self.daemon.collector.adder.sum
 
         async def newer() -> bool:

@@ -179,7 +179,7 @@ def publish(nsqd: Daemon, topic: str, bodies: Iterable[bytes], channel: str = ""
     nsqd.post(f"/mpub?topic={topic}&binary=true", len(listed).to_bytes(4) + pieces)
 
 
-def owed(nsqd: Daemon, topic: str, channel: str) -> int:
+def unfinished(nsqd: Daemon, topic: str, channel: str) -> int:
     """Return how many messages of a channel are not finished.
 
     Messages that wait at the topic count too, because a new topic first asks nsqlookupd for its channels.
@@ -191,7 +191,7 @@ def owed(nsqd: Daemon, topic: str, channel: str) -> int:
 
 
 def read_all(nsqd: Daemon, topic: str, channel: str) -> list[bytes]:
-    """Return all messages that a channel still owes; none may be in flight at another consumer."""
+    """Return all messages of a channel's backlog; none may be in flight at another consumer."""
     bodies: list[bytes] = []
 
     async def read() -> None:
@@ -203,7 +203,7 @@ def read_all(nsqd: Daemon, topic: str, channel: str) -> list[bytes]:
             nsqd_addresses=[nsqd.tcp_address],
             config=config,
         ):
-            await eventually(lambda: owed(nsqd, topic, channel) == 0, f"{topic}/{channel} is empty", 20)
+            await eventually(lambda: unfinished(nsqd, topic, channel) == 0, f"{topic}/{channel} is empty", 20)
 
     asyncio.run(read())
     return bodies

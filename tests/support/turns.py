@@ -83,7 +83,7 @@ class Bench:
 
 
 class Wire(MemoryTransport):
-    """A connection whose end is told to nobody."""
+    """A connection whose end is not reported."""
 
     def close(self) -> None:
         self._closing = True

@@ -11,8 +11,6 @@
   let paused = false;
   let timer = 0;
   let running = null;
-  // While updates are paused: the number of the server's cached statistics, so that sorting uses the same ones.
-  let held = "";
 
   // --- the reader's choices: theme, and local time or UTC -------------------------
 
@@ -198,7 +196,7 @@
           legend: { live: true },
           cursor: { y: false, sync: { key: "time" } },
           scales: { y: { range: (_, _least, most) => [0, Math.max(1, most ?? 1) * 1.05] } },
-          axes: [{ ...axis, size: 28, values: (_, times, _axis, _space, step) => times.map((at) => clock(at, step)) }, { ...axis, size: 50, values: (_, figures) => figures.map(short) }],
+          axes: [{ ...axis, size: 28, values: (_, times, _axis, _space, step) => times.map((at) => clock(at, step)) }, { ...axis, size: 50, values: (_, statistics) => statistics.map(short) }],
           series: [{ value: "{HH}:{mm}:{ss}" }, ...names.map((label, at) => ({ label, stroke: colours[at % 2], width: 1.6, dash: at ? [5, 3] : undefined, spanGaps: false })), ...gaps.map((_, at) => ({ label: `${names[at]}, last known`, stroke: css("--muted"), width: 1.4, dash: [3, 3] }))],
           hooks: { draw: [drawPointed] },
         },
@@ -264,21 +262,13 @@
     return new DOMParser().parseFromString(await reply.text(), "text/html");
   }
 
-  // The address of the request: with the number of the cached statistics, if any.
-  function wanted() {
-    if (!held) return location.href;
-    const address = new URL(location.href);
-    address.searchParams.set("held", held);
-    return address.href;
-  }
-
   async function refresh() {
     running?.abort();
     const mine = new AbortController();
     running = mine;
     const tooLong = setTimeout(() => mine.abort(), TIMEOUT_MS);
     try {
-      const fresh = await fetchPage(wanted(), mine.signal);
+      const fresh = await fetchPage(location.href, mine.signal);
       if (mine !== running) return;
       document.title = fresh.title;
       // A note about an action belongs to the page it was shown on; a refresh never brings a second one.
@@ -292,8 +282,8 @@
       show(paused ? "paused" : "on");
     } catch {
       if (mine !== running) return;
-      const time = document.getElementById("figures-time")?.textContent ?? "";
-      statusText.textContent = "nsqadmin does not answer; figures of ";
+      const time = document.getElementById("statistics-time")?.textContent ?? "";
+      statusText.textContent = "nsqadmin does not answer; statistics of ";
       statusText.append(timeElement(time), " UTC");
       show("lost");
     } finally {
@@ -307,7 +297,7 @@
 
   function timeElement(text) {
     const time = document.createElement("time");
-    time.id = "figures-time";
+    time.id = "statistics-time";
     time.textContent = text;
     return time;
   }
@@ -327,16 +317,14 @@
   toggle.type = "button";
   toggle.className = "button small";
   toggle.textContent = "Pause updates";
-  toggle.title = "Stop refreshing, to read or compare figures";
+  toggle.title = "Stop refreshing, to read or compare statistics";
   toggle.addEventListener("click", () => {
     paused = !paused;
     toggle.textContent = paused ? "Resume" : "Pause updates";
     toggle.setAttribute("aria-pressed", String(paused));
     show(paused ? "paused" : "on");
-    held = paused ? (document.querySelector("[data-figures]")?.dataset.figures ?? "") : "";
     if (paused) hold();
-    // One request makes the server retain the statistics while updates are paused.
-    if (!paused || held) refresh();
+    else refresh();
   });
 
   function hold() {

@@ -6,72 +6,14 @@ The auth servers for TCP clients decide, and the same grants apply.
 import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
-from enum import Enum
 from typing import Final
 
 from nsqcore.http.api import ApiError, Request, Response, error_reply
 from nsqcore.http.router import Handler, Route
 from nsqd.protocol.auth import PUBLISH, SUBSCRIBE, Authorizations
-from nsqd.server.auth import Asker, AuthServers, common_name
+from nsqd.server.auth import Asker, AuthServers, asker_at
 from nsqd.server.clock import now_ns as clock_ns
-
-
-class Needs(Enum):
-    """The grants that a request needs."""
-
-    NOTHING = "nothing"
-    PUBLISH = "publish, on the topic"
-    SUBSCRIBE = "subscribe, on the topic and on the channel (without one: on the empty name)"
-    TOPIC = "publish and subscribe on the topic and on all its channels"
-    NODE = "publish and subscribe on every topic and channel"
-
-
-# A route that is not listed needs NODE.
-NEEDS: Final = {
-    ("GET", "/ping"): Needs.NOTHING,
-    ("GET", "/info"): Needs.NOTHING,
-    ("GET", "/stats"): Needs.NOTHING,
-    ("GET", "/metrics"): Needs.NOTHING,
-    ("GET", "/live"): Needs.NOTHING,
-    ("GET", "/ready"): Needs.NOTHING,
-    ("GET", "/started"): Needs.NOTHING,
-    ("GET", "/config/:opt"): Needs.NOTHING,
-    ("GET", "/drain"): Needs.NOTHING,
-    ("GET", "/replication"): Needs.NOTHING,
-    ("GET", "/decommission"): Needs.NOTHING,
-    ("GET", "/openapi.json"): Needs.NOTHING,
-    ("GET", "/policies"): Needs.NOTHING,
-    ("POST", "/pub"): Needs.PUBLISH,
-    ("POST", "/pub_ext"): Needs.PUBLISH,
-    ("POST", "/mpub_ext"): Needs.PUBLISH,
-    ("POST", "/mpub"): Needs.PUBLISH,
-    ("POST", "/topic/create"): Needs.PUBLISH,
-    ("POST", "/topic/delete"): Needs.TOPIC,
-    ("POST", "/topic/empty"): Needs.TOPIC,
-    ("POST", "/topic/pause"): Needs.TOPIC,
-    ("POST", "/topic/unpause"): Needs.TOPIC,
-    ("POST", "/channel/create"): Needs.SUBSCRIBE,
-    ("POST", "/channel/delete"): Needs.SUBSCRIBE,
-    ("POST", "/channel/empty"): Needs.SUBSCRIBE,
-    ("POST", "/channel/pause"): Needs.SUBSCRIBE,
-    ("POST", "/channel/unpause"): Needs.SUBSCRIBE,
-    ("POST", "/channel/commit"): Needs.SUBSCRIBE,
-    ("GET", "/log/bounds"): Needs.SUBSCRIBE,
-    ("GET", "/log/range"): Needs.SUBSCRIBE,
-    ("POST", "/channel/seek"): Needs.SUBSCRIBE,
-    ("GET", "/messages"): Needs.SUBSCRIBE,
-    ("POST", "/message/finish"): Needs.SUBSCRIBE,
-    ("POST", "/message/requeue"): Needs.SUBSCRIBE,
-    ("POST", "/message/send"): Needs.SUBSCRIBE,
-    ("POST", "/message/cancel"): Needs.SUBSCRIBE,
-    ("PUT", "/config/:opt"): Needs.NODE,
-    ("POST", "/drain"): Needs.NODE,
-    ("POST", "/decommission"): Needs.NODE,
-    # NODE, because it publishes to other topics.
-    ("POST", "/dead_letters/send_back"): Needs.NODE,
-    ("PUT", "/policies"): Needs.NODE,
-    ("DELETE", "/policies"): Needs.NODE,
-}
+from nsqd.server.http.openapi import NEEDS, Needs
 
 # How many auth replies are cached until they expire; above this the oldest are dropped.
 _MAX_CACHED: Final = 10_000
@@ -107,7 +49,8 @@ class HttpGuard:
                 reply = error_reply(401, "AUTH_REQUIRED")
                 reply.headers["WWW-Authenticate"] = "Bearer"
                 return reply
-            found = await self._authorizations(_asker(request, secret), request.peer)
+            asker = asker_at(request.raw.transport, request.remote_ip, secret)
+            found = await self._authorizations(asker, request.peer)
             if found is None:
                 raise ApiError(403, "AUTH_FAILED")
             if not _granted(found, needs, request):
@@ -146,17 +89,6 @@ def _secret(request: Request) -> bytes | None:
     if scheme.lower() != "bearer" or not secret:
         return None
     return secret.encode("utf-8", "surrogateescape")
-
-
-def _asker(request: Request, secret: bytes) -> Asker:
-    transport = request.raw.transport
-    tls = transport is not None and transport.get_extra_info("ssl_object") is not None
-    return Asker(
-        secret=secret,
-        remote_ip=request.remote_ip,
-        tls=tls,
-        common_name=common_name(transport) if transport is not None and tls else "",
-    )
 
 
 def _granted(found: Authorizations, needs: Needs, request: Request) -> bool:

@@ -22,13 +22,12 @@ from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.message_status import StateFilter
 from nsqd.engine.topic import Topic
-from nsqd.log.gaps import CannotRead
 from nsqd.log.ids import ID_LENGTH
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.http.messages import topic_and_channel
 from nsqd.server.http.openapi import refuse_unknown
 from nsqd.server.http.topics import refuse_when_decommissioning
-from nsqd.server.messages.finding import Finder, cannot_read
+from nsqd.server.messages.finding import Finder, sequence_of
 from nsqd.server.messages.query import MAX_LIMIT, MessageQuery, parse_query, refused, truth
 from nsqd.server.write_batch import NotStored, WriteBatch
 
@@ -108,13 +107,7 @@ class HandlingApi:
         self, topic: Topic, channel: Channel, request: Request, *, deferred: bool
     ) -> tuple[list[int], int, bool]:
         query = self._query(request, deferred=deferred)
-        first, end = topic.log.log_start, topic.log.next_seq
-        try:
-            start = max(first, query.position.position(topic.log, first, end))
-        except CannotRead as error:
-            raise cannot_read(error) from error
-        if start > end:
-            raise ApiError(416, f"INVALID_ARG_FROM: the log ends with {end - 1}, before {start}")
+        start, end = max(topic.log.log_start, sequence_of(topic, query.position)), topic.log.next_seq
         # Without a state all pending messages.
         sorting = StateFilter(channel, topic.backlog, query.state)
         found = await self._finder.find(topic, sorting, query.filter, start, end, limit=query.limit)

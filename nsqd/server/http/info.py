@@ -3,8 +3,7 @@
 import json
 import socket
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from nsqclient.wire.version import NSQ_VERSION
@@ -21,10 +20,11 @@ from nsqcore.http.api import (
 from nsqcore.http.metrics_on_demand import MetricsOnDemand
 from nsqcore.http.pace import Pace
 from nsqcore.options.options import config_value
+from nsqcore.process.logs import Log, parse_log_level
 from nsqd.build import BUILD
 from nsqd.options import NsqdOptions
-from nsqd.server.health import Health
-from nsqd.server.replication.service import Replication
+from nsqd.server.availability import Availability
+from nsqd.server.lookup.peer import LookupPeers
 from nsqd.server.statistics.stats import StatsFilter, StatsReport
 from nsqd.server.statistics.stats_text import render
 
@@ -33,64 +33,46 @@ _NS_PER_MS = 1_000_000
 _ITEMS_PER_TURN = 50
 
 
-@dataclass(slots=True)
-class LifePhase:
-    """How far the daemon has started, for the probes."""
-
-    started: bool = False
-    ready: bool = False
-
-
 class InfoApi:
     """The handlers for requests about nsqd itself."""
 
     def __init__(
         self,
         options: NsqdOptions,
+        ports: tuple[int, int],
         stats: StatsReport,
-        health: Health,
         metrics: MetricsOnDemand,
-        phase: LifePhase,
-        *,
-        draining: Callable[[], bool],
-        ports: Callable[[], tuple[int, int]],
-        replication: Replication,
-        set_option: Callable[[str, str], None],
+        availability: Availability,
+        lookups: LookupPeers,
+        log: Log,
     ) -> None:
-        """*draining* returns whether publishes are refused, *ports* the bound ports (tcp, http).
-
-        *set_option* raises ValueError or KeyError.
-        """
-        self.options = options
-        self._stats = stats
-        self._health = health
-        self._metrics = metrics
-        self._phase = phase
-        self._draining = draining
+        """*ports* are the bound ports (tcp, http)."""
+        self._options = options
         self._ports = ports
-        self._set_option = set_option
-        self._replication = replication
+        self._stats = stats
+        self._metrics = metrics
+        self._availability = availability
+        self._lookups = lookups
+        self._log = log
+        # How far the daemon has started, for the probes.
+        self.loaded = False
+        self.serving = False
 
     async def ping(self, _request: Request) -> Response:
-        return plain_reply(str(self._health), 200 if self._health.ok else 500)
+        health = self._stats.health
+        return plain_reply(str(health), 200 if health.ok else 500)
 
     async def live(self, _request: Request) -> Response:
         """OK unless a restart would help: the event loop answers, and no fsync has failed."""
-        reason = self._health.restart_reason
+        reason = self._stats.health.restart_reason
         return plain_reply(f"NOK - {reason}", 503) if reason else plain_reply("OK")
 
     async def ready(self, _request: Request) -> Response:
         """OK while publishes are taken: started, neither draining nor stopping, healthy, replicas in sync."""
-        if not self._phase.ready:
-            return plain_reply("NOK - starting or stopping", 503)
-        if self._draining():
-            return plain_reply("NOK - draining", 503)
-        if not self._health.ok:
-            return plain_reply(str(self._health), 503)
-        refusal = self._replication.primary.refusal()
-        if refusal:
-            return plain_reply(f"NOK - {refusal}", 503)
-        few = self._replication.primary.under_replicated()
+        reason = self._availability.obstacle()[1] if self.serving else "starting or stopping"
+        if reason:
+            return plain_reply(f"NOK - {reason}", 503)
+        few = self._stats.replication.primary.under_replicated()
         if few:
             topics = "1 topic has" if few == 1 else f"{few} topics have"
             return plain_reply(f"OK - {topics} fewer replicas than wanted")
@@ -98,11 +80,11 @@ class InfoApi:
 
     async def started(self, _request: Request) -> Response:
         """OK once the data path is loaded."""
-        return plain_reply("OK") if self._phase.started else plain_reply("NOK - loading", 503)
+        return plain_reply("OK") if self.loaded else plain_reply("NOK - loading", 503)
 
     async def info(self, _request: Request) -> Response:
-        options = self.options
-        tcp_port, http_port = self._ports()
+        options = self._options
+        tcp_port, http_port = self._ports
         return json_reply(
             {
                 "version": NSQ_VERSION,
@@ -146,7 +128,7 @@ class InfoApi:
         return self._config(request.params["opt"])
 
     async def put_config(self, request: Request) -> Response:
-        body = await request.read(self.options.max_msg_size, "INVALID_VALUE")
+        body = await request.read(self._options.max_msg_size, "INVALID_VALUE")
         if not body:
             raise ApiError(413, "INVALID_VALUE")
         name = request.params["opt"]
@@ -158,9 +140,22 @@ class InfoApi:
             raise ApiError(400, "INVALID_VALUE") from error
         return self._config(name)
 
+    def _set_option(self, name: str, text: str) -> None:
+        """Change an option at run time. Raises KeyError for any other option, ValueError for a bad value."""
+        if name == "nsqlookupd_tcp_addresses":
+            addresses = parse_addresses(text)
+            self._options = replace(self._options, lookupd_tcp_address=addresses)
+            self._lookups.set_addresses(addresses)
+        elif name == "log_level":
+            level = parse_log_level(text)
+            self._options = replace(self._options, log_level=level)
+            self._log.set_level(level)
+        else:
+            raise KeyError(name)
+
     def _config(self, name: str) -> Response:
         try:
-            value = config_value(self.options, name)
+            value = config_value(self._options, name)
         except KeyError as error:
             raise ApiError(400, "INVALID_OPTION") from error
         return text_reply(value) if isinstance(value, str) else json_reply(value)

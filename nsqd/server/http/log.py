@@ -16,12 +16,10 @@ from typing import Final
 
 from aiohttp import web
 
-from nsqclient.wire.names import is_valid_name
 from nsqcore.http.api import TRUE, ApiError, Request, Response, empty_reply, json_reply
 from nsqcore.http.pieces import InPieces
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
-from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.cursor import Cursor
 from nsqd.log.frames import Block
@@ -29,7 +27,7 @@ from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.headers import other_kind
 from nsqd.log.ids import SEQUENCE_MASK
 from nsqd.log.ranges import Ranges, merged, within, without
-from nsqd.server.http.messages import of_log
+from nsqd.server.http.messages import of_log, topic_and_channel_names
 from nsqd.server.http.topics import refuse_when_decommissioning
 from nsqd.server.write_batch import NotStored, WriteBatch
 from nsqd.storage.data_path import DataPath, extents_of
@@ -72,8 +70,8 @@ class LogApi:
             {
                 "topic": topic.name,
                 "node_id": self._broker.ids.node_id,
-                "data_path": topic.origin if isinstance(topic, ReplicaTopic) else self._identity,
-                "promoted": [one.origin for one in topic.promoted if isinstance(one, ReplicaTopic)],
+                "data_path": topic.origin or self._identity,
+                "promoted": [one.origin for one in topic.promoted],
                 "first": _first(topic, channel_name),
                 "end": topic.log.next_seq,
                 "extents": _visible(topic, channel_name, extents_of(topic)),
@@ -132,12 +130,7 @@ class LogApi:
 
     async def commit(self, request: Request) -> Response:
         """Acknowledge a channel up to a sequence; a lower sequence than before changes nothing."""
-        topic_name = request.require("topic")
-        if not is_valid_name(topic_name):
-            raise ApiError(400, "INVALID_ARG_TOPIC")
-        channel_name = request.require("channel")
-        if not is_valid_name(channel_name):
-            raise ApiError(400, "INVALID_ARG_CHANNEL")
+        _, channel_name = topic_and_channel_names(request)
         topic = self._topic(request)
         channel = topic.channels.get(channel_name)
         if channel is None:
@@ -146,7 +139,7 @@ class LogApi:
         if sequence > topic.log.next_seq:
             raise ApiError(416, "INVALID_SEQUENCE")
         refuse_when_decommissioning(self._broker)
-        if isinstance(topic, ReplicaTopic):
+        if topic.origin:
             channel.commit(sequence)
             topic.changed = True
             self._broker.serve(channel)

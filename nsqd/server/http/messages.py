@@ -14,7 +14,6 @@ from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.credit import Credit
 from nsqd.engine.message_status import MessageStatus, StatusSnapshot, work_on
-from nsqd.engine.replica_topic import ReplicaTopic
 from nsqd.engine.topic import Topic
 from nsqd.server.http.openapi import refuse_unknown
 from nsqd.server.messages.finding import Finder, Picked
@@ -43,9 +42,7 @@ class MessagesApi:
         refuse_unknown(request, "GET", "/messages")
         topic, channel = topic_and_channel(self._broker, request)
         others = [
-            {"log": one.origin, "first": one.log.log_start, "end": one.log.next_seq}
-            for one in topic.promoted
-            if isinstance(one, ReplicaTopic)
+            {"log": one.origin, "first": one.log.log_start, "end": one.log.next_seq} for one in topic.promoted
         ]
         if request.query.get("log"):
             topic, channel = of_log(topic, channel, request.query["log"])
@@ -123,6 +120,17 @@ def _each_before(pieces: list[bytes], end: bytes) -> list[bytes]:
     return ended
 
 
+def topic_and_channel_names(request: Request) -> tuple[str, str]:
+    """The names of both, of a request that needs both. Raises ApiError."""
+    topic_name = request.require("topic")
+    if not is_valid_name(topic_name):
+        raise ApiError(400, "INVALID_ARG_TOPIC")
+    channel_name = request.require("channel")
+    if not is_valid_name(channel_name):
+        raise ApiError(400, "INVALID_ARG_CHANNEL")
+    return topic_name, channel_name
+
+
 def topic_and_channel(broker: Broker, request: Request) -> tuple[Topic, Channel | None]:
     """The topic and, if one is named, the channel of the request. Raises ApiError."""
     topic_name, channel_name = request.require("topic"), request.query.get("channel", "")
@@ -140,7 +148,7 @@ def topic_and_channel(broker: Broker, request: Request) -> tuple[Topic, Channel 
 
 def of_log(topic: Topic, channel: Channel | None, log: str) -> tuple[Topic, Channel | None]:
     """Topic and channel in the promoted copy of the log of that identity. Raises ApiError."""
-    found = next((one for one in topic.promoted if isinstance(one, ReplicaTopic) and one.origin == log), None)
+    found = next((one for one in topic.promoted if one.origin == log), None)
     if found is None:
         raise ApiError(404, "LOG_NOT_FOUND")
     if channel is not None and channel.name not in found.channels:

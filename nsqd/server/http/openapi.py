@@ -1,11 +1,11 @@
 """GET /openapi.json: nsqd's HTTP API, described for programs in OpenAPI 3.1."""
 
 from difflib import get_close_matches
+from enum import Enum
 from typing import Any, Final
 
 from nsqcore.http.api import ApiError, Request, Response, json_reply
 from nsqcore.http.openapi import JSON, NAME, PLAIN, TEXT, Arguments, Operation, describe
-from nsqd.server.http.auth import NEEDS, Needs
 
 _OCTETS: Final = "application/octet-stream"
 _LINES: Final = "application/x-ndjson"
@@ -242,6 +242,33 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
 }
 
 
+class Needs(Enum):
+    """The grants that a request needs with --http-auth."""
+
+    NOTHING = "nothing"
+    PUBLISH = "publish, on the topic"
+    SUBSCRIBE = "subscribe, on the topic and on the channel (without one: on the empty name)"
+    TOPIC = "publish and subscribe on the topic and on all its channels"
+    NODE = "publish and subscribe on every topic and channel"
+
+
+_NEEDS_BY_TAG: Final = {
+    "publish": Needs.PUBLISH,
+    "topics": Needs.TOPIC,
+    "channels": Needs.SUBSCRIBE,
+    "messages": Needs.SUBSCRIBE,
+}
+# Operations on the node and on policies need nothing to read, and NODE to change anything.
+NEEDS: Final = {
+    key: _NEEDS_BY_TAG.get(operation.tag, Needs.NOTHING if key[0] == "GET" else Needs.NODE)
+    for key, operation in OPERATIONS.items()
+} | {
+    ("POST", "/topic/create"): Needs.PUBLISH,
+    # NODE, because it publishes to other topics.
+    ("POST", "/dead_letters/send_back"): Needs.NODE,
+}
+
+
 def refuse_unknown(request: Request, method: str, pattern: str) -> None:
     """Raise ApiError for an argument that the route does not have: a misspelt filter would select everything.
 
@@ -262,7 +289,6 @@ async def openapi(_request: Request) -> Response:
 
 def description() -> dict[str, Any]:
     """OpenAPI 3.1, as a value."""
-    needs = {key: NEEDS.get(key, Needs.NODE) for key in OPERATIONS}
     return describe(
         "nsqd",
         "Endpoints of NSQ's nsqd, and those that are added to them.",
@@ -270,7 +296,7 @@ def description() -> dict[str, Any]:
         _ARGUMENTS,
         {
             key: f"With --http-auth the secret has to grant: {need.value}."
-            for key, need in needs.items()
+            for key, need in NEEDS.items()
             if need is not Needs.NOTHING
         },
     )

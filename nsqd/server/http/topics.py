@@ -21,7 +21,8 @@ from nsqd.log.segment_index import holes_in, largest
 from nsqd.server.checkpointer import Checkpointer
 from nsqd.server.clock import now_ns
 from nsqd.server.fsync import Fsync
-from nsqd.server.messages.finding import cannot_read
+from nsqd.server.http.messages import topic_and_channel_names
+from nsqd.server.messages.finding import sequence_of
 from nsqd.server.messages.query import position_of
 from nsqd.server.topology_events import TopologyEvents
 from nsqd.server.write_batch import NotStored, WriteBatch
@@ -175,7 +176,7 @@ class TopicsApi:
         self._placed(topic, channel)
         if place.kind is not PositionKind.SEQUENCE:
             # A sequence is a place in this node's own log only.
-            promoted.pass_over(self._broker, topic, channel.name, lambda one: _sequence_of(one, place))
+            promoted.pass_over(self._broker, topic, channel.name, lambda one: _position_or_start(one, place))
         pending = all_logs.depth(channel) + all_logs.deferred(channel) + all_logs.in_flight(channel)
         await self._saved(topic)
         return json_reply(
@@ -201,15 +202,9 @@ class TopicsApi:
     def _position(self, topic: Topic, request: Request, name: str) -> int:
         """The sequence of a position among the stored messages. Raises ApiError."""
         place = position_of(request.require(name), name, self._broker.ids, time.time_ns())
-        first, end = topic.log.log_start, topic.log.next_seq
-        try:
-            position = place.position(topic.log, first, end)
-        except CannotRead as error:
-            raise cannot_read(error) from error
+        position, first = sequence_of(topic, place, name), topic.log.log_start
         if position < first:
             raise ApiError(410, f"SEQUENCE_GONE: the log begins with {first}, behind {position}")
-        if position > end:
-            raise ApiError(416, f"INVALID_ARG_{name.upper()}: the log ends with {end - 1}, before {position}")
         return position
 
     async def delete_channel(self, request: Request) -> Response:
@@ -241,12 +236,7 @@ class TopicsApi:
         return topic, channel
 
     async def _topic_and_channel_name(self, request: Request) -> tuple[Topic, str]:
-        topic_name = request.require("topic")
-        if not is_valid_name(topic_name):
-            raise ApiError(400, "INVALID_ARG_TOPIC")
-        channel_name = request.require("channel")
-        if not is_valid_name(channel_name):
-            raise ApiError(400, "INVALID_ARG_CHANNEL")
+        topic_name, channel_name = topic_and_channel_names(request)
         return await self._flowing(topic_name), channel_name
 
     async def _saved(self, topic: Topic) -> Response:
@@ -289,7 +279,7 @@ def _find_holes(disk: Disk, segments: list[Segment]) -> dict[Segment, Ranges]:
     return {one: holes_in(disk, one) for one in segments}
 
 
-def _sequence_of(topic: Topic, place: LogPosition) -> int:
+def _position_or_start(topic: Topic, place: LogPosition) -> int:
     """The sequence of *place* in the log; the log's beginning if it cannot be read at the moment."""
     first, end = topic.log.log_start, topic.log.next_seq
     try:

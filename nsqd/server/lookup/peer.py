@@ -152,13 +152,6 @@ class LookupPeers:
         names = {channel for _, channels in found.value for channel in channels}
         return sorted(name for name in names if not is_ephemeral(name))
 
-    async def nodes(self) -> list[NodeInfo]:
-        """Return all nsqd that the answering peers know."""
-        found = await self._ask_all(LookupdApi.nodes)
-        for error in found.errors:
-            self._log.warning("failed to query nsqlookupd for nodes - %s", error)
-        return list({node.tcp_address: node for _, nodes in found.value for node in nodes}.values())
-
     async def addresses_of(self, identities: Iterable[bytes]) -> dict[bytes, list[str]]:
         """Return where the answering peers know the nsqds with these identities, the newest address first.
 

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from nsqclient.wire.address import join_host_port
+from nsqclient.wire.errors import ProtocolError
 from nsqcore.lookup_protocol import (
+    MAGIC_V1,
     PING,
     LookupdInfo,
+    ReplyParser,
     decode_lookupd_info,
     encode_available,
     encode_identify,
@@ -19,8 +22,8 @@ from nsqcore.lookup_protocol import (
     encode_registrations,
     encode_unregister,
 )
+from nsqcore.process.listen import set_keepalive
 from nsqcore.process.logs import Log
-from nsqd.server.lookup.connection import LookupConnection
 
 Identity: TypeAlias = Callable[[], Mapping[str, object]]
 Registrations: TypeAlias = Callable[[], Iterable[tuple[str, Iterable[str]]]]
@@ -29,6 +32,10 @@ Registrations: TypeAlias = Callable[[], Iterable[tuple[str, Iterable[str]]]]
 # often; a connection every two seconds costs nothing.
 FIRST_RETRY_S: Final = 0.1
 LAST_RETRY_S: Final = 2.0
+
+# The largest reply in bytes. Those of an nsqlookupd are much smaller; a larger one comes from something else.
+MAX_REPLY: Final = 5 * 1024 * 1024
+_READ_BYTES: Final = 65_536
 
 # Commands sent ahead of their replies. Bounded, so that full socket buffers cannot block both sides.
 PIPELINE: Final = 128
@@ -68,23 +75,27 @@ class LookupSession:
         self._announcer = announcer
         self._log = announcer.log
         self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
+        self._writer: asyncio.StreamWriter | None = None
+        self._parser = ReplyParser(MAX_REPLY)
+        # Commands that are not written yet, and those whose reply is not read yet, which has a time limit.
+        self._outgoing: deque[bytes] = deque()
+        self._sent: deque[bytes] = deque()
+        self._time_limit = asyncio.timeout(None)
+        # Whether this connection has announced everything that there was at its beginning.
+        self._announced = False
         # Changes that were not sent to the peer yet, newest state only. A peer that is slow for long costs
         # one entry per topic and channel, not one per event.
         self._pending: dict[tuple[str, str | None], bool] = {}
-        # Set once everything was sent to the peer: the stream for changes.
-        self._connection: LookupConnection | None = None
-        # Commands whose reply is not read yet.
-        self._sent: deque[bytes] = deque()
-        self._changed = asyncio.Event()
         # Why this node takes no publishes, and the reason that was last sent to the peer.
         self._obstacle = ""
-        self._logged_obstacle = ""
+        self._sent_obstacle = ""
 
     def set_obstacle(self, obstacle: str) -> None:
-        """Report to the peer soon whether publishes are taken."""
-        if obstacle != self._obstacle:
-            self._obstacle = obstacle
-            self._changed.set()
+        """Report to the peer whether publishes are taken."""
+        self._obstacle = obstacle
+        self._send_obstacle()
+        self._write()
 
     def note(self, topic: str, channel: str | None, *, registered: bool) -> None:
         """Report to the peer that a topic or channel was created or removed.
@@ -96,16 +107,14 @@ class LookupSession:
             return  # the next connection announces everything anyway
         self._pending.pop((topic, channel), None)  # so that the order is that of the last change
         self._pending[topic, channel] = registered
-        self._send_pending()
-        self._changed.set()
+        self._write()
 
     async def run(self) -> None:
-        loop = asyncio.get_running_loop()
         retry_s = FIRST_RETRY_S
         while not self.removed:
-            began = loop.time()
+            began = self._loop.time()
             # A peer that takes everything but hangs up immediately is also tried more and more slowly.
-            if await self._once() and loop.time() - began > LAST_RETRY_S:
+            if await self._once() and self._loop.time() - began > LAST_RETRY_S:
                 retry_s = FIRST_RETRY_S
             self._on_lost()
             # Random, so that a thousand nsqd do not reconnect at the same moment after a restart.
@@ -115,30 +124,25 @@ class LookupSession:
     async def _once(self) -> bool:
         """Connect and serve until something fails; returns whether the peer got everything."""
         self._doing = "connect"
-        served = False
-        connection: LookupConnection | None = None
-        self._changed.clear()
+        self._announced = False
+        writer: asyncio.StreamWriter | None = None
+        pings: asyncio.Task[None] | None = None
         try:
             if not self.last_error:
                 self._log.info("LOOKUP connecting to %s", self.label)
-            connection = await self._connect()
+            async with asyncio.timeout(self._announcer.connect_timeout_s):
+                reader, writer = await asyncio.open_connection(self.host, self.port)
+            set_keepalive(writer.get_extra_info("socket"))
+            self._parser = ReplyParser(MAX_REPLY)
             self._doing = "IDENTIFY"
-            await self._identify(connection)
-            # From here on changes are noted; the snapshot below includes all earlier ones.
-            self.connected = True
-            self._pending.clear()
-            self._sent.clear()
-            # Before any topic, so that no producer is sent to an nsqd that refuses.
-            self._logged_obstacle = ""
-            everything = self._take_obstacle() + encode_registrations(self._announcer.registrations())
-            for start in range(0, len(everything), PIPELINE):
-                await self._notify(connection, everything[start : start + PIPELINE])
-            served = True
-            self.last_error = ""
-            self._connection = connection
-            self._send_pending()
-            await self._receive(connection)
-            await self._serve(connection)
+            writer.write(MAGIC_V1 + encode_identify(self._announcer.identify()))
+            async with asyncio.timeout(self._announcer.io_timeout_s):
+                self._identified(await self._reply(reader))
+            async with asyncio.timeout(None) as self._time_limit:
+                self._announce(writer)
+                pings = self._loop.create_task(self._ping(), name=f"pings to {self.label}")
+                while True:
+                    self._replied(await self._reply(reader))
         except (OSError, ValueError) as error:
             reason = f"{self._doing} - {_reason(error)}"
             if reason != self.last_error:
@@ -150,10 +154,12 @@ class LookupSession:
             self._log.error("LOOKUPD(%s): %s", self.label, self.last_error, error=error)
         finally:
             self.connected = False
-            self._connection = None
-            if connection is not None:
-                connection.close()
-        return served
+            self._writer = None
+            if pings is not None:
+                pings.cancel()
+            if writer is not None:
+                writer.transport.abort()
+        return self._announced
 
     @property
     def http_address(self) -> str:
@@ -163,18 +169,19 @@ class LookupSession:
             return ""
         return join_host_port(info.broadcast_address, info.http_port)
 
-    async def _connect(self) -> LookupConnection:
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout(self._announcer.connect_timeout_s):
-            _, connection = await loop.create_connection(
-                lambda: LookupConnection(self._changed), self.host, self.port
-            )
-        return connection
+    async def _reply(self, reader: asyncio.StreamReader) -> bytes:
+        """Read the next reply. Raises OSError."""
+        try:
+            while (reply := self._parser.next_reply()) is None:
+                data = await reader.read(_READ_BYTES)
+                if not data:
+                    raise ConnectionResetError("connection closed by the peer")
+                self._parser.feed(data)
+        except ProtocolError as error:
+            raise ConnectionError(str(error)) from error
+        return reply
 
-    async def _identify(self, connection: LookupConnection) -> None:
-        command = encode_identify(self._announcer.identify())
-        connection.send([command])
-        payload = await connection.reply(self._announcer.io_timeout_s)
+    def _identified(self, payload: bytes) -> None:
         if b"E_BAD_PROTOCOL" in payload:
             raise ConnectionError(
                 "E_BAD_PROTOCOL: this is the TCP port of an nsqd, nsqlookupd's is 4160 by default"
@@ -191,79 +198,90 @@ class LookupSession:
         if not info.broadcast_address:
             self._log.error("LOOKUPD(%s): no broadcast address", self.label)
 
-    async def _serve(self, connection: LookupConnection) -> None:
-        """Pass changes on as they come and PING in between, until the connection fails."""
-        loop = asyncio.get_running_loop()
-        ping_at = loop.time() + self._announcer.ping_interval_s
-        while True:
-            try:
-                async with asyncio.timeout_at(ping_at):
-                    await self._changed.wait()
-                if loop.time() >= ping_at:
-                    # One change follows the other without a pause.
-                    raise TimeoutError
-            except TimeoutError:
-                self._log.debug("LOOKUPD(%s): sending heartbeat", self.label)
-                await self._notify(connection, [PING])
-                self.last_ping_ns = time.time_ns()
-                ping_at = loop.time() + self._announcer.ping_interval_s
-                continue
-            self._changed.clear()
-            if connection.lost is not None:
-                raise connection.lost
-            await self._notify(connection, self._take_obstacle())
+    def _announce(self, writer: asyncio.StreamWriter) -> None:
+        """Begin to send all topics and channels; from here on changes are noted."""
+        self._writer = writer
+        self.connected = True
+        self._pending.clear()
+        self._sent.clear()
+        self._outgoing.clear()
+        # Before any topic, so that no producer is sent to an nsqd that refuses.
+        self._sent_obstacle = ""
+        self._send_obstacle()
+        self._outgoing.extend(encode_registrations(self._announcer.registrations()))
+        self._write()
+        self._expect()
 
-    def _take_obstacle(self) -> list[bytes]:
-        # The original does not know the command and would hang up.
-        if self._obstacle == self._logged_obstacle or self.info is None or not self.info.accepts_availability:
-            return []
-        self._logged_obstacle = self._obstacle
-        return [encode_available(self._obstacle)]
-
-    def _send_pending(self) -> None:
-        """Write noted changes in their order, as many as may be without a reply."""
-        connection = self._connection
-        if connection is None:
-            return
-        commands: list[bytes] = []
-        while self._pending and len(self._sent) + len(commands) < PIPELINE:
-            topic, channel = change = next(iter(self._pending))
-            registered = self._pending.pop(change)
-            word = "REGISTER" if registered else "UNREGISTER"
-            if channel is None:
-                self._log.info("LOOKUPD(%s): topic %s %s", self.label, word, topic)
-            else:
-                self._log.info("LOOKUPD(%s): channel %s %s %s", self.label, word, topic, channel)
-            encode = encode_register if registered else encode_unregister
-            commands.append(encode(topic, channel))
-        self._send(connection, commands)
-
-    def _send(self, connection: LookupConnection, commands: list[bytes]) -> None:
-        connection.send(commands)
-        self._sent.extend(commands)
-
-    async def _notify(self, connection: LookupConnection, commands: list[bytes]) -> None:
-        """Send commands, and read their replies."""
-        self._send(connection, commands)
-        await self._receive(connection)
-
-    async def _receive(self, connection: LookupConnection) -> None:
-        """Read the missing replies; changes that come during that are for the next call."""
-        for _ in range(len(self._sent)):
+    def _replied(self, reply: bytes) -> None:
+        """Note the reply to the oldest command. Raises ConnectionError."""
+        if not self._sent:
+            # Such replies would be taken for those of later commands.
+            raise ConnectionError("a reply came without a request")
+        if reply.startswith(b"E_"):
             # The peer closes after an error; without this the reason would be lost.
-            self._doing = _shown(self._sent[0])
-            reply = await connection.reply(self._announcer.io_timeout_s)
-            self._sent.popleft()
-            if reply.startswith(b"E_"):
-                raise ConnectionError(reply.decode("utf-8", "replace"))
-        self._send_pending()
-        if self._sent:
-            self._changed.set()
-        self._doing = "wait"
+            raise ConnectionError(reply.decode("utf-8", "replace"))
+        if self._sent.popleft() == PING:
+            self.last_ping_ns = time.time_ns()
+        self._write()
+        self._expect()
 
+    def _expect(self) -> None:
+        """Limit the time until the next reply; without commands under way everything is announced."""
+        if not (self._sent or self._announced):
+            self._announced = True
+            self.last_error = ""
+            self._write()
+        self._doing = self._sent[0].decode().strip() if self._sent else "wait"
+        if not self._time_limit.expired():
+            limit = self._loop.time() + self._announcer.io_timeout_s if self._sent else None
+            self._time_limit.reschedule(limit)
 
-def _shown(command: bytes) -> str:
-    return command.decode().strip()
+    async def _ping(self) -> None:
+        while True:
+            await asyncio.sleep(self._announcer.ping_interval_s)
+            self._log.debug("LOOKUPD(%s): sending heartbeat", self.label)
+            self._outgoing.append(PING)
+            self._write()
+
+    def _send_obstacle(self) -> None:
+        # The original does not know the command and would hang up.
+        if (
+            self.connected
+            and self._obstacle != self._sent_obstacle
+            and self.info is not None
+            and self.info.accepts_availability
+        ):
+            self._sent_obstacle = self._obstacle
+            self._outgoing.append(encode_available(self._obstacle))
+
+    def _write(self) -> None:
+        """Write commands and noted changes in their order, as many as may be without a reply."""
+        if self._writer is None:
+            return
+        was_idle = not self._sent
+        commands: list[bytes] = []
+        while len(self._sent) + len(commands) < PIPELINE:
+            if self._outgoing:
+                commands.append(self._outgoing.popleft())
+            elif self._pending and self._announced:
+                commands.append(self._next_change())
+            else:
+                break
+        if commands:
+            self._writer.write(b"".join(commands))
+            self._sent.extend(commands)
+            if was_idle:
+                self._expect()
+
+    def _next_change(self) -> bytes:
+        topic, channel = change = next(iter(self._pending))
+        registered = self._pending.pop(change)
+        word = "REGISTER" if registered else "UNREGISTER"
+        if channel is None:
+            self._log.info("LOOKUPD(%s): topic %s %s", self.label, word, topic)
+        else:
+            self._log.info("LOOKUPD(%s): channel %s %s %s", self.label, word, topic, channel)
+        return (encode_register if registered else encode_unregister)(topic, channel)
 
 
 def _reason(error: Exception) -> str:

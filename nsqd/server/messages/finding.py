@@ -17,7 +17,7 @@ from nsqd.engine.backlog import MessageState
 from nsqd.engine.channel import Channel
 from nsqd.engine.message_status import StateFilter
 from nsqd.engine.topic import Topic
-from nsqd.log.cursor import Cursor, PositionKind
+from nsqd.log.cursor import Cursor, LogPosition, PositionKind
 from nsqd.log.disk import Disk, error_text
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Gap, Why
@@ -105,14 +105,7 @@ class Finder:
         if channel is not None and query.by_due_time:
             return await self._pick_deferred(topic, channel, query)
         first, end = topic.log.log_start, topic.log.next_seq
-        try:
-            position = (query.position.position if query.forward else query.position.last)(
-                topic.log, first, end
-            )
-        except CannotRead as error:
-            raise cannot_read(error) from error
-        if position > end:
-            raise ApiError(416, f"INVALID_ARG_FROM: the log ends with {end - 1}, before {position}")
+        position = sequence_of(topic, query.position, forward=query.forward)
         start, stop = (max(first, position), end) if query.forward else (first, min(position + 1, end))
         picked = Picked(position=start if query.forward else stop - 1)
         if position < first and query.position.kind is PositionKind.SEQUENCE:
@@ -258,6 +251,18 @@ class Finder:
         except OSError as error:
             if not found.matches:
                 raise cannot_read(CannotRead(error_text(error))) from error
+
+
+def sequence_of(topic: Topic, position: LogPosition, name: str = "from", *, forward: bool = True) -> int:
+    """The sequence of the position that the argument *name* has given. Raises ApiError."""
+    first, end = topic.log.log_start, topic.log.next_seq
+    try:
+        sequence = (position.position if forward else position.last)(topic.log, first, end)
+    except CannotRead as error:
+        raise cannot_read(error) from error
+    if sequence > end:
+        raise ApiError(416, f"INVALID_ARG_{name.upper()}: the log ends with {end - 1}, before {sequence}")
+    return sequence
 
 
 def cannot_read(error: CannotRead) -> ApiError:

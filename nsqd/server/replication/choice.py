@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from nsqcore.process.logs import Log
-from nsqd.replication.choosing import Candidate, ReplicaHealth, choose_replicas, identified, named_replicas
+from nsqd.replication.choosing import Candidate, ReplicaHealth, choose_replicas
 from nsqd.replication.frames import Holder
 from nsqd.replication.node import ReplicationNode
 from nsqd.server.replication.connector import Connector
@@ -30,18 +30,21 @@ class ReplicaChoice:
         now_ns: int,
     ) -> None:
         """*named* are the addresses of --replica; *candidates* asks nsqlookupd."""
-        self.replicas: tuple[Holder, ...] = node.state.record.replicas
+        # The replicas of the last start; with --replica no others than those named.
+        self.replicas = tuple(one for one in node.state.record.replicas if not named or one.address in named)
         self._node = node
         self._me = me
         self._named = tuple(named)
+        # The nodes that have answered at the addresses of --replica and of a target.
+        self._connected: list[Candidate] = []
         self._candidates = candidates
         self._log = log
         self._health = ReplicaHealth(replace_after_ns)
         # The time of the last query for candidates.
         self._asked_ns = -_COMPLETE_NS
-        if self._named:
-            self.replicas, found = named_replicas(self.replicas, self._named)
-            self.replicas = choose_replicas(me, self.replicas, found, self._count, self._health, now_ns)
+        # Why there are too few replicas, in words; empty while there are enough.
+        self.waits_for = ""
+        self._missing_since_ns = now_ns
         if self.replicas:
             self._set(self.replicas)
 
@@ -51,81 +54,93 @@ class ReplicaChoice:
         return max(1, wanted) if self._node.state.is_decommissioning else wanted
 
     @property
-    def unknown_addresses(self) -> list[str]:
-        """Addresses of replicas whose identity is not known yet."""
-        return [one.address for one in self.replicas if not one.identity]
+    def addresses(self) -> list[str]:
+        """Addresses at which any member may answer: those of --replica, and that of a target."""
+        named = (*self._named, self._node.state.target)
+        return [one for one in named if one not in ("", self._me.address)]
+
+    @property
+    def missing(self) -> int:
+        """How many replicas are missing."""
+        return max(0, self._count - len(self.replicas))
 
     def update(self, connectors: Sequence[Connector], now_ns: int) -> None:
-        """Note which replicas accept the stream, refuse or drain; called some ten times a second."""
-        for connector in connectors:
-            link = connector.link
-            replicas = self.replicas
-            if link is not None:
-                replicas = identified(replicas, connector.address, link.peer, self._health, now_ns)
-                if not self._named:
-                    # A node that moved is found by its identity.
-                    replicas = tuple(
-                        Holder(one.identity, connector.address) if one.identity == link.peer else one
-                        for one in replicas
-                    )
-            if replicas != self.replicas:
-                self._set(replicas)
-            holder = next((one for one in self.replicas if _is_at(one, connector)), None)
-            if holder is None:
-                continue
+        """Note which replicas accept the stream, refuse or drain; called ten times a second."""
+        up = {one.link.peer: one for one in connectors if one.link is not None}
+        self._connected = [
+            Candidate(peer, one.address) for peer, one in up.items() if one.address in self.addresses
+        ]
+        others = {one.address: one.identity for one in self._connected}
+        health = self._health
+        for replica in self.replicas:
+            peer = replica.identity
+            link = up[peer].link if peer in up else None
             if link is not None:
                 if link.draining is not None:
-                    self._health.drains(holder, draining=link.peer_drains)
+                    health.drains(peer, draining=link.peer_drains)
                 stream = link.stream_of(self._node.primary)
                 if stream is not None and stream.is_up:
-                    self._health.accepts(holder, now_ns)
-            elif connector.refused and self._health.refuses(holder, connector.refused, now_ns):
+                    health.accepts(peer, now_ns)
+            elif any(
+                one.identity == peer and one.refused and health.refuses(peer, one.refused, now_ns)
+                for one in connectors
+            ):
                 self._asked_ns = -_COMPLETE_NS
+            elif others.get(replica.address, peer) != peer:
+                # The named node has another data path.
+                health.avoid(peer, now_ns)
+        if not self._named:
+            # A node that moved is found by its identity.
+            moved = tuple(
+                Holder(one.identity, up[one.identity].address) if one.identity in up else one
+                for one in self.replicas
+            )
+            if moved != self.replicas:
+                self._set(moved)
 
     async def choose(self, now_ns: int) -> None:
         """Query candidates if that is due, and replace replicas."""
-        count = self._count
-        missing = len(self.replicas) < count or any(
-            self._health.is_replaceable(one, now_ns) for one in self.replicas
-        )
-        target = self._node.state.target
-        interval_ns = _MISSING_NS if missing else _COMPLETE_NS
-        if target and all(one.address != target for one in self.replicas):
-            interval_ns = 0
-        elif not (self._named or target) and len(self.replicas) < count:
-            interval_ns = _UNKNOWN_NS
-        if now_ns < self._asked_ns + interval_ns or (count == 0 and not self.replicas):
+        count, target = self._count, self._node.state.target
+        if count == 0 and not self.replicas:
             return
-        before = self.replicas
+        if self._named or target:
+            interval_ns = 0
+        elif self.missing and not self.waits_for:
+            interval_ns = _UNKNOWN_NS
+        elif self.missing or any(self._health.is_replaceable(one.identity, now_ns) for one in self.replicas):
+            interval_ns = _MISSING_NS
+        else:
+            interval_ns = _COMPLETE_NS
+        if now_ns < self._asked_ns + interval_ns:
+            return
         self._asked_ns = now_ns
-        if self._named:
-            self.replicas, found = named_replicas(
-                self.replicas, (*self._named, *([target] if target else []))
-            )
-        else:
-            found = list(await self._candidates())
+        before = self.replicas
         if target:
-            chosen = self._with_target(target)
+            # It is the last replica, because others may take over first.
+            found = [Holder(one.identity, target) for one in self._connected if one.address == target]
+            identities = {one.identity for one in found}
+            chosen = (*(one for one in before if one.identity not in identities), *found)
         else:
-            chosen = choose_replicas(self._me, self.replicas, found, count, self._health, now_ns)
+            candidates = self._connected if self._named else await self._candidates()
+            chosen = choose_replicas(self._me, self.replicas, candidates, count, self._health, now_ns)
         if chosen != before:
             self._set(chosen)
+        self._note_missing(count, now_ns)
 
-    def _with_target(self, target: str) -> tuple[Holder, ...]:
-        """The replicas, and the target of a decommission, which is the last one."""
-        others = tuple(one for one in self.replicas if one.address != target)
-        known = [one for one in self.replicas if one.address == target]
-        return (*others, *(known or [Holder(b"", target)]))
+    def _note_missing(self, count: int, now_ns: int) -> None:
+        """Log once that no candidate exists; the nsqlookupd of the original names none."""
+        if not self.missing:
+            self.waits_for, self._missing_since_ns = "", now_ns
+        elif not self.waits_for and now_ns - self._missing_since_ns >= _MISSING_NS:
+            self.waits_for = "a candidate"
+            self._log.warning(
+                "REPLICATION: %d of %d replicas are chosen, no other candidate exists: start other nsqd, or"
+                " name them with --replica if nsqlookupd is the original's",
+                *(len(self.replicas), count),
+            )
 
     def _set(self, replicas: tuple[Holder, ...]) -> None:
         self.replicas = replicas
         self._node.set_replicas(replicas)
         names = ", ".join(one.address for one in replicas)
         self._log.info("REPLICATION: replicas are %s", names or "not known yet")
-
-
-def _is_at(replica: Holder, connector: Connector) -> bool:
-    """Whether the connector searches for that replica."""
-    if connector.identity:
-        return replica.identity == connector.identity
-    return replica.address == connector.address

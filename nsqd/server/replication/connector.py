@@ -46,12 +46,13 @@ class _Connecting(PeerConnection):
 class Connector:
     """Keeps up the connection to one node, in a task.
 
-    *identity* is that of the wanted node; empty for an address of --replica whose node is not known.
+    *expected* is the identity of the wanted node; empty for an address at which any member may answer.
+    *identity* is that of the node that answered last.
     """
 
     def __init__(
         self,
-        identity: bytes,
+        expected: bytes,
         address: str,
         connections: Connections,
         log: Log,
@@ -61,7 +62,8 @@ class Connector:
         tls: ssl.SSLContext | None,
     ) -> None:
         """*make_link* gets the expected identity and the certificate hash; *look_up* finds addresses."""
-        self.identity = identity
+        self.expected = expected
+        self.identity = expected
         self.address = address
         self.connection: PeerConnection | None = None
         # Why there is no connection; empty while there is one.
@@ -99,12 +101,12 @@ class Connector:
                 pause = _FIRST_PAUSE_S
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))
             pause = min(2 * pause, _LONGEST_PAUSE_S)
-            if not was_up and self.identity:
+            if not was_up and self.expected:
                 await self._find()
 
     async def _find(self) -> None:
         """The node may be at another address now."""
-        found = await self._look_up(self.identity)
+        found = await self._look_up(self.expected)
         if found and self.address not in found:
             self.address = found[0]
 
@@ -123,7 +125,7 @@ class Connector:
         ssl_object = (
             None if connection.transport is None else connection.transport.get_extra_info("ssl_object")
         )
-        link = connection.link = self._make_link(self.identity, peer_certificate_hash(ssl_object))
+        link = connection.link = self._make_link(self.expected, peer_certificate_hash(ssl_object))
         self.connection = connection
         connection.flush()
         was_up = False
@@ -132,7 +134,7 @@ class Connector:
                 await asyncio.wait([connection.closed], timeout=0.1)
                 if link.is_up and not was_up:
                     was_up, self.problem = True, ""
-                    self.identity = self.identity or link.peer
+                    self.identity = link.peer
                     self._log.info("REPLICA(%s): connected", address)
         finally:
             self.connection = None
@@ -186,7 +188,7 @@ class Connectors:
         self._make_link = make_link
         self._look_up = look_up
         self._tls = tls
-        # By the identity of the wanted node, or by the address of a node whose identity was unknown.
+        # By the identity of the wanted node, or by the address where any may answer.
         self._running: dict[bytes | str, tuple[Connector, asyncio.Task[None]]] = {}
 
     @property
@@ -197,24 +199,19 @@ class Connectors:
     def tasks(self) -> list[asyncio.Task[None]]:
         return [task for _, task in self._running.values()]
 
-    def keep(self, peers: dict[bytes, str], unknown: Iterable[str]) -> None:
-        """Connect to these nodes, whose last addresses are known, and to *unknown* addresses; end others."""
-        wanted: dict[bytes | str, str] = dict(peers.items())
-        known = {one.identity for one in self.all if one.identity}
-        found = self._found_at(wanted)
-        wanted |= {address: address for address in unknown if address not in found}
-        # A node that is connected by an address needs no second connection by its identity.
-        doubled = {one.identity for key, (one, _) in self._running.items() if isinstance(key, str)}
-        for key, (connector, task) in list(self._running.items()):
-            if isinstance(key, str):
-                is_wanted = key in wanted or connector.identity in wanted
-            else:
-                is_wanted = key in wanted and key not in doubled
-            if not is_wanted:
-                task.cancel()
-                del self._running[key]
+    def keep(self, peers: dict[bytes, str], addresses: Iterable[str]) -> None:
+        """Connect to these nodes, whose last addresses are known, and to *addresses*; end others."""
+        wanted: dict[bytes | str, str] = {address: address for address in addresses}
+        self._start_missing(wanted)
+        named = [one for key, (one, _) in self._running.items() if key in wanted]
+        wanted |= {peer: address for peer, address in peers.items() if not _finds(named, peer, address)}
+        self._start_missing(wanted)
+        for key in self._running.keys() - wanted.keys():
+            self._running.pop(key)[1].cancel()
+
+    def _start_missing(self, wanted: dict[bytes | str, str]) -> None:
         for key, address in wanted.items():
-            if key not in self._running and key not in known:
+            if key not in self._running:
                 self._start(key, address)
 
     def _start(self, key: bytes | str, address: str) -> None:
@@ -226,11 +223,13 @@ class Connectors:
         task = asyncio.create_task(connector.run(), name=f"replication to {address}")
         self._running[key] = (connector, task)
 
-    def _found_at(self, wanted: dict[bytes | str, str]) -> set[str]:
-        """Addresses where a node searched by its identity may be: no attempt failed there."""
-        connectors = [one for one, _ in filter(None, map(self._running.get, wanted))]
-        failed = {one.address for one in connectors if one.link is None and one.has_failed}
-        return set(wanted.values()) - failed
-
     async def _find(self, identity: bytes) -> list[str]:
         return (await self._look_up([identity])).get(identity, [])
+
+
+def _finds(named: Iterable[Connector], peer: bytes, address: str) -> bool:
+    """Whether a connection to a named address is one to that node, or may become one."""
+    return any(
+        one.identity == peer or (one.address == address and not (one.identity or one.has_failed))
+        for one in named
+    )

@@ -5,7 +5,7 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from functools import partial
@@ -48,8 +48,12 @@ from nsqd.storage.data_path import DataPath
 from nsqd.storage.slots import CheckpointJob
 from nsqd.storage.topic_log import TopicLog
 
-TICK_S: Final = 0.05
+TICK_S: Final = 0.1
+# Without connections.
+_IDLE_TICK_S: Final = 0.5
 _CHOOSE_S: Final = 0.5
+# A stop waits so long for the last acknowledgements.
+_LAST_ACKS_S: Final = 2.0
 _NONCE_BYTES: Final = 32
 
 
@@ -106,9 +110,8 @@ class Replication:
         )
         self._choice: ReplicaChoice | None = None
         self._jobs: set[asyncio.Future[None]] = set()
-        self._choosing: asyncio.Task[None] | None = None
-        self._syncing: asyncio.Task[None] | None = None
-        self._removing: asyncio.Task[None] | None = None
+        # The last task of each name.
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
     # --- start and stop ---
 
@@ -184,42 +187,50 @@ class Replication:
                 node.state.set_draining(draining=self._broker.leaving or self._broker.disk_low)
                 if self._choice is not None:
                     self._choice.update(self._connectors.all, now_ns())
-                    self._connectors.keep(node.wanted_peers(), self._choice.unknown_addresses)
+                    self._connectors.keep(node.wanted_peers(), self._choice.addresses)
                 self._run_jobs()
                 self._write_checkpoints(node, checkpoints)
-                self._begin_choosing()
-                self._begin_syncing(node)
+                self._once("choice of replicas", self._choose)
+                if node.state.local_syncs:
+                    self._once("sync for replication", partial(self._sync, node))
+                if node.copies.removable:
+                    self._once("removal of dropped copies", partial(self._remove, node))
                 self.flush()
                 if node.state.wants_turn:
                     node.state.wants_turn = False
                     self._ask_turn()
-                await asyncio.sleep(TICK_S if self._connections.all or self._connectors.all else 10 * TICK_S)
+                await asyncio.sleep(TICK_S if self._connections.all or self._connectors.all else _IDLE_TICK_S)
         finally:
             # Otherwise a thread that is still at work could write after later writes.
             await asyncio.gather(*self._jobs, return_exceptions=True)
 
+    def _once(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Begin a task, unless the last one of its name has not ended."""
+        last = self._tasks.get(name)
+        if last is not None:
+            if not last.done():
+                return
+            last.result()
+        self._tasks[name] = asyncio.create_task(work(), name=name)
+
     async def wait_until_answered(self) -> None:
         """Wait until publishers that wait for a replica were answered, at most for --replica-ack-timeout."""
-        node = self.node
-        until = asyncio.get_running_loop().time() + self.settings.timeout_ns / 1e9
-        while node is not None and any(link.sender.has_waiters for link in node.state.links):
+        await self._flush_while(lambda link: link.sender.has_waiters, self.settings.timeout_ns / 1e9)
+
+    async def _flush_while(self, is_busy: Callable[[PeerLink], bool], seconds: float) -> None:
+        """Send frames while a link is busy, for so long at most."""
+        node, now = self.node, asyncio.get_running_loop().time
+        until = now() + seconds
+        while node is not None and any(map(is_busy, node.state.links)) and now() < until:
             self.flush()
             await asyncio.sleep(0.01)
-            if asyncio.get_running_loop().time() > until:
-                return
 
     async def close(self) -> None:
         """Send the last checkpoints, and close all connections."""
-        node = self.node
-        until = asyncio.get_running_loop().time() + 2.0
-        while node is not None and asyncio.get_running_loop().time() < until:
-            self.flush()
-            links = [link for link in node.state.links if link.is_up and link.connector]
-            if not any(link.sender.lag_bytes for link in links):
-                break
-            await asyncio.sleep(0.01)
-        tasks = [*self._connectors.tasks]
-        tasks += [task for task in (self._choosing, self._syncing, self._removing) if task is not None]
+        await self._flush_while(
+            lambda link: link.is_up and link.connector and bool(link.sender.lag_bytes), _LAST_ACKS_S
+        )
+        tasks = [*self._connectors.tasks, *self._tasks.values()]
         self._connections.close()
         if self._threads is not None:
             await asyncio.to_thread(self._threads.shutdown)
@@ -281,13 +292,6 @@ class Replication:
 
     # --- the choice of replicas ---
 
-    def _begin_choosing(self) -> None:
-        if self._choosing is not None and not self._choosing.done():
-            return
-        if self._choosing is not None:
-            self._choosing.result()
-        self._choosing = asyncio.create_task(self._choose(), name="choice of replicas")
-
     async def _choose(self) -> None:
         choice = self._choice
         if choice is not None:
@@ -321,14 +325,12 @@ class Replication:
                 self._ask_turn()
 
     def _write_checkpoints(self, node: ReplicationNode, checkpoints: Checkpointer) -> None:
-        """Write the wanted checkpoints, and remove dropped copies."""
+        """Write the wanted checkpoints."""
         for topic in list(node.state.to_checkpoint):
             del node.state.to_checkpoint[topic]
             task = asyncio.create_task(self._checkpoint(node, topic, checkpoints), name="replica checkpoint")
             self._jobs.add(task)
             task.add_done_callback(self._jobs.discard)
-        if node.copies.removable and (self._removing is None or self._removing.done()):
-            self._removing = asyncio.create_task(self._remove(node), name="removal of dropped copies")
 
     async def _checkpoint(self, node: ReplicationNode, topic: Topic, checkpoints: Checkpointer) -> None:
         """Write the checkpoint of a replica's topic, which the checkpointer does not visit."""
@@ -342,12 +344,8 @@ class Replication:
             self._log.warning("REPLICATION: failed to remove a dropped copy, will try again - %s", error)
             await asyncio.sleep(1)
 
-    def _begin_syncing(self, node: ReplicationNode) -> None:
-        """Sync everything written here, for the checks whether this node is fully replicated."""
-        if node.state.local_syncs and (self._syncing is None or self._syncing.done()):
-            self._syncing = asyncio.create_task(self._sync(node), name="sync for replication")
-
     async def _sync(self, node: ReplicationNode) -> None:
+        """Sync everything written here, for the checks whether this node is fully replicated."""
         checks, node.state.local_syncs = node.state.local_syncs, []
         durable = await self._fsync.synced()
         for check in checks:
@@ -387,12 +385,15 @@ class Replication:
                 "epoch": 0,
                 "replicas_wanted": self.settings.replicas,
                 "fully_replicated": False,
+                "waits_for": "",
                 "replicas": [],
                 "copies": [],
             }
         found = self.node.to_json(now_ns())
+        found["waits_for"] = "" if self._choice is None else self._choice.waits_for
         connectors = [one for one in self._connectors.all if one.link is None]
-        found["replicas"] += map(no_replica, [] if self._choice is None else self._choice.unknown_addresses)
+        unknown = [one.address for one in connectors if not one.identity]
+        found["replicas"] += map(no_replica, unknown[: 0 if self._choice is None else self._choice.missing])
         for replica in found["replicas"]:
             name, address = replica["identity"], replica["address"]
             problems = [

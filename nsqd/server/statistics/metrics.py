@@ -8,21 +8,15 @@ from nsqclient.wire.durations import SECOND
 from nsqclient.wire.names import is_ephemeral
 from nsqcore.http.metrics import Family, PacedCollector, Sample
 from nsqd.engine import all_logs, promoted
-from nsqd.engine.age import Ages
-from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.settings import NOTHING
 from nsqd.engine.topic import Topic
 from nsqd.server.checkpointer import Checkpointer
 from nsqd.server.clock import now_ns as clock_ns
-from nsqd.server.fsync import Fsync
-from nsqd.server.health import Health
 from nsqd.server.http.drain import Drain
 from nsqd.server.lookup.peer import LookupPeers
-from nsqd.server.replication.service import Replication
 from nsqd.server.statistics.replication import replication_metrics
-from nsqd.server.tcp import Clients
-from nsqd.server.watermark import Watermark
+from nsqd.server.statistics.stats import StatsReport
 from nsqd.storage.topic_log import store_of
 
 _TOPIC: Final = ("topic",)
@@ -105,32 +99,17 @@ class NsqdCollector(PacedCollector):
     """One series per topic and per channel; none per client, so their number cannot grow without bound."""
 
     def __init__(
-        self,
-        broker: Broker,
-        checkpoints: Checkpointer,
-        clients: Clients,
-        health: Health,
-        lookups: LookupPeers,
-        fsync: Fsync,
-        drain: Drain,
-        ages: Ages,
-        watermark: Watermark,
-        replication: Replication,
+        self, stats: StatsReport, checkpoints: Checkpointer, lookups: LookupPeers, drain: Drain
     ) -> None:
-        self._broker = broker
+        self._stats = stats
+        self._broker = stats.broker
         self._checkpoints = checkpoints
-        self._clients = clients
-        self._health = health
         self._lookups = lookups
-        self._fsync = fsync
         self._drain = drain
-        self._ages = ages
-        self._watermark = watermark
-        self._replication = replication
 
     def families(self) -> Iterator[Family]:
         yield from self._node()
-        yield from replication_metrics(self._replication)
+        yield from replication_metrics(self._stats.replication)
         pending = _BacklogFilter()
         name, text, of_topic = _TOPIC_BACKLOG
         yield Family(f"nsqd_topic_{name}", text, pending.seen(self._of_topics(of_topic)), _TOPIC)
@@ -146,7 +125,7 @@ class NsqdCollector(PacedCollector):
             self._of_topics(lambda topic: topic.name not in unreadable),
             _TOPIC,
         )
-        failed = self._health.failed_fsyncs
+        failed = self._stats.health.failed_fsyncs
         yield Family(
             "nsqd_topic_writable",
             "0 from a failed fsync until a restart: the topic accepts no publishes",
@@ -177,7 +156,8 @@ class NsqdCollector(PacedCollector):
         def one(name: str, text: str, figure: float, *, counter: bool = False) -> Family:
             return Family(name, text, [((), figure)], counter=counter)
 
-        yield one("nsqd_healthy", "1 while the disk can be written and read", self._health.ok)
+        stats = self._stats
+        yield one("nsqd_healthy", "1 while the disk can be written and read", stats.health.ok)
         yield one(
             "nsqd_checkpoint_lag_seconds",
             "age of the last checkpoint: messages finished since then could be delivered again after a crash",
@@ -186,22 +166,22 @@ class NsqdCollector(PacedCollector):
         yield one(
             "nsqd_disk_low", "1 while publishes are refused below --disk-watermark", self._broker.disk_low
         )
-        if self._watermark.total >= 0:
+        if stats.watermark.total >= 0:
             yield one(
-                "nsqd_disk_free_bytes", "free bytes of the disk with the messages", self._watermark.free
+                "nsqd_disk_free_bytes", "free bytes of the disk with the messages", stats.watermark.free
             )
-            yield one("nsqd_disk_size_bytes", "bytes of the disk with the messages", self._watermark.total)
+            yield one("nsqd_disk_size_bytes", "bytes of the disk with the messages", stats.watermark.total)
         yield one("nsqd_draining", "1 from the announcement of a drain to its end", self._broker.leaving)
         yield one(
             "nsqd_drain_remaining",
             "messages that a drain still waits for, 0 without a drain",
             self._drain.remaining(),
         )
-        yield one("nsqd_connections", "client connections open", len(self._clients.connections))
-        accepted = self._clients.accepted
+        yield one("nsqd_connections", "client connections open", len(stats.clients.connections))
+        accepted = stats.clients.accepted
         yield one("nsqd_connections_accepted", "client connections since start", accepted, counter=True)
-        yield one("nsqd_fsyncs", "fsyncs of logs since start", self._fsync.count, counter=True)
-        yield one("nsqd_fsync_seconds", "time spent in fsyncs of logs", self._fsync.seconds, counter=True)
+        yield one("nsqd_fsyncs", "fsyncs of logs since start", stats.fsync.count, counter=True)
+        yield one("nsqd_fsync_seconds", "time spent in fsyncs of logs", stats.fsync.seconds, counter=True)
         yield Family(
             "nsqd_lookupd_connected",
             "1 while registered with that nsqlookupd",
@@ -226,10 +206,10 @@ class NsqdCollector(PacedCollector):
             yield (channel.topic_name, channel.name), figure(channel)
 
     def _oldest(self, now_ns: int) -> Iterator[Sample]:
-        self._ages.forget_deleted()
+        self._stats.ages.forget_deleted()
         for topic in list(self._broker.topics.values()):
             for channel in list(topic.channels.values()):
-                published_ns = self._ages.oldest_ns(topic, channel, clock_ns())
+                published_ns = self._stats.ages.oldest_ns(topic, channel, clock_ns())
                 age_ns = max(0, now_ns - published_ns) if published_ns else 0
                 yield (topic.name, channel.name), age_ns / SECOND
 

@@ -2,11 +2,12 @@
 
 import gc
 import resource
-from collections.abc import Callable
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from nsqclient.wire.durations import SECOND
 from nsqclient.wire.version import NSQ_VERSION
 from nsqcore.http.pace import Pace
 from nsqd.engine import all_logs, promoted
@@ -18,10 +19,12 @@ from nsqd.engine.topic import Topic
 from nsqd.protocol.auth import Authorizations
 from nsqd.protocol.identify import Upgrade
 from nsqd.server.clock import now_ns as clock_ns
+from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
 from nsqd.server.replication.service import Replication
 from nsqd.server.tcp import ClientConnection, Clients
 from nsqd.server.tls import described
+from nsqd.server.watermark import Watermark
 from nsqd.storage.topic_log import store_of
 
 # How many topics, channels and clients are read in one go: some milliseconds.
@@ -46,16 +49,17 @@ class StatsReport:
         broker: Broker,
         clients: Clients,
         health: Health,
-        started_at: int,
-        disk: Callable[[], dict[str, int]],
+        watermark: Watermark,
+        fsync: Fsync,
         replication: Replication,
     ) -> None:
-        """*disk* returns the statistics of the disk with the messages."""
         self.broker = broker
         self.clients = clients
         self.health = health
-        self.started_at = started_at
-        self._disk = disk
+        # In seconds since 1970.
+        self.started_at = int(time.time())
+        self.watermark = watermark
+        self.fsync = fsync
         self.ages = Ages()
         self.replication = replication
 
@@ -76,7 +80,12 @@ class StatsReport:
         result["producers"] = await self._producers(wanted, pace) or None if known else None
         if not wanted.topic:
             # Not in the original.
-            result["disk"] = self._disk()
+            result["disk"] = {
+                # -1 while it is unknown.
+                "free_bytes": self.watermark.free,
+                "total_bytes": self.watermark.total,
+                "fsync_p99_ns": int(self.fsync.percentile_s(0.99) * SECOND),
+            }
             shown = self.replication.to_json()
             result["replicas"] = shown["replicas"]
             result["under_replicated"] = self.replication.primary.under_replicated()

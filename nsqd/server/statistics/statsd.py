@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 from nsqclient.wire.address import join_host_port
@@ -51,18 +50,6 @@ _MEMORY: Final = (
     "gc_pause_usec_95",
     "next_gc_bytes",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class StatsdOptions:
-    """The statsd options. *prefix* is resolved: it names the host and ends in a dot, or is empty."""
-
-    address: str
-    interval_s: float
-    prefix: str
-    packet_bytes: int
-    memory: bool
-    exclude_ephemeral: bool
 
 
 def resolve_prefix(template: str, broadcast_address: str, broadcast_http_port: int) -> str:
@@ -118,7 +105,8 @@ def packets(lines: Iterable[bytes], size: int) -> list[bytes]:
 class Statsd:
     """Pushes once an interval, the datagrams spread over it; counters as differences to the last push."""
 
-    def __init__(self, stats: StatsReport, options: StatsdOptions, log: Log) -> None:
+    def __init__(self, stats: StatsReport, options: NsqdOptions, log: Log) -> None:
+        """*options* have the prefix of `resolve_prefix`."""
         self._stats = stats
         self._options = options
         self._log = log
@@ -132,8 +120,9 @@ class Statsd:
         """Push until cancelled, then push a last time without pauses."""
         try:
             while True:
-                await asyncio.sleep(self._options.interval_s)
-                await self._push(self._options.interval_s - 1)
+                interval_s = self._options.statsd_interval / SECOND
+                await asyncio.sleep(interval_s)
+                await self._push(interval_s - 1)
         finally:
             await self._push(0)
             self._log.info("STATSD: closing")
@@ -142,13 +131,13 @@ class Statsd:
         """The lines of the next push; the counters then continue from these."""
         options = self._options
         snapshot = await self._stats.snapshot(
-            StatsFilter(include_clients=False, include_memory=options.memory)
+            StatsFilter(include_clients=False, include_memory=options.statsd_mem_stats)
         )
         result: list[bytes] = []
         totals: dict[str, int] = {}
         pace = Pace(_LINES_PER_TURN)
         for name, value, kind in metrics(
-            snapshot, exclude_ephemeral=options.exclude_ephemeral, now_ns=time.time_ns()
+            snapshot, exclude_ephemeral=options.statsd_exclude_ephemeral, now_ns=time.time_ns()
         ):
             await pace.done()
             shown = value
@@ -157,25 +146,26 @@ class Statsd:
                 before = self._before.get(name, 0)
                 # If it is lower, the topic or channel was deleted and created again: it counts from 0.
                 shown = value - before if value >= before else value
-            result.append(f"{options.prefix}{name}:{shown:d}|{kind}\n".encode())
+            result.append(f"{options.statsd_prefix}{name}:{shown:d}|{kind}\n".encode())
         self._before = totals
         return result
 
     async def _push(self, spread_s: float) -> None:
-        self._log.info("STATSD: pushing stats to %s", self._options.address)
+        address = self._options.statsd_address
+        self._log.info("STATSD: pushing stats to %s", address)
         try:
-            host, port = split_host_port(self._options.address)
+            host, port = split_host_port(address)
             async with asyncio.timeout(RESOLVE_S):
                 transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
                     asyncio.DatagramProtocol, remote_addr=(host, int(port))
                 )
         except (OSError, ValueError) as error:
             why = str(error) or f"no answer from DNS in {RESOLVE_S:.0f} s"
-            self._log.error("failed to create UDP socket to statsd(%s) - %s", self._options.address, why)
+            self._log.error("failed to create UDP socket to statsd(%s) - %s", address, why)
             return
         left: deque[bytes] = deque()
         try:
-            left.extend(packets(await self.lines(), self._options.packet_bytes))
+            left.extend(packets(await self.lines(), self._options.statsd_udp_packet_size))
             pause_s = spread_s / max(1, len(left))
             while left:
                 transport.sendto(left.popleft())
@@ -186,18 +176,6 @@ class Statsd:
             for datagram in left:
                 transport.sendto(datagram)
             transport.close()
-
-
-def statsd_options(options: NsqdOptions) -> StatsdOptions:
-    """The statsd options from nsqd's options, whose prefix is resolved."""
-    return StatsdOptions(
-        address=options.statsd_address,
-        interval_s=options.statsd_interval / SECOND,
-        prefix=options.statsd_prefix,
-        packet_bytes=options.statsd_udp_packet_size,
-        memory=options.statsd_mem_stats,
-        exclude_ephemeral=options.statsd_exclude_ephemeral,
-    )
 
 
 def _latency(name: str, item: dict[str, Any]) -> Iterator[tuple[str, int, str]]:

@@ -3,7 +3,7 @@
 Before anything of a topic is read, a file in its folder says from which sequence on the log is being filled
 and from which files. When all messages are on the disk and a checkpoint must deliver them, that file says so;
 then the old files that were read get the suffix ``.adopted``. If nsqd ends before that, the next start lets
-go of what was taken and begins again; if it ends after that, the next start goes on with the renaming. The
+go of what was taken and begins again; if it ends after that, the next start continues with the renaming. The
 old files are kept, so that a return to the original is possible; removing them is left to the operator.
 """
 

@@ -5,6 +5,7 @@ nsq-archive --lookupd-http-address=127.0.0.1:4161 --topic=orders --channel=archi
 """
 
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from importlib.util import find_spec
@@ -12,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark_nsq.jobs.archive_options import PROGRAM, ArchiveOptions, parse
-from pyspark_nsq.jobs.running import fail, run_job
+from pyspark_nsq.jobs.arguments import fail
+from pyspark_nsq.jobs.signals import stop_signals
 from pyspark_nsq.source.errors import SourceError
 
 if TYPE_CHECKING:
@@ -25,16 +27,32 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None) -> int:
     """Archive until nothing is left or a signal comes; the exit code is 1 if something failed."""
     options = parse(sys.argv[1:] if argv is None else argv)
-    if options.table and find_spec("deltalake") is None:
-        return fail(PROGRAM, "deltalake is not installed; pip install 'pyspark-nsq[delta]' brings it")
-    return run_job(
-        PROGRAM,
-        "archived",
-        options.master,
-        options.conf,
-        lambda spark: start(spark, options),
-        lambda: compact(options) if options.compact else 0,
+    for package, extra in (("pyspark", "spark"), *((("deltalake", "delta"),) if options.table else ())):
+        if find_spec(package) is None:
+            return fail(PROGRAM, f"{package} is not installed; pip install 'pyspark-nsq[{extra}]' brings it")
+    # Imported here, because Spark may be absent.
+    from pyspark_nsq.jobs.run import run_until_end
+    from pyspark_nsq.jobs.sentences import sentence
+    from pyspark_nsq.jobs.session import JobError, spark_session
+
+    began = time.monotonic()
+    messages = 0
+    try:
+        with stop_signals() as stop, spark_session(PROGRAM, options.master, options.conf) as spark:
+            ready = time.monotonic()
+            if not stop.asked:
+                messages = run_until_end(start(spark, options), stop)
+            ended = time.monotonic()
+    except JobError as error:
+        return fail(PROGRAM, str(error))
+    except Exception as error:  # noqa: BLE001 - every error of Spark is reported in one sentence
+        return fail(PROGRAM, sentence(error))
+    print(
+        f"{messages} messages archived in {ended - ready:.1f} s, {messages / (ended - ready):.0f} a second; "
+        f"starting Spark took {ready - began:.1f} s"
     )
+    # After a signal there may be no time to compact.
+    return compact(options) if options.compact and not stop.asked else 0
 
 
 def compact(options: ArchiveOptions) -> int:
@@ -49,27 +67,15 @@ def compact(options: ArchiveOptions) -> int:
 
 def start(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
     """Start a query in which the Python workers write the files and report them to Spark."""
-    from pyspark_nsq.jobs.belonging import Belongings, Folder, check_belongs
+    from pyspark_nsq.jobs.belonging import check_belongs
     from pyspark_nsq.jobs.run import QueryRun
     from pyspark_nsq.parquet.source import BY, OUTPUT, TABLE, NsqParquetSource
     from pyspark_nsq.parquet.storage import is_uri, open_storage
     from pyspark_nsq.unpacked import unpacked
 
-    check_belongs(
-        spark,
-        Belongings(
-            checkpoint=options.checkpoint,
-            output=options.output,
-            topic=options.source["topic"],
-            channel=options.source["channel"],
-            table=options.table,
-            by=options.by,
-        ),
-        # Spark may not know the kind of place that the Python workers write to.
-        open_storage(options.output) if is_uri(options.output) else Folder(spark, options.output),
-    )
     output = options.output if is_uri(options.output) else str(Path(options.output).absolute())
     with closing(open_storage(output)) as place:
+        check_belongs(spark, options, place)
         # Unfinished files of tasks that were killed; their ranges are written again.
         place.tidy()
     with unpacked(spark.sparkContext):

@@ -10,11 +10,11 @@ again at the same place is another one.
 
 import json
 import uuid
-from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from pyspark_nsq.jobs.archive_options import ArchiveOptions
 from pyspark_nsq.jobs.session import JobError
 from pyspark_nsq.parquet.storage import Storage
 
@@ -24,22 +24,10 @@ NOTE: Final = "nsq-archive.json"
 OUTPUT_NOTE: Final = "_nsq-archive.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Belongings:
-    """A checkpoint with its topic, channel and output."""
-
-    checkpoint: str
-    output: str
-    topic: str
-    channel: str
-    table: str = ""
-    by: tuple[str, ...] = ()
-
-
-def check_belongs(spark: SparkSession, used: Belongings, output: "Storage | Folder") -> None:
+def check_belongs(spark: SparkSession, used: ArchiveOptions, output: Storage) -> None:
     """Raise JobError unless checkpoint and output are both new, or were always used with these."""
     state = Folder(spark, used.checkpoint)
-    now = {"topic": used.topic, "channel": used.channel, "output": used.output}
+    now = {name: used.source[name] for name in ("topic", "channel")} | {"output": used.output}
     if used.by:
         now["by"] = ", ".join(used.by)
     noted = json.loads(state.read(NOTE) or "null")
@@ -63,11 +51,11 @@ def check_belongs(spark: SparkSession, used: Belongings, output: "Storage | Fold
         output.write(OUTPUT_NOTE, json.dumps(_of_output(used) | identity))
 
 
-def _of_output(used: Belongings) -> dict[str, str]:
+def _of_output(used: ArchiveOptions) -> dict[str, str]:
     return {"checkpoint": used.checkpoint} | ({"table": used.table} if used.table else {})
 
 
-def _check_written(used: Belongings, written: dict[str, str], known: str | None) -> None:
+def _check_written(used: ArchiveOptions, written: dict[str, str], known: str | None) -> None:
     """Raise JobError unless the output was *written* with this checkpoint, whose id is *known*, and so on."""
     before = dict(written)
     if before.pop("id", None) != known or before["checkpoint"] != used.checkpoint:

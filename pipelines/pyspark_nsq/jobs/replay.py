@@ -16,14 +16,13 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pyspark_nsq.jobs.arguments import JobArguments
-from pyspark_nsq.jobs.running import fail
+from pyspark_nsq.jobs.arguments import JobArguments, fail, options_of_nodes
 from pyspark_nsq.parquet.listed import files_of, is_table
 from pyspark_nsq.sink.options import SinkOptions
 from pyspark_nsq.sink.outgoing import outgoing
 from pyspark_nsq.sink.publisher import Publisher
 from pyspark_nsq.source.errors import OptionError, SourceError
-from pyspark_nsq.source.names import HEADERS
+from pyspark_nsq.source.schema import HEADERS
 
 PROGRAM: Final = "nsq-spark replay"
 _REPORT_S: Final = 10
@@ -50,30 +49,14 @@ def parse(argv: Sequence[str]) -> ReplayOptions:
     add = parser.add_argument
     add("--input", required=True, metavar="FOLDER", help="Parquet files, also of nsq-archive, or one file")
     add("--topic", required=True)
-    add("--lookupd-http-address", action="append", default=[], metavar="HOST:PORT", help="may be repeated")
-    add("--nsqd-http-address", action="append", default=[], metavar="HOST:PORT", help="instead of nsqlookupd")
+    parser.add_nodes()
     add("--rate", type=float, default=0.0, metavar="N", help="messages a second at most; 0: no limit")
     add("--progress", default="", metavar="FILE", help="notes what was published")
     add("--retry-seconds", default="", metavar="N", help="how long all nsqds may be away, default 30")
-    add("--auth-secret-file", default="", metavar="FILE", help="with the AUTH secret")
-    add(
-        "--auth-allow-cleartext",
-        action="store_true",
-        help="send the AUTH secret without TLS also to nsqds that nsqlookupd named",
-    )
-    add("--tls-root-ca-file", default="", metavar="FILE", help="whom to trust, where nsqd insists on HTTPS")
     given = parser.parse_args(argv)
     try:
         sink = SinkOptions.parse(
-            {
-                "topic": given.topic,
-                "lookupdHttpAddresses": ",".join(given.lookupd_http_address),
-                "nsqdHttpAddresses": ",".join(given.nsqd_http_address),
-                "retryTimeout": given.retry_seconds,
-                "authSecretFile": given.auth_secret_file,
-                "authAllowCleartext": str(given.auth_allow_cleartext).lower(),
-                "tlsRootCaFile": given.tls_root_ca_file,
-            }
+            options_of_nodes(given) | {"topic": given.topic, "retryTimeout": given.retry_seconds}
         )
     except OptionError as error:
         parser.error(error.sentence)

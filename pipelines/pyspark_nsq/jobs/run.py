@@ -1,6 +1,5 @@
 """Runs a query to its end, and prints a line about each batch."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -9,7 +8,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_nsq.jobs.signals import Stop
-from pyspark_nsq.source.stream_reader import LAG
+from pyspark_nsq.lag_metrics import lags_of
 
 # Seconds between two checks of a running query.
 _POLL_S: Final = 1
@@ -33,7 +32,8 @@ class QueryRun:
                 self.reported = progress.batchId
                 messages = self.messages_in(progress)
                 self.messages += messages
-                print(batch_line(progress.batchId, messages, progress.batchDuration / 1000, lag_of(progress)))
+                lag = sum(lags_of(progress).values())
+                print(batch_line(progress.batchId, messages, progress.batchDuration / 1000, lag))
 
 
 def run_until_end(run: QueryRun, stop: Stop) -> int:
@@ -47,13 +47,6 @@ def run_until_end(run: QueryRun, stop: Stop) -> int:
             run.query.stop()
     run.update()
     return run.messages
-
-
-def lag_of(progress: StreamingQueryProgress) -> int:
-    """Return how many messages were left for later batches when this batch was planned."""
-    reported = progress.sources[0].latestOffset
-    latest = json.loads(reported) if isinstance(reported, str) else reported
-    return int(latest.get(LAG, 0)) if latest else 0
 
 
 def batch_line(batch: int, messages: int, seconds: float, lag: int) -> str:

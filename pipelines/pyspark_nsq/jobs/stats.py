@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nsqclient.wire.node_error import NodeError
-from pyspark_nsq.jobs.arguments import JobArguments
-from pyspark_nsq.jobs.running import fail
+from pyspark_nsq.jobs.arguments import JobArguments, fail, options_of_nodes
 from pyspark_nsq.jobs.signals import Stop, stop_signals
 from pyspark_nsq.parquet.layout import BY_HOUR, folder_of
 from pyspark_nsq.parquet.storage import Storage, open_storage
@@ -85,30 +84,13 @@ def parse(argv: Sequence[str]) -> StatsOptions:
     )
     add = parser.add_argument
     add("--output", required=True, metavar="FOLDER", help="where the files go, also s3:// and so on")
-    add("--lookupd-http-address", action="append", default=[], metavar="HOST:PORT", help="may be repeated")
-    add("--nsqd-http-address", action="append", default=[], metavar="HOST:PORT", help="instead of nsqlookupd")
+    parser.add_nodes()
     add("--every", type=float, default=10.0, metavar="SECONDS", help="between two looks, default 10")
     add("--file-every", type=float, default=300.0, metavar="SECONDS", help="what a file has, default 300")
     add("--looks", type=int, default=None, metavar="N", help="end after so many; default: at a signal")
-    add("--auth-secret-file", default="", metavar="FILE", help="with the AUTH secret")
-    add(
-        "--auth-allow-cleartext",
-        action="store_true",
-        help="send the AUTH secret without TLS also to nsqds that nsqlookupd named",
-    )
-    add("--tls-root-ca-file", default="", metavar="FILE", help="whom to trust, where nsqd insists on HTTPS")
     given = parser.parse_args(argv)
     try:
-        nodes = SinkOptions.parse(
-            {
-                "lookupdHttpAddresses": ",".join(given.lookupd_http_address),
-                "nsqdHttpAddresses": ",".join(given.nsqd_http_address),
-                "retryTimeout": "0",
-                "authSecretFile": given.auth_secret_file,
-                "authAllowCleartext": str(given.auth_allow_cleartext).lower(),
-                "tlsRootCaFile": given.tls_root_ca_file,
-            }
-        )
+        nodes = SinkOptions.parse(options_of_nodes(given) | {"retryTimeout": "0"})
     except OptionError as error:
         parser.error(error.sentence)
     for flag, value in (("every", given.every), ("file-every", given.file_every), ("looks", given.looks)):
@@ -157,7 +139,7 @@ class StatsPoller:
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
-        self._asking = Asking(options.for_nodes())
+        self._asking = Asking(options)
         # When each nsqd was listed last.
         self._last_listed = dict.fromkeys(options.nsqd_http_addresses, 0.0)
 

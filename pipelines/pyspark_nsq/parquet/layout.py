@@ -24,7 +24,7 @@ PARTITIONS: Final = ("date", "hour")
 US_PER_HOUR: Final = 3_600_000_000
 SUFFIX: Final = ".parquet"
 
-# Characters of host names and IPv6 addresses that cause trouble in file names and URLs.
+# Characters of host names and IPv6 addresses that cause problems in file names and URLs.
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 

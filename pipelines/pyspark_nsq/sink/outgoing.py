@@ -13,7 +13,7 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, MapType, String
 
 from pyspark_nsq.source.errors import OptionError, RowError
 from pyspark_nsq.source.headers import DEDUP_ID, HEADERS_TYPE, as_json, with_lengths
-from pyspark_nsq.source.names import HEADERS
+from pyspark_nsq.source.schema import HEADERS
 
 BODY: Final = "body"
 TOPIC: Final = "topic"

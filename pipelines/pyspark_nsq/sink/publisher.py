@@ -12,11 +12,9 @@ from pyspark_nsq.sink.outgoing import Outgoing
 from pyspark_nsq.source.asking import Asking
 from pyspark_nsq.source.discovery import all_nsqds
 from pyspark_nsq.source.errors import SourceError
-from pyspark_nsq.source.http import NodeConnection, NodeConnections
+from pyspark_nsq.source.http import NodeConnection, NodeConnections, Patience
 from pyspark_nsq.source.reasons import explain_while_written
 
-# Pauses between two rounds over all nodes; the last one is repeated.
-_BACKOFF_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
 # An nsqd that did not answer may be frozen, and then each request to it takes requestTimeout.
 _SILENCE_S: Final = 30.0
 # Codes of an nsqd that refuses messages which another nsqd, or the same one later, may accept.
@@ -33,8 +31,8 @@ class Publisher:
         *nsqds* are those of the cluster; without them the publisher finds them.
         """
         self._options = options
-        self._connections = NodeConnections(options.for_nodes())
-        self._asking = Asking(options.for_nodes())
+        self._connections = NodeConnections(options)
+        self._asking = Asking(options)
         self._addresses = list(nsqds) or self._find(options.retry_s)
         # The nsqds that ids are assigned to, found with the first id. They stay the same: an nsqd that
         # restarts is not listed for a moment, and its ids must wait for it.
@@ -50,27 +48,20 @@ class Publisher:
 
     def publish(self, one: Outgoing) -> None:
         """Publish *one*. Raises SourceError if no nsqd accepts it."""
-        deadline = time.monotonic() + self._options.retry_s
-        attempt = 0
-        while True:
-            error = self._round(one)
-            if error is None:
-                self.messages += one.messages
-                return
-            rest = _BACKOFF_S[min(attempt, len(_BACKOFF_S) - 1)]
-            if time.monotonic() + rest > deadline:
+        patience = Patience(self._options.retry_s)
+        while (error := self._round(one)) is not None:
+            if not patience.pause():
                 raise SourceError(
                     f"no nsqd took the messages for topic {one.topic!r} within {self._options.retry_s:g} s; "
                     f"the last answer: {explain_while_written(error.address, error)}; "
                     f"{self.messages} messages of this partition are published and will be published again "
                     "when the task is repeated"
                 )
-            time.sleep(rest)
-            attempt += 1
             if self._options.lookupd_http_addresses and one.group is None:
                 # Those that are known may be back before an nsqlookupd lists them, or while none answers.
                 with suppress(SourceError):
                     self._addresses = self._find(0.0)
+        self.messages += one.messages
 
     def max_body(self) -> int | None:
         """Return the size in bytes of the largest body that all nsqds accept; None if none says it.

@@ -88,7 +88,7 @@ class NsqStreamWriter(_Writing, DataSourceStreamArrowWriter):
 
 
 def _certain_nsqds(options: SinkOptions) -> list[str]:
-    asking = Asking(options.for_nodes())
+    asking = Asking(options)
     try:
         nsqds = certain_nsqds(options, asking)
         if options.topic:

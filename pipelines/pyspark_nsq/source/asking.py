@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from nsqclient.wire.node_error import NodeError
 from pyspark_nsq.source.errors import SourceError, UnreachableError
 from pyspark_nsq.source.http import NodeConnection, NodeConnections
-from pyspark_nsq.source.options import SourceOptions
+from pyspark_nsq.source.options import NodeOptions
 from pyspark_nsq.source.reasons import explain
 
 T = TypeVar("T")
@@ -22,12 +22,12 @@ log: Final = logging.getLogger("pyspark_nsq.source")
 class Asking:
     """Asks the nodes of the cluster on behalf of the driver."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: NodeOptions) -> None:
         self._options = options
         self._connections = NodeConnections(options)
         self._threads: ThreadPoolExecutor | None = None
 
-    def __reduce__(self) -> tuple[type["Asking"], tuple[SourceOptions]]:
+    def __reduce__(self) -> tuple[type["Asking"], tuple[NodeOptions]]:
         # Connections and threads cannot be sent to another process.
         return Asking, (self._options,)
 

@@ -68,7 +68,7 @@ class NsqBatchReader(DataSourceReader):
             # If there is nothing to read, Spark plans a partition without content.
             return iter(())
         assert isinstance(part, LogRange)  # noqa: S101 - partitions() made it
-        topic = topic_and_address(part.producer)[0]
+        topic = part.topic
         start_ns, end_ns = self._options.starting_ns(topic), self._options.ending_ns(topic)
         times = replace(self._window.times_us)
         times.limit(

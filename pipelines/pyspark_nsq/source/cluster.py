@@ -12,14 +12,12 @@ from pyspark_nsq.source.asking import Asking
 from pyspark_nsq.source.bounds import Bounds
 from pyspark_nsq.source.discovery import SourceDiscovery, TopicNode
 from pyspark_nsq.source.errors import DataLossError, SourceError, UnreachableError
-from pyspark_nsq.source.http import LOG_NOT_FOUND, NodeConnection, passes
-from pyspark_nsq.source.offsets import Offset, Offsets, name_of, nsqd_of, topic_and_address
+from pyspark_nsq.source.http import LOG_NOT_FOUND, NodeConnection, Patience, of_log, passes
+from pyspark_nsq.source.offsets import Offset, Offsets, name_of, nsqd_of, topic_and_address, topic_of
 from pyspark_nsq.source.options import SourceOptions
 
 # While a query is idle, it asks nsqlookupd no more often than this.
 _LOOKUP_S: Final = 1.0
-# The pause before the next request to nodes that did not answer.
-_PAUSE_S: Final = 0.2
 # Characters of a data path's identity in the name of a log whose address is already another log's name.
 _SHORT: Final = 8
 
@@ -83,15 +81,14 @@ class TopicCluster:
         no other nsqd has a promoted copy of its log, that is data loss. Raises SourceError.
         """
         options = self.options
-        deadline = time.monotonic() + (options.retry_s if options.fail_on_data_loss else 0.0)
+        patience = Patience(options.retry_s if options.fail_on_data_loss else 0.0)
         while True:
             # First, because an nsqd may come back before the survey and not after it.
             lost = {} if options.nsqd_http_addresses else self._discovery.lost()
             found = self.survey(Offset({}), NewChannel.NONE)
             missing = self._missing(lost, found)
-            if not missing or time.monotonic() + _PAUSE_S > deadline:
+            if not missing or not patience.pause():
                 break
-            time.sleep(_PAUSE_S)
         for address, topic in missing:
             self._asking.lost(
                 f"nsqd {address} had topic {topic!r} within the last five minutes and is disconnected from "
@@ -104,8 +101,8 @@ class TopicCluster:
         self, lost: Mapping[str, tuple[str, frozenset[str]]], found: Mapping[str, FoundLog]
     ) -> list[tuple[str, str]]:
         """Return address and topic of the logs that were listed a moment ago and are not *found*."""
-        here = {(topic_and_address(name)[0], log.address) for name, log in found.items()}
-        here |= {(topic_and_address(name)[0], log.bounds.data_path) for name, log in found.items()}
+        here = {(topic_of(name), log.address) for name, log in found.items()}
+        here |= {(topic_of(name), log.bounds.data_path) for name, log in found.items()}
         return [
             (address, topic)
             for address, (identity, topics) in sorted(lost.items())
@@ -130,18 +127,14 @@ class TopicCluster:
         listed = self._discover(patience_s, silence_ends=not may_be_silent, idle=idle)
         if listed is None and not positions and must_exist:
             raise SourceError(f"topic {self.options.described} does not exist: no nsqlookupd has heard of it")
-        noted = {name: (topic_and_address(name)[0], known.address(name)) for name in positions}
+        noted = {name: (topic_of(name), known.address(name)) for name in positions}
         answers, by_identity = self._answers(known, noted, listed, silence_ends=not may_be_silent)
         found: dict[str, FoundLog] = {}
         for name, place in noted.items():
             at = self._earlier_log(name, known, place, answers.get(place), by_identity)
             if at is not None:
                 found[name] = at
-        seen = {
-            (topic_and_address(name)[0], log.bounds.data_path)
-            for name, log in found.items()
-            if log.bounds.data_path
-        }
+        seen = {(topic_of(name), log.bounds.data_path) for name, log in found.items() if log.bounds.data_path}
         new: dict[str, FoundLog] = {}
         for place in sorted(answers):
             answer = answers[place]
@@ -178,12 +171,11 @@ class TopicCluster:
         another place: nsqd came back at another address, or a replica took over.
         """
         options = self.options
-        patience_s = options.retry_s if options.fail_on_data_loss else 0.0
-        deadline = time.monotonic() + patience_s
+        patience = Patience(options.retry_s if options.fail_on_data_loss else 0.0)
         forgotten = set(options.forget_nsqds)
         while True:
             asked = {place for place in {*noted.values(), *(listed or ())} if place[1] not in forgotten}
-            answers = self._bounds_of(asked, retry_s=0.0)
+            answers = self._bounds_of(asked)
             by_identity = _by_identity(answers)
             covered = {
                 place
@@ -194,11 +186,9 @@ class TopicCluster:
                 isinstance(answer, NodeError) and passes(answer) and place not in covered
                 for place, answer in answers.items()
             )
-            if not has_silent or time.monotonic() + _PAUSE_S > deadline:
+            if not has_silent or not patience.pause():
                 return answers, by_identity
-            time.sleep(_PAUSE_S)
-            left_s = 0.0 if noted else deadline - time.monotonic()
-            listed = self._discover(left_s, silence_ends=silence_ends, idle=False)
+            listed = self._discover(0.0 if noted else patience.left_s, silence_ends=silence_ends, idle=False)
 
     def _earlier_log(
         self,
@@ -270,22 +260,21 @@ class TopicCluster:
         if channel is NewChannel.NONE or not missing:
             return dict(logs)
         start = [("start", "earliest")] if channel is NewChannel.FROM_EARLIEST else []
-        by_address = _by_address(
-            {(topic_and_address(name)[0], log.address): name for name, log in missing.items()}
-        )
+        by_address = _by_address({name: log.address for name, log in missing.items()})
 
         def create(node: NodeConnection) -> dict[str, Bounds]:
             made: dict[str, Bounds] = {}
-            for topic, name in by_address[node.address]:
+            for name in by_address[node.address]:
+                topic = topic_of(name)
                 node.post("/channel/create", [*self._channel(topic), *start])
-                made[name] = _bounds(node, topic, self.options.channel, missing[name].bounds.data_path)
+                made[name] = node.log_bounds(topic, self.options.channel, missing[name].bounds.data_path)
             return made
 
         result = dict(logs)
         for address, answer in self._asking.ask(by_address, create).items():
             if isinstance(answer, NodeError):
                 self._asking.unusable(address, answer)
-                for _, name in by_address[address]:
+                for name in by_address[address]:
                     result.pop(name)
             else:
                 result |= {name: FoundLog(address, bounds) for name, bounds in answer.items()}
@@ -303,24 +292,27 @@ class TopicCluster:
             self._discovered_at = now
         return self._topic_nodes
 
-    def _bounds_of(self, places: Iterable[TopicNode], retry_s: float) -> dict[TopicNode, Answer]:
+    def _bounds_of(self, places: Iterable[TopicNode]) -> dict[TopicNode, Answer]:
         """Return the bounds of all logs at each place, or the NodeError in place of them."""
-        by_address = _by_address(dict.fromkeys(places, ""))
+        topics: dict[str, list[str]] = {}
+        for topic, address in sorted(set(places)):
+            topics.setdefault(address, []).append(topic)
 
-        def ask(node: NodeConnection) -> list[Answer]:
-            channel = self.options.channel
-            return [_bounds_or_error(node, topic, channel) for topic, _ in by_address[node.address]]
+        def ask(node: NodeConnection) -> dict[TopicNode, Answer]:
+            channel, address = self.options.channel, node.address
+            return {(topic, address): _bounds_or_error(node, topic, channel) for topic in topics[address]}
 
         answers: dict[TopicNode, Answer] = {}
-        for address, answer in self._asking.ask(by_address, ask, retry_s).items():
-            for (topic, _), one in zip(by_address[address], _each(answer), strict=False):
-                answers[topic, address] = one
+        for address, answer in self._asking.ask(topics, ask, 0.0).items():
+            if isinstance(answer, NodeError):
+                answer = {(topic, address): answer for topic in topics[address]}
+            answers |= answer
         return answers
 
     def still_there(self, known: Offset, names: Iterable[str]) -> dict[str, Bounds]:
         """Return the bounds of those of the logs *names* that answer."""
-        places = {name: (topic_and_address(name)[0], known.address(name)) for name in names}
-        answers = self._bounds_of(places.values(), retry_s=0.0)
+        places = {name: (topic_of(name), known.address(name)) for name in names}
+        answers = self._bounds_of(places.values())
         return {
             name: bounds
             for name, place in places.items()
@@ -331,36 +323,32 @@ class TopicCluster:
 
     def addresses(self, known: Offset) -> dict[str, str]:
         """Return the present addresses of the logs of a planned batch, without those that are not found."""
-        noted = {(topic_and_address(name)[0], known.address(name)) for name in known.positions}
+        noted = {(topic_of(name), known.address(name)) for name in known.positions}
         listed = self._discover(0.0, silence_ends=False, idle=True) or frozenset()
-        found = _by_identity(self._bounds_of({*noted, *listed}, retry_s=0.0))
+        found = _by_identity(self._bounds_of({*noted, *listed}))
         return {
-            name: found[topic_and_address(name)[0], path].address
+            name: found[topic_of(name), path].address
             for name, path in known.data_paths.items()
-            if (topic_and_address(name)[0], path) in found
+            if (topic_of(name), path) in found
         }
 
     def sizes(self, logs: Mapping[str, FoundLog]) -> dict[str, TopicCounts]:
         """Return the counters of each log, without the nsqds that do not answer."""
-        by_address = _by_address(
-            {(topic_and_address(name)[0], log.address): name for name, log in logs.items()}
-        )
+        by_address = _by_address({name: log.address for name, log in logs.items()})
 
         def ask(node: NodeConnection) -> dict[str, TopicCounts]:
-            return {name: _sizes(node, topic) for topic, name in by_address[node.address]}
+            return {name: _sizes(node, topic_of(name)) for name in by_address[node.address]}
 
         answers = self._asking.ask(by_address, ask, 0.0).values()
         return {name: one for answer in answers if isinstance(answer, dict) for name, one in answer.items()}
 
     def set_channel(self, positions: Mapping[str, int], found: Mapping[str, FoundLog]) -> None:
         """Make all messages of the logs *found* from these positions on pending, and none before them."""
-        by_address = _by_address(
-            {(topic_and_address(name)[0], found[name].address): name for name in positions}
-        )
+        by_address = _by_address({name: found[name].address for name in positions})
 
         def seek(node: NodeConnection) -> None:
-            for topic, name in by_address[node.address]:
-                node.post("/channel/seek", [*self._channel(topic), ("to", str(positions[name]))])
+            for name in by_address[node.address]:
+                node.post("/channel/seek", [*self._channel(topic_of(name)), ("to", str(positions[name]))])
 
         for address, answer in self._asking.ask(by_address, seek).items():
             if isinstance(answer, NodeError):
@@ -373,15 +361,15 @@ class TopicCluster:
 
         *where* has the addresses of the logs, *data_paths* their identities.
         """
-        by_address = _by_address({(topic_and_address(name)[0], where[name]): name for name in positions})
+        by_address = _by_address({name: where[name] for name in positions})
 
         def commit(node: NodeConnection) -> dict[str, NodeError | None]:
             done: dict[str, NodeError | None] = {}
-            for topic, name in by_address[node.address]:
-                log = _of_log(data_paths.get(name, ""))
+            for name in by_address[node.address]:
+                log = of_log(data_paths.get(name, ""))
                 below = ("sequence", str(positions[name]))
                 try:
-                    node.post("/channel/commit", [*self._channel(topic), below, *log])
+                    node.post("/channel/commit", [*self._channel(topic_of(name)), below, *log])
                     done[name] = None
                 except NodeError as error:
                     done[name] = error
@@ -416,37 +404,18 @@ class TopicCluster:
         return acknowledged
 
 
-def _by_address(names: Mapping[TopicNode, str]) -> dict[str, list[tuple[str, str]]]:
-    """Group topics and names of logs by address."""
-    grouped: dict[str, list[tuple[str, str]]] = {}
-    for (topic, address), name in sorted(names.items()):
-        grouped.setdefault(address, []).append((topic, name))
+def _by_address(where: Mapping[str, str]) -> dict[str, list[str]]:
+    """Group the names of logs by address."""
+    grouped: dict[str, list[str]] = {}
+    for name in sorted(where):
+        grouped.setdefault(where[name], []).append(name)
     return grouped
-
-
-def _each(answer: list[Answer] | NodeError) -> Iterable[Answer]:
-    """Yield an answer for each topic that was asked for; a node's error is repeated for all of them."""
-    if isinstance(answer, NodeError):
-        while True:
-            yield answer
-    yield from answer
-
-
-def _bounds(node: NodeConnection, topic: str, channel: str, log: str = "") -> Bounds:
-    """Ask for the bounds as a reader with this channel sees them; one without a channel sees all messages."""
-    query = [("topic", topic), ("channel", channel), *_of_log(log)]
-    return node.get_json("/log/bounds", query, Bounds.from_json)
-
-
-def _of_log(identity: str) -> list[tuple[str, str]]:
-    """Return the parameter that names a log, its nsqd's own or a promoted copy; none without an identity."""
-    return [("log", identity)] if identity else []
 
 
 def _bounds_or_error(node: NodeConnection, topic: str, channel: str) -> Answer:
     """Return the bounds of the nsqd's own log, and those of promoted copies."""
     try:
-        own = _bounds(node, topic, channel)
+        own = node.log_bounds(topic, channel)
         copies = [_copy_bounds(node, topic, channel, log) for log in own.promoted]
     except NodeError as error:
         if error.unreachable:
@@ -458,7 +427,7 @@ def _bounds_or_error(node: NodeConnection, topic: str, channel: str) -> Answer:
 def _copy_bounds(node: NodeConnection, topic: str, channel: str, log: str) -> Bounds | None:
     """Return the bounds of a promoted copy; None if it was dropped a moment ago."""
     try:
-        return replace(_bounds(node, topic, channel, log), is_copy=True)
+        return replace(node.log_bounds(topic, channel, log), is_copy=True)
     except NodeError as error:
         if error.code != LOG_NOT_FOUND:
             raise

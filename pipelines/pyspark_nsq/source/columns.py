@@ -12,8 +12,7 @@ from pyspark_nsq.source.arrays import equally_long, numbers, repeated
 from pyspark_nsq.source.errors import OptionError
 from pyspark_nsq.source.frames import Messages
 from pyspark_nsq.source.headers import HEADERS_TYPE
-from pyspark_nsq.source.names import DATE, HEADERS, HOUR
-from pyspark_nsq.source.schema import CALENDAR, SCHEMA_WITH_HEADERS
+from pyspark_nsq.source.schema import CALENDAR, DATE, HEADERS, HOUR, SCHEMA_WITH_HEADERS
 
 # The columns of schema.py; Spark refuses a batch whose Arrow types differ from its own.
 ARROW_SCHEMA: Final = pa.schema(

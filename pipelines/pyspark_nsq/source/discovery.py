@@ -1,7 +1,6 @@
 """Finds the nsqds that have the topics of a query, by nsqlookupd or from a fixed list."""
 
 import logging
-import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
@@ -10,15 +9,13 @@ from nsqclient.wire.address import join_host_port
 from nsqclient.wire.node_error import TOPIC_NOT_FOUND, NodeError
 from pyspark_nsq.source.asking import Asking
 from pyspark_nsq.source.errors import SourceError, UnreachableError
-from pyspark_nsq.source.http import NodeConnection, passes
+from pyspark_nsq.source.http import NodeConnection, Patience, passes
 from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.reasons import explain_lookup
 
 # A topic, and the address of an nsqd that has it.
 TopicNode = tuple[str, str]
 
-# The pause before nsqlookupd is asked again for nsqds that it does not list.
-_PAUSE_S: Final = 0.2
 # An nsqlookupd that was started is ready after its --reconnect-interval, by default 15 s.
 _READY_S: Final = 20.0
 
@@ -59,7 +56,7 @@ class SourceDiscovery:
             (self._why_unready, max(patience_s, _READY_S) if patience_s else 0.0),
             (self._why_unlisted, patience_s),
         ):
-            if reason := self._wait_while(why, time.monotonic() + seconds):
+            if reason := self._wait_while(why, Patience(seconds)):
                 self._asking.lost(reason, SourceError)
 
     def lost(self) -> dict[str, tuple[str, frozenset[str]]]:
@@ -91,10 +88,10 @@ class SourceDiscovery:
         }
 
     @staticmethod
-    def _wait_while(why: Callable[[], str], deadline: float) -> str:
-        """Poll for a reason until there is none, or until the deadline; return the last one."""
-        while (reason := why()) and time.monotonic() + _PAUSE_S <= deadline:
-            time.sleep(_PAUSE_S)
+    def _wait_while(why: Callable[[], str], patience: Patience) -> str:
+        """Poll for a reason until there is none, or until *patience* ends; return the last one."""
+        while (reason := why()) and patience.pause():
+            pass
         return reason
 
     def _why_unready(self) -> str:
@@ -143,7 +140,7 @@ class SourceDiscovery:
         return frozenset((topic, name) for name in self._names.values() for topic in self._options.topics)
 
     def _lookup_all(self, patience_s: float, *, silence_ends: bool) -> frozenset[TopicNode] | None:
-        deadline = time.monotonic() + patience_s
+        patience = Patience(patience_s)
         while True:
             answers = self._asking.ask(self._options.lookupd_http_addresses, self._lookup_one, 0.0)
             errors = {address: error for address, error in answers.items() if isinstance(error, NodeError)}
@@ -155,9 +152,8 @@ class SourceDiscovery:
             is_complete = not self._without_nsqd(found) or not (
                 any(map(passes, down.values())) or any(self._readiness().values())
             )
-            if is_complete or time.monotonic() + _PAUSE_S > deadline:
+            if is_complete or not patience.pause():
                 break
-            time.sleep(_PAUSE_S)
         if down and not found:
             reasons = "; ".join(explain_lookup(address, down[address]) for address in sorted(down))
             who = "no nsqlookupd answered" if len(down) == len(answers) else "not every nsqlookupd answered"
@@ -232,7 +228,7 @@ def all_nsqds(
     are asked again for *retry_s* only while none lists an nsqd. With *complete* all of them must answer: ids
     must be assigned to the same nsqds each time, and one may list an nsqd that no other lists.
     """
-    deadline = time.monotonic() + retry_s
+    patience = Patience(retry_s)
     while True:
         answers = asking.ask(lookupds, _all_producers, 0.0)
         errors = {address: one for address, one in answers.items() if isinstance(one, NodeError)}
@@ -241,7 +237,7 @@ def all_nsqds(
         if found and not (complete and errors):
             return sorted(found)
         may_pass = any(map(passes, errors.values())) or not all(listed.values())
-        if not may_pass or time.monotonic() + _PAUSE_S > deadline:
+        if not may_pass or not patience.pause():
             reasons = [explain_lookup(address, error) for address, error in errors.items()]
             if found:
                 raise SourceError(
@@ -249,7 +245,6 @@ def all_nsqds(
                 )
             reasons += [f"{address} lists no nsqd" for address in listed]
             raise SourceError(f"no nsqd was found: {'; '.join(reasons)}")
-        time.sleep(_PAUSE_S)
 
 
 def _all_producers(node: NodeConnection) -> list[str]:

@@ -14,8 +14,10 @@ from urllib.parse import quote, urlencode
 
 from nsqclient.wire.address import join_host_port
 from nsqclient.wire.node_error import NodeError
+from pyspark_nsq.source.bounds import Bounds
 from pyspark_nsq.source.errors import SourceError
-from pyspark_nsq.source.options import SourceOptions
+from pyspark_nsq.source.options import NodeOptions
+from pyspark_nsq.source.range_answer import RangeAnswer
 
 T = TypeVar("T")
 Params = Sequence[tuple[str, str]]
@@ -34,6 +36,27 @@ NOT_HTTP: Final = "the answer is not HTTP"
 _BACKOFF_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
 
 
+class Patience:
+    """The time in which something is attempted again."""
+
+    def __init__(self, seconds: float) -> None:
+        self._deadline = time.monotonic() + seconds
+        self._attempts = 0
+
+    @property
+    def left_s(self) -> float:
+        return max(0.0, self._deadline - time.monotonic())
+
+    def pause(self) -> bool:
+        """Sleep before the next attempt; return False at once if there is no time for it."""
+        seconds = _BACKOFF_S[min(self._attempts, len(_BACKOFF_S) - 1)]
+        if seconds > self.left_s:
+            return False
+        time.sleep(seconds)
+        self._attempts += 1
+        return True
+
+
 @dataclass(frozen=True, slots=True)
 class NodeAnswer:
     """The body of an answer with status 200, and its headers."""
@@ -43,52 +66,39 @@ class NodeAnswer:
     headers: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class SourceSecret:
-    """The text of a file without surrounding blanks, or no secret without a file.
+def _with_secret(path: str) -> dict[str, str]:
+    """Return the HTTP headers that show the secret in a file. Raises SourceError.
 
     The file is read for every use, so that it can be changed.
     """
-
-    path: str = ""
-
-    def headers(self) -> dict[str, str]:
-        """Return the HTTP headers that show the secret. Raises SourceError."""
-        if not self.path:
-            return {}
-        try:
-            secret = Path(self.path).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = (error.strerror or str(error)) if isinstance(error, OSError) else "it is not text"
-            raise SourceError(
-                f"option authSecretFile: {self.path} cannot be read: {reason.lower()}"
-            ) from error
-        if not secret or any(character < " " for character in secret):
-            raise SourceError(f"option authSecretFile: {self.path} is empty or has several lines")
-        return {"Authorization": f"Bearer {secret}"}
-
-
-NO_SECRET: Final = SourceSecret()
+    try:
+        secret = Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = (error.strerror or str(error)) if isinstance(error, OSError) else "it is not text"
+        raise SourceError(f"option authSecretFile: {path} cannot be read: {reason.lower()}") from error
+    if not secret or any(character < " " for character in secret):
+        raise SourceError(f"option authSecretFile: {path} is empty or has several lines")
+    return _HEADERS | {"Authorization": f"Bearer {secret}"}
 
 
 class NodeConnections:
     """Keep-alive connections to the nodes, one for each address; a copy in another process has none."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: NodeOptions) -> None:
         self._options = options
         self._nodes: dict[str, NodeConnection] = {}
         # Spark does not say when it no longer needs a reader. A `__del__` would be too late for a reader that
         # the garbage collector finds, because its sockets may be finalized first.
         weakref.finalize(self, _close_all, self._nodes)
 
-    def __reduce__(self) -> tuple[type["NodeConnections"], tuple[SourceOptions]]:
+    def __reduce__(self) -> tuple[type["NodeConnections"], tuple[NodeOptions]]:
         return NodeConnections, (self._options,)
 
     def node(self, address: str, retry_s: float) -> "NodeConnection":
         """Return the connection to *address*. Two threads must not use one address at the same time."""
         node = self._nodes.get(address)
         if node is None:
-            node = self._nodes[address] = open_node(address, self._options, retry_s)
+            node = self._nodes[address] = NodeConnection(address, self._options, retry_s)
         return node.retry_for(retry_s)
 
     def close(self) -> None:
@@ -100,19 +110,6 @@ def _close_all(nodes: "dict[str, NodeConnection]") -> None:
         nodes.popitem()[1].close()
 
 
-def open_node(address: str, options: SourceOptions, retry_s: float) -> "NodeConnection":
-    """Make a connection to *address*; a node that does not answer is asked again for *retry_s*."""
-    return NodeConnection(
-        address,
-        options.request_timeout_s,
-        retry_s,
-        SourceSecret(options.auth_secret_file),
-        options.tls,
-        allow_cleartext=options.auth_allow_cleartext
-        or (not options.tls and address in (*options.nsqd_http_addresses, *options.lookupd_http_addresses)),
-    )
-
-
 class NodeConnection:
     """One keep-alive connection to the HTTP port of an nsqlookupd or nsqd. Not thread-safe.
 
@@ -120,26 +117,14 @@ class NodeConnection:
     seconds, in which an nsqd can restart. A node that insists on HTTPS is asked again at the port that it
     names. Every failure of a request ends in a NodeError.
 
-    The AUTH secret is shown to a node that asks for it over HTTPS. Over plain HTTP it is shown only with
-    ``allow_cleartext``.
+    The AUTH secret is shown to a node that asks for it over HTTPS. Over plain HTTP it is shown only to a node
+    that the options name without TLS, or with ``authAllowCleartext``.
     """
 
-    def __init__(
-        self,
-        address: str,
-        timeout_s: float,
-        retry_s: float,
-        secret: SourceSecret = NO_SECRET,
-        tls: Mapping[str, str] | None = None,
-        *,
-        allow_cleartext: bool = False,
-    ) -> None:
-        """*address* is ``host:port``, or begins with ``https://``; *tls* are words of :func:`tls_context`."""
+    def __init__(self, address: str, options: NodeOptions, retry_s: float) -> None:
+        """*address* is ``host:port``, or begins with ``https://``."""
         self.address = address
-        self._secret = secret
-        self._tls = tls or {}
-        self._allow_cleartext = allow_cleartext
-        self._timeout_s = timeout_s
+        self._options = options
         self._retry_s = retry_s
         self._shows_secret = False
         # How many requests with a body got no answer, although the node may have done what they ask for.
@@ -150,16 +135,17 @@ class NodeConnection:
         self._connection = self._connect(int(port), https=place != address)
 
     def _connect(self, port: int, *, https: bool) -> http.client.HTTPConnection:
+        timeout_s = self._options.request_timeout_s
         if https:
             # Imported here, because most executors do not need the client.
             from nsqclient._config import tls_context
 
             try:
-                context = tls_context(self._tls)
+                context = tls_context(self._options.tls)
             except ValueError as error:
                 raise SourceError(f"the TLS options cannot be used: {error}") from error
-            return http.client.HTTPSConnection(self._host, port, timeout=self._timeout_s, context=context)
-        return http.client.HTTPConnection(self._host, port, timeout=self._timeout_s)
+            return http.client.HTTPSConnection(self._host, port, timeout=timeout_s, context=context)
+        return http.client.HTTPConnection(self._host, port, timeout=timeout_s)
 
     def __enter__(self) -> Self:
         return self
@@ -189,25 +175,42 @@ class NodeConnection:
                 raise TypeError("not a JSON object")
             return read(record)
         except (ValueError, TypeError, KeyError) as error:
-            reason = f"unusable answer from {answer.url}: {error}"
-            raise NodeError("GET", answer.url, self.address, reason, status=200) from error
+            raise self._unusable(answer, error) from error
+
+    def log_bounds(self, topic: str, channel: str = "", log: str = "") -> Bounds:
+        """Request the bounds of a log as a reader with this channel sees them. Raises NodeError.
+
+        A reader without a channel sees all messages. *log* is the identity of the log: of the nsqd's own, the
+        default, or of a promoted copy.
+        """
+        params = [("topic", topic), ("channel", channel), *of_log(log)]
+        return self.get_json("/log/bounds", params, Bounds.from_json)
+
+    def log_range(
+        self, topic: str, start: int, end: int, *, channel: str = "", log: str = "", headers: bool = False
+    ) -> RangeAnswer:
+        """Request as much of a range as fits into one answer. Raises NodeError."""
+        params = [("topic", topic), ("start", str(start)), ("end", str(end)), *of_log(log)]
+        params += [("channel", channel)] if channel else []
+        params += [("headers", "true")] if headers else []
+        answer = self.get("/log/range", params)
+        try:
+            return RangeAnswer.parse(start, end, answer.headers, answer.body, extended=headers)
+        except ValueError as error:
+            raise self._unusable(answer, error) from error
 
     def post(self, path: str, params: Params, body: bytes = b"") -> None:
         self._request("POST", path, params, body)
 
     def _request(self, verb: str, path: str, params: Params, content: bytes = b"") -> NodeAnswer:
         target = f"{path}?{urlencode(params, quote_via=quote, safe='')}"
-        deadline = time.monotonic() + self._retry_s
-        attempt = 0
+        patience = Patience(self._retry_s)
         while True:
             try:
                 return self._once(verb, target, content)
             except NodeError as error:
-                rest = _BACKOFF_S[min(attempt, len(_BACKOFF_S) - 1)]
-                if not passes(error) or time.monotonic() + rest > deadline:
+                if not passes(error) or not patience.pause():
                     raise
-                time.sleep(rest)
-                attempt += 1
 
     def _once(self, verb: str, target: str, content: bytes) -> NodeAnswer:
         status, body, headers = self._exchange(verb, target, content)
@@ -229,12 +232,14 @@ class NodeConnection:
 
     def _may_show_secret(self, body: bytes) -> bool:
         """Whether the node asks for the secret, and showing it is safe. Raises SourceError if it is not."""
-        if self._shows_secret or not self._secret.path or _AUTH_REQUIRED.encode() not in body:
+        options = self._options
+        if self._shows_secret or not options.auth_secret_file or _AUTH_REQUIRED.encode() not in body:
             return False
-        if not (self._allow_cleartext or self._is_https):
+        named = self.address in (*options.nsqd_http_addresses, *options.lookupd_http_addresses)
+        if not (self._is_https or options.auth_allow_cleartext or (named and not options.tls)):
             why = (
                 "the TLS options say that it is to be encrypted"
-                if self._tls
+                if options.tls
                 else "it was named by nsqlookupd, where anybody may register"
             )
             raise SourceError(
@@ -242,6 +247,10 @@ class NodeConnection:
                 "--tls-required, give its https:// address, or set authAllowCleartext"
             )
         return True
+
+    def _unusable(self, answer: NodeAnswer, error: Exception) -> NodeError:
+        reason = f"unusable answer from {answer.url}: {error}"
+        return NodeError("GET", answer.url, self.address, reason, status=200)
 
     def _url(self, target: str) -> str:
         if self._is_https:
@@ -260,9 +269,9 @@ class NodeConnection:
 
     def _on_wire(self, verb: str, target: str, content: bytes) -> tuple[int, bytes, dict[str, str]]:
         url = self._url(target)
-        secret = self._secret.headers() if self._shows_secret else {}
+        headers = _with_secret(self._options.auth_secret_file) if self._shows_secret else _HEADERS
         try:
-            self._connection.request(verb, target, content or None, headers=_HEADERS | secret)
+            self._connection.request(verb, target, content or None, headers=headers)
             response = self._connection.getresponse()
             body = response.read()
         except (OSError, ValueError, http.client.HTTPException) as error:
@@ -272,6 +281,11 @@ class NodeConnection:
                 self.unanswered += 1
             raise NodeError(verb, url, self.address, _reason(error, self._connection.timeout)) from error
         return response.status, body, dict(response.headers.items())
+
+
+def of_log(identity: str) -> list[tuple[str, str]]:
+    """Return the parameter that names a log; none without an identity."""
+    return [("log", identity)] if identity else []
 
 
 def passes(error: NodeError) -> bool:

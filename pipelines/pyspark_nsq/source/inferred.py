@@ -24,8 +24,7 @@ from pyspark.sql.types import (
 
 from pyspark_nsq.source.columns import is_column
 from pyspark_nsq.source.json_columns import CORRUPT
-from pyspark_nsq.source.names import HEADERS
-from pyspark_nsq.source.schema import SCHEMA_WITH_HEADERS
+from pyspark_nsq.source.schema import HEADERS, SCHEMA_WITH_HEADERS
 
 # Columns of every message, placed before those of its JSON.
 OWN: Final = ("timestamp", "topic", "nsqd", "sequence")

@@ -21,7 +21,7 @@ from pyspark_nsq.source.arrays import repeated
 from pyspark_nsq.source.columns import Origin, check_column, column, is_column
 from pyspark_nsq.source.errors import OptionError
 from pyspark_nsq.source.frames import Messages
-from pyspark_nsq.source.names import HEADERS
+from pyspark_nsq.source.schema import HEADERS
 
 # The column with the bodies that cannot be parsed.
 CORRUPT: Final = "_corrupt_record"

@@ -7,13 +7,12 @@ from typing import Final
 import pyarrow as pa
 
 from nsqclient.wire.node_error import TOPIC_NOT_FOUND, NodeError
-from pyspark_nsq.source.bounds import Bounds
 from pyspark_nsq.source.columns import Columns, Origin
 from pyspark_nsq.source.errors import DataLossError, SourceError, UnreachableError
-from pyspark_nsq.source.http import LOG_NOT_FOUND, NodeConnection, open_node
+from pyspark_nsq.source.http import LOG_NOT_FOUND, NodeConnection
 from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.planner import LogRange
-from pyspark_nsq.source.range_answer import COMPACTED, RangeAnswer
+from pyspark_nsq.source.range_answer import COMPACTED
 from pyspark_nsq.source.reasons import explain_while_read
 
 # The codes of nsqd if a range, or a part of it, no longer exists.
@@ -39,14 +38,21 @@ def read_range(
     """
     options = options.on(part.topic)
     origin = Origin(options.topic, options.channel, part.nsqd)
-    with open_node(part.address or part.nsqd, options, options.retry_s) as node:
+    with NodeConnection(part.address or part.nsqd, options, options.retry_s) as node:
         position, end = part.start, part.end
         # How many sequence numbers of the range belonged to no message when the range was planned.
         spare = None if part.count is None else end - position - part.count
         _check_same(node, part, options)
         while position < end:
             try:
-                answer = _fetch(node, options, part, position, end, headers=columns.has_headers)
+                answer = node.log_range(
+                    options.topic,
+                    position,
+                    end,
+                    channel=options.channel,
+                    log=part.data_path,
+                    headers=columns.has_headers,
+                )
             except NodeError as error:
                 if error.code not in _REMOVED:
                     kind = UnreachableError if error.unreachable else SourceError
@@ -62,8 +68,6 @@ def read_range(
                     ) from error
                 position, end = _remaining(node, options, part, position, end)
                 continue
-            except ValueError as error:
-                raise SourceError(f"nsqd {part.nsqd} sent what is no message log: {error}") from error
             missing = answer.missing(lost, part.ahead)
             if spare is not None:
                 spare -= answer.unused
@@ -83,8 +87,7 @@ def _check_same(node: NodeConnection, part: LogRange, options: SourceOptions) ->
     if not part.data_path:
         return
     try:
-        query = [("topic", options.topic), ("log", part.data_path)]
-        found = node.get_json("/log/bounds", query, Bounds.from_json).data_path
+        found = node.log_bounds(options.topic, log=part.data_path).data_path
     except NodeError as error:
         if error.code == TOPIC_NOT_FOUND:
             return  # reading will report the missing messages
@@ -106,30 +109,12 @@ def _lose(nsqd: str, missing: list[str], options: SourceOptions) -> None:
     log.warning("%s; continuing without them", sentence)
 
 
-def _fetch(
-    node: NodeConnection, options: SourceOptions, part: LogRange, start: int, end: int, *, headers: bool
-) -> RangeAnswer:
-    """Request as much of the range as fits into one answer."""
-    query = [("topic", options.topic), ("start", str(start)), ("end", str(end))]
-    if options.channel:
-        query.append(("channel", options.channel))
-    if part.data_path:
-        query.append(("log", part.data_path))
-    if headers:
-        query.append(("headers", "true"))
-    answer = node.get("/log/range", query)
-    return RangeAnswer.parse(start, end, answer.headers, answer.body, extended=headers)
-
-
 def _remaining(
     node: NodeConnection, options: SourceOptions, part: LogRange, start: int, end: int
 ) -> tuple[int, int]:
     """Return the part of a range that can still be read."""
-    query = [("topic", options.topic), ("channel", options.channel)]
-    if part.data_path:
-        query.append(("log", part.data_path))
     try:
-        bounds = node.get_json("/log/bounds", query, Bounds.from_json)
+        bounds = node.log_bounds(options.topic, options.channel, part.data_path)
     except NodeError as error:
         if error.code == TOPIC_NOT_FOUND:
             return end, end

@@ -91,7 +91,7 @@ class Offset:
 
     @property
     def topics(self) -> set[str]:
-        return {topic_and_address(name)[0] for name in self.positions}
+        return {topic_of(name) for name in self.positions}
 
     def select(self, names: Container[str]) -> "Offset":
         """Return the positions of these logs alone, without the cuts of a batch."""
@@ -109,7 +109,7 @@ class Offset:
 
     def address(self, name: str) -> str:
         """Return where the log was found when the offset was made."""
-        return self.addresses.get(name) or topic_and_address(name)[1]
+        return self.addresses.get(name) or nsqd_of(name)
 
 
 def name_of(topic: str, address: str) -> str:
@@ -122,6 +122,11 @@ def topic_and_address(name: str) -> tuple[str, str]:
     topic, _, address = name.rpartition("@")
     # If the name was taken, a part of the data path's identity was appended.
     return topic, address.partition("#")[0]
+
+
+def topic_of(name: str) -> str:
+    """Return the topic in the name of a log."""
+    return topic_and_address(name)[0]
 
 
 def nsqd_of(name: str) -> str:

@@ -31,9 +31,21 @@ class BodyFormat(Enum):
     JSON = "json"
 
 
-NAMES: Final = (
+# Options of reads and writes: where the nodes are, and how they are asked.
+NODE_NAMES: Final = (
     "lookupdHttpAddresses",
     "nsqdHttpAddresses",
+    "requestTimeout",
+    "retryTimeout",
+    "authSecretFile",
+    "authAllowCleartext",
+    "tlsRootCaFile",
+    "tlsCertFile",
+    "tlsKeyFile",
+    "tlsInsecureSkipVerify",
+)
+NAMES: Final = (
+    *NODE_NAMES,
     "topic",
     "topicPattern",
     "channel",
@@ -51,14 +63,6 @@ NAMES: Final = (
     "bodyFormat",
     "schemaLocation",
     "includeHeaders",
-    "requestTimeout",
-    "retryTimeout",
-    "authSecretFile",
-    "authAllowCleartext",
-    "tlsRootCaFile",
-    "tlsCertFile",
-    "tlsKeyFile",
-    "tlsInsecureSkipVerify",
     "forgetNsqds",
     "forgetTopics",
 )
@@ -90,15 +94,27 @@ _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h|)")
 _UNITS_S: Final = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600}
 
 
-@dataclass(frozen=True, slots=True)
-class SourceOptions:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeOptions:
+    """Where the nodes are, and how they are asked."""
+
+    lookupd_http_addresses: tuple[str, ...] = ()
+    nsqd_http_addresses: tuple[str, ...] = ()
+    fail_on_data_loss: bool = True
+    request_timeout_s: float = 10.0
+    retry_s: float = 10.0
+    auth_secret_file: str = ""
+    auth_allow_cleartext: bool = False
+    tls: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions(NodeOptions):
     """The options of ``format("nsq")``; docs/spark-reference.md explains each."""
 
     topics: tuple[str, ...] = ()
     topic_pattern: str = ""
     channel: str = ""
-    lookupd_http_addresses: tuple[str, ...] = ()
-    nsqd_http_addresses: tuple[str, ...] = ()
     starting_offsets: StartingOffsets | None = None
     starting_positions: Mapping[str, int] = field(default_factory=dict)
     """By the name of the log, or by topic and name when there are several."""
@@ -112,15 +128,9 @@ class SourceOptions:
     max_trigger_delay_s: float = 900.0
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
-    fail_on_data_loss: bool = True
     body_format: BodyFormat = BodyFormat.BINARY
     schema_location: str = ""
     include_headers: bool = False
-    request_timeout_s: float = 10.0
-    retry_s: float = 10.0
-    auth_secret_file: str = ""
-    auth_allow_cleartext: bool = False
-    tls: Mapping[str, str] = field(default_factory=dict)
     forget_nsqds: tuple[str, ...] = ()
     forget_topics: tuple[str, ...] = ()
 
@@ -131,11 +141,10 @@ class SourceOptions:
         starting, starting_positions = options.starting_offsets()
         forget_topics = options.topics("forgetTopics")
         parsed = cls(
+            **options.nodes(retry_s=10.0),
             topics=tuple(topic for topic in options.topics("topic") if topic not in forget_topics),
             topic_pattern=options.pattern("topicPattern"),
-            channel=options.name("channel", required=False),
-            lookupd_http_addresses=options.addresses("lookupdHttpAddresses"),
-            nsqd_http_addresses=options.addresses("nsqdHttpAddresses"),
+            channel=options.name("channel"),
             starting_offsets=starting,
             starting_positions=starting_positions,
             ending_positions=options.ending_offsets(),
@@ -151,11 +160,6 @@ class SourceOptions:
             body_format=BodyFormat(options.one_of("bodyFormat", [one.value for one in BodyFormat])),
             schema_location=options.text("schemaLocation"),
             include_headers=options.flag("includeHeaders", default=False),
-            request_timeout_s=options.seconds("requestTimeout", 10.0, zero_allowed=False),
-            retry_s=options.seconds("retryTimeout", 10.0, zero_allowed=True),
-            auth_secret_file=options.text("authSecretFile"),
-            auth_allow_cleartext=options.flag("authAllowCleartext", default=False),
-            tls=options.tls(),
             forget_nsqds=options.addresses("forgetNsqds"),
             forget_topics=forget_topics,
         )
@@ -166,7 +170,6 @@ class SourceOptions:
             raise OptionError(
                 f"exactly one of the options topic and topicPattern must be given; {given_topics}"
             )
-        check_addresses(parsed.lookupd_http_addresses, parsed.nsqd_http_addresses)
         if parsed.topic_pattern and parsed.nsqd_http_addresses:
             raise OptionError("option topicPattern needs lookupdHttpAddresses, which lists the topics")
         if parsed.schema_location and parsed.body_format is not BodyFormat.JSON:
@@ -238,13 +241,6 @@ class SourceOptions:
         return self if not topic or self.topics == (topic,) else replace(self, topics=(topic,))
 
 
-def check_addresses(lookupds: tuple[str, ...], nsqds: tuple[str, ...]) -> None:
-    if bool(lookupds) == bool(nsqds):
-        raise OptionError(
-            "exactly one of the options lookupdHttpAddresses and nsqdHttpAddresses must be given"
-        )
-
-
 class OptionReader:
     """The given strings, requested by name and checked. Invalid ones raise OptionError."""
 
@@ -268,13 +264,26 @@ class OptionReader:
                 raise OptionError(f"option {name} is given twice, under two names")
             self._values[plain] = value.strip()
 
-    def name(self, option: str, *, required: bool = True) -> str:
+    def nodes(self, *, retry_s: float) -> dict[str, Any]:
+        """Return the arguments of :class:`NodeOptions` that reads and writes have, by name."""
+        lookupds, nsqds = self.addresses("lookupdHttpAddresses"), self.addresses("nsqdHttpAddresses")
+        if bool(lookupds) == bool(nsqds):
+            raise OptionError(
+                "exactly one of the options lookupdHttpAddresses and nsqdHttpAddresses must be given"
+            )
+        return {
+            "lookupd_http_addresses": lookupds,
+            "nsqd_http_addresses": nsqds,
+            "request_timeout_s": self.seconds("requestTimeout", 10.0, zero_allowed=False),
+            "retry_s": self.seconds("retryTimeout", retry_s, zero_allowed=True),
+            "auth_secret_file": self.text("authSecretFile"),
+            "auth_allow_cleartext": self.flag("authAllowCleartext", default=False),
+            "tls": self.tls(),
+        }
+
+    def name(self, option: str) -> str:
         value = self.text(option)
-        if not value:
-            if required:
-                raise OptionError(f"option {option} is missing")
-            return ""
-        if not is_valid_name(value):
+        if value and not is_valid_name(value):
             raise OptionError(f"option {option} is {value!r}, which is not a valid {option} name")
         return value
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from pyspark_nsq.source.bounds import Bounds
 from pyspark_nsq.source.errors import DataLossError
-from pyspark_nsq.source.offsets import Offset, Offsets, nsqd_of, topic_and_address
+from pyspark_nsq.source.offsets import Offset, Offsets, nsqd_of, topic_of
 
 # A smaller part is not worth a task of its own, unless more partitions are requested.
 WORTH_A_TASK_BYTES: Final = 4 << 20
@@ -35,11 +35,14 @@ class LogRange:
     address: str = ""
     """Where the log is now, if that is not in its name."""
     data_path: str = ""
-    topic: str = ""
     count: int | None = None
     """How many messages there were when the range was planned."""
     from_log_start: bool = False
     """The range begins where the log begins when it is read: messages below that position are no loss."""
+
+    @property
+    def topic(self) -> str:
+        return topic_of(self.producer)
 
     @property
     def nsqd(self) -> str:
@@ -284,7 +287,6 @@ def plan_ranges(start: Offset, end: Offset, addresses: Mapping[str, str] | None 
                 end.ahead.get(name, 0),
                 (addresses or {}).get(name) or end.address(name),
                 end.data_paths.get(name, ""),
-                topic_and_address(name)[0],
                 count,
             )
             for first, stop, count in zip(

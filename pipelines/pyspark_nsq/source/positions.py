@@ -8,11 +8,10 @@ from nsqclient.wire.node_error import NodeError
 from pyspark_nsq.source.bounds import Bounds
 from pyspark_nsq.source.cluster import FoundLog
 from pyspark_nsq.source.errors import DataLossError, OptionError, SourceError
-from pyspark_nsq.source.http import NodeConnection, open_node
+from pyspark_nsq.source.http import NodeConnection
 from pyspark_nsq.source.offsets import name_of, nsqd_of, topic_and_address
 from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.planner import loss_reason
-from pyspark_nsq.source.range_answer import RangeAnswer
 from pyspark_nsq.source.reasons import explain
 
 _warnings: Final = logging.getLogger("pyspark_nsq.source")
@@ -70,7 +69,7 @@ def position_at(address: str, options: SourceOptions, log: Bounds, time_ns: int)
     Messages are in the order of publishing, so bisection finds it; each step reads one message. Raises
     SourceError.
     """
-    with open_node(address, options, options.retry_s) as node:
+    with NodeConnection(address, options, options.retry_s) as node:
         try:
             low, high = 0, log.count(log.first)
             while low < high:
@@ -82,19 +81,13 @@ def position_at(address: str, options: SourceOptions, log: Bounds, time_ns: int)
                     low = middle + 1
         except NodeError as error:
             raise SourceError(explain(address, error)) from error
-        except ValueError as error:
-            raise SourceError(f"nsqd {address} sent what is no message log: {error}") from error
     return log.position_after(log.first, low) if low < log.count(log.first) else log.readable_end
 
 
 def _published_ns(node: NodeConnection, topic: str, log: Bounds, position: int) -> int | None:
     """Return when the first message at or after *position* was published; None if there is none."""
     while position < log.readable_end:
-        query = [("topic", topic), ("start", str(position)), ("end", str(position + 1))]
-        if log.data_path:
-            query.append(("log", log.data_path))
-        answer = node.get("/log/range", query)
-        found = RangeAnswer.parse(position, position + 1, answer.headers, answer.body)
+        found = node.log_range(topic, position, position + 1, log=log.data_path)
         if len(found.messages.timestamps_us):
             return int(found.messages.timestamps_us[0]) * 1000
         position = found.following

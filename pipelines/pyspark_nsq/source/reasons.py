@@ -45,7 +45,8 @@ def explain_lookup(address: str, error: NodeError) -> str:
 def explain_while_read(producer: str, error: NodeError) -> str:
     """Say the same of an nsqd that answered when the batch was planned."""
     known = _reason(error)
-    return f"nsqd {producer} {known or 'stopped answering while it was read'}: {_shown(error)}"
+    problem = "stopped answering" if error.unreachable else "gave no usable answer"
+    return f"nsqd {producer} {known or f'{problem} while it was read'}: {_shown(error)}"
 
 
 def explain_while_written(producer: str, error: NodeError) -> str:

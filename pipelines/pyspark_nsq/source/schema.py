@@ -14,7 +14,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_nsq.source.names import DATE, HEADERS, HOUR
+HEADERS: Final = "headers"
+# Columns with the day and the hour of the timestamp, on request.
+DATE: Final = "date"
+HOUR: Final = "hour"
 
 # Spark refuses a batch whose Arrow types differ from these; columns.py has the Arrow types.
 SCHEMA: Final = (

@@ -18,11 +18,10 @@ from pyspark.sql.types import StructType
 from nsqclient.wire.node_error import NodeError
 from pyspark_nsq.source.cluster import FoundLog, NewChannel, TopicCluster
 from pyspark_nsq.source.errors import OptionError, SourceError
-from pyspark_nsq.source.http import open_node
+from pyspark_nsq.source.http import NodeConnection
 from pyspark_nsq.source.inferred import infer
-from pyspark_nsq.source.offsets import Offset, topic_and_address
+from pyspark_nsq.source.offsets import Offset, topic_of
 from pyspark_nsq.source.options import SourceOptions
-from pyspark_nsq.source.range_answer import RangeAnswer
 from pyspark_nsq.source.reasons import explain
 
 # Of each log so many of the oldest and of the newest messages are examined, up to so many bytes each.
@@ -111,7 +110,7 @@ def _bodies(options: SourceOptions) -> Iterator[bytes]:
     finally:
         cluster.close()
     for name, log in sorted(found.items()):
-        yield from _of_log(log, options.on(topic_and_address(name)[0]))
+        yield from _of_log(log, options.on(topic_of(name)))
 
 
 def _of_log(log: FoundLog, options: SourceOptions) -> Iterator[bytes]:
@@ -126,17 +125,11 @@ def _of_log(log: FoundLog, options: SourceOptions) -> Iterator[bytes]:
 def _between(log: FoundLog, options: SourceOptions, start: int, end: int) -> Iterator[bytes]:
     address, size = log.address, 0
     try:
-        with open_node(address, options, options.retry_s) as node:
+        with NodeConnection(address, options, options.retry_s) as node:
             while start < end and size < _BYTES:
-                query = [("topic", options.topic), ("start", str(start)), ("end", str(end))]
-                if log.bounds.data_path:
-                    query.append(("log", log.bounds.data_path))
-                answer = node.get("/log/range", query)
-                found = RangeAnswer.parse(start, end, answer.headers, answer.body)
+                found = node.log_range(options.topic, start, end, log=log.bounds.data_path)
                 yield from found.messages.bodies.to_pylist()
-                size += len(answer.body)
+                size += found.messages.bodies.nbytes
                 start = found.following
     except NodeError as error:
         raise SourceError(explain(address, error)) from error
-    except ValueError as error:
-        raise SourceError(f"nsqd {address} sent what is no message log: {error}") from error

@@ -22,7 +22,7 @@ from pyspark_nsq.source.cluster import FoundLog, NewChannel, TopicCluster
 from pyspark_nsq.source.columns import Columns, MessageColumns
 from pyspark_nsq.source.errors import CheckpointError, DataLossError, SourceError
 from pyspark_nsq.source.log_reader import LOST_TO_A_STREAM, read_range
-from pyspark_nsq.source.offsets import Offset, Offsets, moved, nsqd_of, topic_and_address
+from pyspark_nsq.source.offsets import Offset, Offsets, moved, nsqd_of, topic_and_address, topic_of
 from pyspark_nsq.source.one_sentence import each_in_one_sentence, in_one_sentence
 from pyspark_nsq.source.options import SourceOptions, StartingOffsets
 from pyspark_nsq.source.planner import (
@@ -271,21 +271,16 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _warn_of_consumed(self, joined: Mapping[str, FoundLog]) -> None:
         """Log how many messages of a joining log others had consumed before the query found it."""
-        consumed = {
-            name: one.messages - joined[name].bounds.count(0)
-            for name, one in (self._cluster.sizes(joined) if joined else {}).items()
-        }
-        for name, log in joined.items():
-            topic, address = topic_and_address(name)
-            kept, earlier = log.bounds.count(0), consumed.get(name, 0)
-            if earlier > 0:
+        own = {name: log for name, log in joined.items() if not log.bounds.is_copy}
+        for name, published in (self._cluster.sizes(own) if own else {}).items():
+            kept = own[name].bounds.count(0)
+            if published.messages > kept:
                 _warnings.warning(
                     "topic %s of nsqd %s joins the query with %d messages; %d earlier ones were consumed by "
                     "others before the query found it, and are not in its rows",
-                    topic,
-                    address,
+                    *topic_and_address(name),
                     kept,
-                    earlier,
+                    published.messages - kept,
                 )
 
     def _acknowledge(self, offset: Offset) -> None:
@@ -318,13 +313,11 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if options.forget_nsqds and not self._addresses:
             self._addresses = self._cluster.addresses(begin)
         nsqds = {name for name in begin.positions if self._is_forgotten(name, begin)}
-        topics = {
-            name for name in begin.positions if not options.is_chosen(topic_and_address(name)[0])
-        } - nsqds
+        topics = {name for name in begin.positions if not options.is_chosen(topic_of(name))} - nsqds
         self._check_read(begin, nsqds, "forgetNsqds")
         self._check_read(
             begin,
-            {name for name in topics if topic_and_address(name)[0] in options.forget_topics},
+            {name for name in topics if topic_of(name) in options.forget_topics},
             "forgetTopics",
         )
         for name in sorted(nsqds):
@@ -342,9 +335,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if topics:
             # If the topic is read again later, it continues where the channel is.
             self._acknowledge(
-                begin.select(
-                    {name for name in topics if topic_and_address(name)[0] not in options.forget_topics}
-                )
+                begin.select({name for name in topics if topic_of(name) not in options.forget_topics})
             )
         removed = nsqds | topics
         return begin.select(begin.positions.keys() - removed) if removed else begin
@@ -374,7 +365,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _start_position(self, name: str, log: FoundLog, wanted: StartingOffsets) -> int:
         """Return where the query begins in one log."""
-        topic = topic_and_address(name)[0]
+        topic = topic_of(name)
         starting_ns = self._options.starting_ns(topic)
         if starting_ns is not None:
             return position_at(log.address, self._options.on(topic), log.bounds, starting_ns)
@@ -429,7 +420,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _key(self, name: str, log: Bounds) -> str:
         """Return the identity of a log within a run; at the next lookup another log may have its name."""
-        return f"{topic_and_address(name)[0]}@{log.data_path}" if log.data_path else name
+        return f"{topic_of(name)}@{log.data_path}" if log.data_path else name
 
 
 def _data_paths(found: Mapping[str, FoundLog]) -> dict[str, str]:

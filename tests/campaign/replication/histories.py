@@ -100,7 +100,7 @@ class History:
         return self
 
     def _do(self, action: Callable[[], None]) -> None:
-        """Do something; nodes that were to be killed at a call of their disks may end meanwhile."""
+        """Do something; nodes that were to be killed at a call of their disks may end during that."""
         killed: list[int] = []
         try:
             action()

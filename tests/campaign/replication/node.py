@@ -61,7 +61,7 @@ class Surroundings:
     # Added to its wall clock, in ns.
     ahead: int
     draw: Callable[[int], bytes]
-    # Days that have passed beside the simulated seconds.
+    # Days that have passed in addition to the simulated seconds.
     days: Callable[[], int]
     secrets: Callable[[], tuple[bytes, ...]]
     # The highest version of the stream that it speaks.

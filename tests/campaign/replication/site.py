@@ -58,7 +58,7 @@ class Site:
         self.suspended: set[int] = set()
         # How often each node has changed its address.
         self.moves: dict[int, int] = dict.fromkeys(self.disks, 0)
-        # Days that have passed beside the simulated seconds.
+        # Days that have passed in addition to the simulated seconds.
         self.days = 0
         # nsqlookupd names the address of another node now and then.
         self.lying = False

@@ -70,7 +70,7 @@ def on(server, **more):
     return {"nsqd_tcp_addresses": [server.tcp_address], "max_in_flight": 100, **OPTIONS, **more}
 
 
-async def test_what_a_writer_publishes_a_reader_gets_in_order(nsqd):
+async def test_published_messages_arrive_in_order(nsqd):
     writer = await connected_writer(nsqd)
     assert await publish(writer, "pub", TOPIC, b"first") == b"OK"
     assert await publish(writer, "mpub", TOPIC, [b"second", b"third", b"\x00\xff\n"]) == b"OK"
@@ -82,7 +82,7 @@ async def test_what_a_writer_publishes_a_reader_gets_in_order(nsqd):
     assert {attempts for _, attempts, _ in collector.messages} == {1}
 
 
-async def test_a_thousand_messages_arrive_once_each_through_a_small_window(nsqd):
+async def test_thousand_messages_arrive_once_each_through_small_window(nsqd):
     writer = await connected_writer(nsqd)
     bodies = [b"%d" % number for number in range(1000)]
     assert await publish(writer, "mpub", TOPIC, bodies) == b"OK"
@@ -93,7 +93,7 @@ async def test_a_thousand_messages_arrive_once_each_through_a_small_window(nsqd)
     assert collector.bodies == bodies
 
 
-async def test_a_deferred_message_comes_when_it_is_due(nsqd):
+async def test_deferred_message_comes_when_it_is_due(nsqd):
     writer = await connected_writer(nsqd)
     published = time.monotonic()
     assert await publish(writer, "dpub", TOPIC, 600, b"later") == b"OK"
@@ -105,7 +105,7 @@ async def test_a_deferred_message_comes_when_it_is_due(nsqd):
     assert collector.messages[0][2] - published >= 0.59
 
 
-async def test_a_failed_message_comes_again_with_the_next_attempt(nsqd):
+async def test_failed_message_comes_again_with_the_next_attempt(nsqd):
     writer = await connected_writer(nsqd)
     assert await publish(writer, "pub", TOPIC, b"try me") == b"OK"
 
@@ -120,7 +120,7 @@ async def test_a_failed_message_comes_again_with_the_next_attempt(nsqd):
     assert [attempts for _, attempts, _ in collector.messages] == [1, 2, 3]
 
 
-async def test_a_message_without_an_answer_comes_again_after_its_time(nsqd):
+async def test_message_without_answer_comes_again_after_its_time(nsqd):
     writer = await connected_writer(nsqd)
     assert await publish(writer, "pub", TOPIC, b"forgotten") == b"OK"
 
@@ -137,7 +137,7 @@ async def test_a_message_without_an_answer_comes_again_after_its_time(nsqd):
     assert again - began >= 0.9
 
 
-async def test_touch_keeps_a_message_with_its_reader(nsqd):
+async def test_touch_keeps_message_with_its_reader(nsqd):
     writer = await connected_writer(nsqd)
     assert await publish(writer, "pub", TOPIC, b"slow work") == b"OK"
     finished = asyncio.Event()
@@ -161,7 +161,7 @@ async def test_touch_keeps_a_message_with_its_reader(nsqd):
     assert [attempts for _, attempts, _ in collector.messages] == [1]
 
 
-async def test_a_reader_finds_all_producers_through_nsqlookupd(tmp_path):
+async def test_reader_finds_all_producers_through_nsqlookupd(tmp_path):
     async with servers.nsqlookupd() as lookupd:
         here = {"lookupd_tcp_addresses": [lookupd.tcp_address]}
         async with (
@@ -178,7 +178,7 @@ async def test_a_reader_finds_all_producers_through_nsqlookupd(tmp_path):
     assert sorted(collector.bodies) == [b"one", b"two"]
 
 
-async def test_heartbeats_come_at_the_interval_asked_for(nsqd):
+async def test_heartbeats_come_at_interval_asked_for(nsqd):
     beats = asyncio.Semaphore(0)
 
     class Beating(nsq.Reader):
@@ -196,7 +196,7 @@ async def test_heartbeats_come_at_the_interval_asked_for(nsqd):
     assert 1.5 < time.monotonic() - began < 5
 
 
-async def test_what_was_published_before_a_kill_is_there_for_a_reader_after_it(nsqd):
+async def test_message_published_before_kill_is_read_after_restart(nsqd):
     # Left out in reference runs: the original keeps these messages in memory until it is asked to stop.
     writer = await connected_writer(nsqd)
     bodies = [b"%d" % number for number in range(100)]

@@ -1,7 +1,7 @@
 """The fixtures that ansq's tests ask for: its published archive has the tests, but not their conftest.py.
 
-Written from how the tests use them: servers on NSQ's default ports that can be stopped at once and started
-again on the same data, and a way to wait for something. Loaded with ``-p ansq_fixtures``.
+Written from how the tests use them: servers on NSQ's default ports that can be stopped immediately
+and started again on the same data, and a way to wait for something. Loaded with ``-p ansq_fixtures``.
 """
 
 import asyncio

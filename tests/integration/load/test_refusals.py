@@ -8,7 +8,7 @@ from load.cli import main
 
 
 @pytest.fixture
-def nobody():
+def unused():
     """An address without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -21,17 +21,17 @@ def said(capsys, *arguments):
     return end.value.code, capsys.readouterr().err.strip()
 
 
-def test_unreachable_address_is_no_cluster(capsys, nobody):
-    code, sentence = said(capsys, "smoke", f"--attach={nobody}")
+def test_unreachable_address_is_no_cluster(capsys, unused):
+    code, sentence = said(capsys, "smoke", f"--attach={unused}")
 
     assert code == 1
     assert (
         sentence
-        == f"nsq-load: There is no cluster: no daemon answers at {nobody}: [Errno 111] Connection refused."
+        == f"nsq-load: There is no cluster: no daemon answers at {unused}: [Errno 111] Connection refused."
     )
 
 
-def test_a_nsqlookupd_that_knows_no_nsqd_is_no_cluster(capsys, cluster):
+def test_nsqlookupd_that_knows_no_nsqd_is_no_cluster(capsys, cluster):
     lookupd = cluster.nsqlookupd()
 
     code, sentence = said(capsys, "smoke", f"--attach={lookupd.http_address}")
@@ -49,7 +49,7 @@ def test_non_nsqlookupd_daemon_is_reported(capsys, cluster):
     assert "answered /nodes with 404: it is no nsqlookupd" in sentence
 
 
-def test_a_cluster_whose_nsqd_is_dead_is_no_cluster(capsys, cluster):
+def test_cluster_whose_nsqd_is_dead_is_no_cluster(capsys, cluster):
     lookupd = cluster.nsqlookupd("--inactive-producer-timeout=10m")
     nsqd = cluster.nsqd()
     lookupd.post(f"/topic/tombstone?topic=x&node={nsqd.http_address}")  # nsqlookupd still lists the node
@@ -61,7 +61,7 @@ def test_a_cluster_whose_nsqd_is_dead_is_no_cluster(capsys, cluster):
     assert "There is no cluster" in sentence
 
 
-def test_a_release_that_nobody_knows_is_told_where_it_can_be_known(capsys):
+def test_unknown_release_is_reported_with_where_it_resolves(capsys):
     code, sentence = said(capsys, "smoke", "--helm=demo", "--namespace=m", "--cluster-domain=invalid")
 
     assert code == 1
@@ -78,7 +78,7 @@ def test_a_release_that_nobody_knows_is_told_where_it_can_be_known(capsys):
         (["smoke"], "one of the arguments --start --attach --helm is required"),
     ],
 )
-def test_a_command_line_that_is_no_use_ends_with_2(capsys, arguments, sentence):
+def test_command_line_that_is_no_use_ends_with_2(capsys, arguments, sentence):
     code, said_ = said(capsys, *arguments)
 
     assert code == 2

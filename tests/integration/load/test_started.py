@@ -20,7 +20,7 @@ def listens(daemon, kind):
         return probe.connect_ex((host, int(port))) == 0
 
 
-def test_a_daemon_whose_port_was_taken_meanwhile_gets_others_and_keeps_them(tmp_path):
+def test_daemon_whose_port_was_taken_gets_others_and_keeps_them(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as other:
         daemon = lookupd(tmp_path, free_port(), other.getsockname()[1], free_port(), free_port())
         daemon.start()
@@ -36,7 +36,7 @@ def test_a_daemon_whose_port_was_taken_meanwhile_gets_others_and_keeps_them(tmp_
     assert not listens(daemon, "http")
 
 
-def test_a_daemon_whose_ports_are_always_taken_says_so_after_four_tries(tmp_path):
+def test_daemon_whose_ports_are_always_taken_says_so_after_four_tries(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
         daemon = lookupd(tmp_path, *[taken] * 8)

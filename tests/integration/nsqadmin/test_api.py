@@ -14,7 +14,7 @@ def call(site, method, path, body=""):
     return answer.status, json.loads(answer.body)
 
 
-def test_topics_are_the_sorted_union_of_all_nodes(site):
+def test_topics_are_sorted_union_of_all_nodes(site):
     site.fill("api.zebra")
     site.fill("api.ant")
 
@@ -25,7 +25,7 @@ def test_topics_are_the_sorted_union_of_all_nodes(site):
     assert {"api.ant", "api.zebra"} <= set(topics["topics"])
 
 
-def test_a_topic_is_added_up_over_its_nodes_and_channels(site):
+def test_topic_is_added_up_over_its_nodes_and_channels(site):
     site.fill("api.sum", "a", "b", messages=3)
 
     topic = site.admin.get("/api/topics/api.sum")
@@ -40,7 +40,7 @@ def test_a_topic_is_added_up_over_its_nodes_and_channels(site):
     assert topic["nodes"][0]["channels"][0]["node"] == topic["nodes"][0]["node"]
 
 
-def test_a_channel_has_its_nodes_and_its_consumers(site):
+def test_channel_has_its_nodes_and_its_consumers(site):
     site.fill("api.channel", "a", messages=2)
 
     channel = site.admin.get("/api/topics/api.channel/a")
@@ -58,7 +58,7 @@ def test_ephemeral_names_travel_encoded(site):
     assert (channel["channel_name"], channel["depth"]) == ("c#ephemeral", 2)
 
 
-def test_missing_resource_is_404_with_its_code(site):
+def test_unknown_resource_is_404_with_its_code(site):
     site.fill("api.known", "a")
 
     assert call(site, "GET", "/api/topics/api.unknown") == (404, {"message": "TOPIC_NOT_FOUND"})
@@ -79,7 +79,7 @@ def test_nodes_are_listed_with_their_topics(site):
     assert nodes[0]["remote_addresses"] == [f"{site.lookupd.http_address}/{nodes[0]['remote_address']}"]
 
 
-def test_a_node_shows_all_it_holds(site):
+def test_node_shows_all_it_holds(site):
     site.fill("api.held", "a", messages=5)
     address = site.nsqds[0].http_address
 
@@ -91,7 +91,7 @@ def test_a_node_shows_all_it_holds(site):
     assert node["total_messages"] == sum(topic["message_count"] for topic in node["topics"])
 
 
-def test_the_counter_has_an_entry_for_each_channel_on_each_node(site):
+def test_counter_has_entry_for_each_channel_on_each_node(site):
     site.fill("api.counted", "a", messages=4)
 
     stats = site.admin.get("/api/counter")["stats"]
@@ -113,7 +113,7 @@ def test_created_topic_is_inactive_until_the_first_publish(site):
     assert (made["depth"], made["nodes"], made["channels"]) == (0, [], [])
 
 
-def test_a_channel_created_for_a_live_topic_appears_on_its_nodes(site):
+def test_channel_created_for_live_topic_appears_on_its_nodes(site):
     site.fill("api.live")
 
     call(site, "POST", "/api/topics", '{"topic":"api.live","channel":"new"}')
@@ -134,7 +134,7 @@ def test_a_channel_created_for_a_live_topic_appears_on_its_nodes(site):
         ('{"topic":"a","channel":"b$"}', "INVALID_CHANNEL"),
     ],
 )
-def test_a_bad_creation_is_400_and_says_why(site, body, code):
+def test_bad_creation_is_400_and_says_why(site, body, code):
     assert call(site, "POST", "/api/topics", body) == (400, {"message": code})
 
 
@@ -161,11 +161,11 @@ def test_pausing_and_emptying_reach_every_node(site):
         ("null", "INVALID_ACTION"),
     ],
 )
-def test_an_unknown_action_is_400(site, body, code):
+def test_unknown_action_is_400(site, body, code):
     assert call(site, "POST", "/api/topics/any", body) == (400, {"message": code})
 
 
-def test_a_deleted_channel_and_topic_are_gone_everywhere(site):
+def test_deleted_channel_and_topic_are_gone_everywhere(site):
     site.fill("api.gone", "a", "b")
 
     assert call(site, "DELETE", "/api/topics/api.gone/a") == (200, {"message": ""})
@@ -176,7 +176,7 @@ def test_a_deleted_channel_and_topic_are_gone_everywhere(site):
     assert "api.gone" not in site.admin.get("/api/topics")["topics"]
 
 
-def test_a_tombstone_takes_the_topic_from_one_node_only(site):
+def test_tombstone_takes_topic_from_one_node_only(site):
     site.fill("api.moving", "a")
     first, second = (nsqd.http_address for nsqd in site.nsqds)
 
@@ -195,19 +195,19 @@ def test_a_tombstone_takes_the_topic_from_one_node_only(site):
 @pytest.mark.parametrize(
     ("body", "code"), [("", "INVALID_BODY"), ("x", "INVALID_BODY"), ("{}", "INVALID_TOPIC")]
 )
-def test_a_tombstone_needs_a_topic(site, body, code):
+def test_tombstone_needs_topic(site, body, code):
     path = f"/api/nodes/{site.nsqds[0].http_address}"
 
     assert call(site, "DELETE", path, body) == (400, {"message": code})
 
 
-def test_a_tombstone_is_no_way_to_post_to_any_address(site):
+def test_tombstone_is_no_way_to_post_to_any_address(site):
     answer = call(site, "DELETE", "/api/nodes/127.0.0.1:9", '{"topic":"t"}')
 
     assert answer == (404, {"message": "NODE_NOT_FOUND"})
 
 
-def test_a_tombstone_of_a_topic_the_node_lacks_is_a_warning(site):
+def test_tombstone_of_topic_node_lacks_is_warning(site):
     path = f"/api/nodes/{site.nsqds[0].http_address}"
 
     status, answer = call(site, "DELETE", path, '{"topic":"api.lacking"}')
@@ -255,7 +255,7 @@ def test_answer_has_what_was_created_and_published_just_before(cluster):
     assert seen == [(200, 1, 3)] * 5
 
 
-async def test_requests_that_come_together_share_the_questions_to_a_node():
+async def test_requests_that_come_together_share_questions_to_node():
     async with stub_site(nodes=1) as site:
         await site.round()
         node = site.nodes[0]
@@ -264,5 +264,5 @@ async def test_requests_that_come_together_share_the_questions_to_a_node():
         await asyncio.gather(*(site.get("/api/counter") for _ in range(10)))
         asked = len([one for one in node.asked[before:] if "/stats" in one])
 
-    # One that was out, one for all of them, and what a round asks meanwhile.
+    # One that was out, one for all of them, and what a round asks at that time.
     assert asked <= 6

@@ -7,7 +7,7 @@ from tests.support.stub_site import SOON_SILENT, stub_site
 NAMES = ["topic.0000.events", "topic.0002.events"]
 
 
-async def test_a_selection_is_explained_confirmed_and_changed_on_every_node():
+async def test_selection_is_explained_confirmed_and_changed_on_every_node():
     async with stub_site(nodes=3, topics=4) as site:
         listed = await site.get("/topics")
         question = await site.submit(action="pause", pick=NAMES, confirmed="")
@@ -25,7 +25,7 @@ async def test_a_selection_is_explained_confirmed_and_changed_on_every_node():
     assert sorted(entry["topic"] for entry in entries) == NAMES
 
 
-async def test_deleting_needs_the_number_and_says_by_node_where_it_was_not_done():
+async def test_bulk_delete_needs_number_and_names_nodes_that_failed():
     async with stub_site(nodes=2, topics=4, **SOON_SILENT) as site:
         await site.get("/")
         unsure = await site.submit(action="delete", pick=NAMES, typed="3")
@@ -66,7 +66,7 @@ def refusing(usual, topic):
     return answer
 
 
-async def test_who_may_not_change_one_of_them_changes_none():
+async def test_selection_with_one_forbidden_topic_changes_nothing():
     async with stub_site(roles=("viewer:*", "operator:user=bob:topic.0000*")) as site:
         bob = {"X_Forwarded_User": "bob"}
         both = await site.submit(headers=bob, action="pause", pick=NAMES)
@@ -107,7 +107,7 @@ async def test_selected_channels_are_changed_together_with_one_summary_by_node()
     assert sorted(entry["channel"] for entry in entries) == ["billing", "search"]
 
 
-def test_a_selection_is_sought_after_it_was_shown_what_that_means(site):
+def test_bulk_seek_shows_backlog_before_confirmation(site):
     topic = "replayed"
     for nsqd in site.nsqds:
         set_policy(nsqd, f"^{topic}$", name=topic, retain_time="1h")
@@ -135,7 +135,7 @@ def test_a_selection_is_sought_after_it_was_shown_what_that_means(site):
     assert [[one["depth"] for one in node] for node in after] == [[3, 3], [3, 3]]
 
 
-async def test_bulk_action_without_selection_is_a_page_for_browsers():
+async def test_bulk_action_without_selection_is_page_for_browsers():
     async with stub_site(nodes=1) as site:
         page = await site.submit(headers={"Accept": "text/html"}, action="delete", confirmed="")
         program = await site.submit(action="delete", confirmed="")

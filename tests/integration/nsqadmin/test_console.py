@@ -5,7 +5,7 @@ from tests.support.stub_site import SOON_SILENT, stub_site
 TOPIC = "topic.0001.events"
 
 
-async def test_search_finds_topics_channels_nodes_and_the_actions_of_the_person():
+async def test_search_finds_topics_channels_nodes_and_actions_of_person():
     async with stub_site(nodes=1, topics=2, roles=("viewer:*", "operator:user=otto")) as site:
         await site.round()
         found = (await site.get("/search?q=0001&format=json")).json()
@@ -22,17 +22,24 @@ async def test_search_finds_topics_channels_nodes_and_the_actions_of_the_person(
     assert "<script>0001" not in page.html
 
 
-async def test_header_names_the_user_and_the_role():
+async def test_header_names_user_and_role():
     async with stub_site(nodes=1, roles=("viewer:*", "operator:user=otto")) as site:
         page = await site.get("/", X_Forwarded_User="otto")
-        nobody = await site.get("/")
+        anonymous = await site.get("/")
 
     assert "otto operator" in page.text
-    assert "operator" not in nobody.text
+    assert "operator" not in anonymous.text
 
 
-async def test_metric_that_lacks_a_node_says_so_in_place():
+async def test_metric_that_lacks_node_says_so_in_place():
+    def hold(answer):
+        for topic in answer["topics"]:
+            topic["channels"][0]["depth"] = 5
+
     async with stub_site(nodes=2, topics=2, **SOON_SILENT) as site:
+        for node in site.nodes:
+            node.edit = hold
+        await site.round()
         await site.round()
         site.nodes[1].frozen.clear()
 
@@ -43,13 +50,19 @@ async def test_metric_that_lacks_a_node_says_so_in_place():
         await site.until(lacks, "the pages say what they lack")
         overview = await site.get("/")
         as_json = (await site.get("/?format=json")).json()
+        channel = await site.get(f"/topics/{TOPIC}/billing")
+        await site.submit(action="pause", topic=TOPIC, channel="billing")
+        (entry,) = (await site.get("/audit?format=json")).json()["changes"]
         site.nodes[1].frozen.set()
 
     assert "Nodes up 1 of 2" in overview.text
+    assert " Nodes 2 " in channel.text
+    # The silent node's messages are still there, so the pause has not changed the depth.
+    assert entry["before"]["depth"] == entry["after"]["depth"] == 10
     assert (as_json["nodes_up"], as_json["nodes"]) == (1, 2)
 
 
-async def test_dead_letters_of_a_channel_that_has_none_are_an_empty_list():
+async def test_dead_letters_of_channel_that_has_none_are_empty_list():
     async with stub_site(nodes=1, topics=2) as site:
         await site.round()
         page = await site.get(f"/messages?topic={TOPIC}&channel=billing&state=dead")
@@ -59,7 +72,7 @@ async def test_dead_letters_of_a_channel_that_has_none_are_an_empty_list():
     assert "In flight" in page.text
 
 
-async def test_live_tail_is_a_page_that_does_not_hold_still():
+async def test_live_tail_is_page_that_does_not_hold_still():
     async with stub_site(nodes=1, topics=2) as site:
         await site.round()
         address = f"/messages?topic={TOPIC}&channel=billing&state=dead"
@@ -70,7 +83,7 @@ async def test_live_tail_is_a_page_that_does_not_hold_still():
     assert "Stop live tail" in tail.text
 
 
-async def test_audit_links_to_the_changed_resource():
+async def test_audit_links_to_changed_resource():
     async with stub_site(nodes=1, topics=2) as site:
         await site.round()
         await site.submit(action="pause", topic=TOPIC, channel="billing")

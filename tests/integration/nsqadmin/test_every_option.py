@@ -144,7 +144,7 @@ def full(tmp_path_factory):
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_every_page_and_route_shows_it(full, path):
+def test_pages_and_routes_answer_with_all_options_in_use(full, path):
     answer = ask(full.admin, "GET", path.replace("NODE", full.nsqds[0].http_address))
 
     assert answer.status == 200, answer.text
@@ -153,15 +153,15 @@ def test_every_page_and_route_shows_it(full, path):
 
 
 @pytest.mark.parametrize("path", PATHS[:8])
-def test_every_page_has_its_statistics_as_json(full, path):
+def test_pages_have_their_statistics_as_json(full, path):
     path = path.replace("NODE", full.nsqds[0].http_address)
     answer = ask(full.admin, "GET", f"{path}{'&' if '?' in path else '?'}format=json")
 
     assert answer.headers["Content-Type"].startswith("application/json")
-    assert json.loads(answer.body)["figures_at"] > 0
+    assert json.loads(answer.body)["statistics_at"] > 0
 
 
-def test_the_percentile_of_several_nodes_is_called_that_of_the_worst(full):
+def test_percentile_of_several_nodes_is_called_that_of_worst(full):
     channel = json.loads(ask(full.admin, "GET", "/api" + CHANNEL).body)
     page = ask(full.admin, "GET", CHANNEL)
     topic = ask(full.admin, "GET", "/topics/orders")

@@ -19,7 +19,7 @@ async def kept(site, path, *keys):
     return await site.until(points, f"the charts are {', '.join(keys)}", 20.0)
 
 
-async def test_the_course_is_drawn_by_the_server_and_told_to_scripts(tmp_path):
+async def test_history_is_drawn_by_server_and_sent_to_scripts(tmp_path):
     path = str(tmp_path / "history")
     async with stub_site(history_file=path) as site:
         whole = await kept(site, "/history", "flow", "waiting", "nodes")
@@ -47,7 +47,7 @@ async def test_the_course_is_drawn_by_the_server_and_told_to_scripts(tmp_path):
     assert marks[0] in kept_marks
 
 
-async def test_a_node_that_starts_again_is_marked():
+async def test_node_that_starts_again_is_marked():
     async with stub_site(nodes=1) as site:
         await site.round()
         await site.round()
@@ -62,7 +62,7 @@ async def test_a_node_that_starts_again_is_marked():
     assert mark["text"] == f"nsqd {site.address(0)} was started, version 1.3.0"
 
 
-async def test_without_a_history_there_are_no_charts_and_nodes_are_asked_rarely():
+async def test_history_off_means_no_charts_and_rare_polls():
     async with stub_site(history=False, collect_interval=2000 * MILLISECOND) as site:
         page = await site.get("/")
         course = (await site.get("/history")).json()
@@ -74,7 +74,7 @@ async def test_without_a_history_there_are_no_charts_and_nodes_are_asked_rarely(
     assert rare == 10
 
 
-async def test_a_history_that_cannot_be_opened_ends_the_start_with_a_sentence(cluster, tmp_path):
+async def test_history_that_cannot_be_opened_ends_start_with_sentence(cluster, tmp_path):
     path = tmp_path / "none" / "history"
     flags = ["--nsqd-http-address=127.0.0.1:4151", f"--history-file={path}"]
     admin = cluster.daemon("nsqadmin", flags, listeners=("http",)).spawn()

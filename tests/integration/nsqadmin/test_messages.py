@@ -78,7 +78,7 @@ def defer(nsqd, topic, *bodies):
         nsqd.post(f"/pub?topic={topic}&defer=3000000", body)
 
 
-def test_messages_of_all_nodes_are_one_list_in_the_order_of_time(site):
+def test_messages_of_all_nodes_are_one_list_in_order_of_time(site):
     site.fill("mixed", "a", messages=0)
     for number in range(120):
         site.nsqds[number % 2].post("/pub?topic=mixed", f"m{number:03}".encode())
@@ -94,7 +94,7 @@ def test_messages_of_all_nodes_are_one_list_in_the_order_of_time(site):
     assert sum(stats(nsqd, "mixed", "a")["depth"] for nsqd in site.nsqds) == 120
 
 
-def test_a_list_begins_at_a_time_an_id_or_what_contains_a_text(site):
+def test_list_begins_at_a_time_id_or_what_contains_text(site):
     site.fill("found", "a", messages=0)
     for number in range(20):
         site.nsqds[number % 2].post(
@@ -127,13 +127,13 @@ def test_meaningless_input_is_reported(site):
     assert "is no sequence, id or time" in wrong.text
     assert look(site, topic="asked", start="soon", format="json").status == 400
     assert unknown.status == 404
-    assert look(site, topic="nobody-has-it").status == 404
+    assert look(site, topic="missing").status == 404
     assert look(site, topic="a topic").status == 404
-    assert look(site, topic="asked", channel="nobody-has-it").status == 404
+    assert look(site, topic="asked", channel="missing").status == 404
     assert look(site, topic="asked", go="rubbish").status == 200
 
 
-def test_the_states_of_a_channel_are_told_apart(site):
+def test_states_of_channel_are_told_apart(site):
     site.fill("states", "a")
     defer(site.nsqds[0], "states", b"later")
     with Wire(("127.0.0.1", site.nsqds[0].tcp_port)) as client:
@@ -156,7 +156,7 @@ def test_the_states_of_a_channel_are_told_apart(site):
     assert len(bodies(listed(site, topic="states", channel="a", state="waiting"))) == 6
 
 
-def test_a_message_is_shown_whole_as_json_as_text_and_as_bytes(site):
+def test_message_is_shown_whole_as_json_as_text_and_as_bytes(site):
     site.fill("whole", "a", messages=0)
     body = b'{"user": {"name": "<b>Ann</b>", "ids": [1, 2.50]},   "ok": true}'
     publish(site.nsqds[0], "whole", body, tenant="blue")
@@ -186,7 +186,7 @@ def test_a_message_is_shown_whole_as_json_as_text_and_as_bytes(site):
     assert look(site, path="/messages/body", **{**text, "id": "../x"}).status == 400
 
 
-def test_message_page_leads_to_the_previous_and_the_next_message(site):
+def test_message_page_leads_to_previous_and_the_next_message(site):
     site.fill("walked", "a", messages=0)
     for body in ("one", "two", "three"):
         site.nsqds[0].post("/pub?topic=walked", body.encode())
@@ -212,7 +212,7 @@ def test_message_page_leads_to_the_previous_and_the_next_message(site):
     assert walked({**place, "node": last["node"], "id": last["id"]}, "prev") == ["three", "two", "one"]
 
 
-def test_a_body_is_passed_on_with_its_numbers_as_they_were_written(site):
+def test_body_is_passed_on_with_its_numbers_as_they_were_written(site):
     site.fill("exact", "a", messages=0)
     body = b'{"x":1e999,"price":1.10,"text":"<b>"}'
     site.nsqds[0].post("/pub?topic=exact", body)
@@ -231,7 +231,7 @@ def test_a_body_is_passed_on_with_its_numbers_as_they_were_written(site):
         assert b'{"x":1e999,"price":1.10,"text":"\\u003cb\\u003e"}' in answer.body
 
 
-async def test_node_with_an_unreadable_body_is_named_beside_the_messages_of_others():
+async def test_node_with_unreadable_body_is_named_beside_messages_of_others():
     def told(encoding, body):
         one = {"id": "0123456789abcdef", "sequence": 1, "timestamp": 1, "time": "", "size": 2}
         message = one | {"encoding": encoding, "body": body}
@@ -264,7 +264,7 @@ def bodies_and_places(site):
     return [{"topic": "whole", "node": one["node"], "id": one["id"]} for one in (newest, oldest)]
 
 
-def test_a_message_is_published_with_headers_from_the_page(site):
+def test_message_is_published_with_headers_from_page(site):
     site.fill("tried", "a", messages=0)
     question = look(site, path="/action", action="publish", topic="tried")
     node = site.nsqds[1].http_address
@@ -309,7 +309,7 @@ def test_deferred_messages_are_sent_now_or_cancelled(site):
 
     assert "2 messages on 2 nsqds would be discarded." in question
     assert "2 messages of put-off/a were discarded." in cancelled
-    assert "It will be delivered now" in single
+    assert "Delivered now" in single
     assert "1 message of put-off/a was sent." in one
     assert "3 messages of put-off/a were sent." in rest
     assert [stats(nsqd, "put-off", "a")["depth"] for nsqd in site.nsqds] == [2, 2]
@@ -318,7 +318,7 @@ def test_deferred_messages_are_sent_now_or_cancelled(site):
     assert "NOT_DEFERRED" in again.text
 
 
-def test_a_poison_message_is_finished_and_others_requeued_later(site):
+def test_poison_message_is_finished_and_others_requeued_later(site):
     site.fill("poison", "a", "b")
     first = one_of(site, "poison", channel="a")
     which = {"topic": "poison", "channel": "a"}
@@ -332,7 +332,7 @@ def test_a_poison_message_is_finished_and_others_requeued_later(site):
 
 
 @pytest.mark.parametrize("entry", ["finish", "requeue", "send_back"])
-def test_what_a_list_from_a_place_leaves_out_is_not_touched(site, entry):
+def test_messages_outside_list_from_position_are_not_touched(site, entry):
     topic = f"partly-{entry}"
     site.fill(topic, "a", messages=0)
     for body in (b"one", b"two", b"three"):
@@ -352,7 +352,7 @@ def test_what_a_list_from_a_place_leaves_out_is_not_touched(site, entry):
     assert stats(site.nsqds[0], topic, "a")["depth"] == 3
 
 
-def test_all_from_a_place_on_is_finished_where_the_oldest_are_first(site):
+def test_messages_from_position_on_are_finished_oldest_first(site):
     site.fill("onward", "a", messages=0)
     for body in (b"one", b"two", b"three"):
         site.nsqds[0].post("/pub?topic=onward", body)
@@ -415,11 +415,11 @@ def test_dead_letters_are_inspected_counted_and_sent_back(site):
     # What was sent back to one channel is not for the other.
     seek = {"action": "seek", "topic": "sick", "channel": "other", "to": "earliest"}
     preview = look(site, path="/action", **seek).text
-    owed = told(site, act(site, **seek, shown="earliest"))
+    said = told(site, act(site, **seek, shown="earliest"))
 
     assert re.search(r'href="/action\?action=send_back&amp;topic=sick.a.dead"\s+data-dialog', card)
     assert "→ 6." in preview
-    assert "its backlog from there on is 6 messages" in owed
+    assert "its backlog from there on is 6 messages" in said
     assert look(site, topic="sick", state="dead").status == 404
     assert (led.status, led.headers["Location"]) == (303, "/messages?topic=sick.a.dead")
     assert "sick / a requeued after 1 attempt" in page
@@ -453,7 +453,7 @@ def test_seek_shows_its_effect_before_confirmation(site):
     assert [stats(nsqd, "again", "a")["depth"] for nsqd in site.nsqds] == [0, 4]
 
 
-def test_a_viewer_sees_that_messages_are_there_and_not_what_they_say(site, cluster_admin):
+def test_viewer_sees_messages_without_bodies(site, cluster_admin):
     site.fill("secret", "a", messages=0)
     publish(site.nsqds[0], "secret", b"the salary", tenant="blue")
     found = one_of(site, "secret")
@@ -482,7 +482,7 @@ def test_a_viewer_sees_that_messages_are_there_and_not_what_they_say(site, clust
     assert "Publish…" in ask(cluster_admin, "GET", "/messages?topic=secret", headers=operator).text
 
 
-def test_traces_are_linked_where_a_message_has_one(site, cluster_admin):
+def test_messages_with_trace_link_to_it(site, cluster_admin):
     site.fill("traced", "a", messages=0)
     trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     publish(site.nsqds[0], "traced", b"with", traceparent=trace)
@@ -503,7 +503,7 @@ def test_traces_are_linked_where_a_message_has_one(site, cluster_admin):
 
 
 @pytest.mark.parametrize("path", ["/messages", "/messages/one", "/messages/body", "/action"])
-def test_a_page_of_another_site_cannot_have_logs_looked_through(site, path):
+def test_page_of_another_site_cannot_search_messages(site, path):
     picture = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "image", "Sec-Fetch-Mode": "no-cors"}
     frame = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "iframe", "Sec-Fetch-Mode": "navigate"}
     link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "document", "Sec-Fetch-Mode": "navigate"}

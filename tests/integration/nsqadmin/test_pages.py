@@ -10,7 +10,6 @@ from tests.support.site import ask, build_site, follow, submit
 from tests.support.stub_site import stub_site
 
 LISTS = ("channels", "nodes")
-PAGES = ["/", "/topics", "/topics/pages.all", "/topics/pages.all/a", "/nodes", "/lookup", "/counter"]
 
 
 def page(site, path):
@@ -24,16 +23,6 @@ def topic_names(site, query):
     return re.findall(r'<tr data-key="([^"]+)"', body)
 
 
-def test_the_index_names_the_channel_in_problem_at_its_top(site):
-    site.fill("pages.index", "stuck", messages=4)
-
-    text = page(site, "/")
-
-    start = text.index("no consumers")
-    assert "8 messages wait, no consumers" in text or "stuck" in text[start:]
-    assert start < text.index("Filter")
-
-
 def test_index_shows_statistics_of_each_topic(site):
     site.fill("pages.row", "a", messages=600)
 
@@ -43,19 +32,7 @@ def test_index_shows_statistics_of_each_topic(site):
     assert re.search(r"pages\.row no consumers \S+ 1,200 \d+ s \u2013 0 0 0 1,200 a ", text)
 
 
-def test_a_topic_page_shows_channels_and_nodes(site):
-    site.fill("pages.topic", "a", "b", messages=2)
-
-    text = page(site, "/topics/pages.topic")
-
-    assert "Topic pages.topic" in text
-    assert "Channels 2" in text
-    assert "Nodes 2" in text
-    assert all(nsqd.http_address in text for nsqd in site.nsqds)
-    assert "All nodes" in text
-
-
-async def test_list_that_is_sorted_or_filtered_shows_its_first_page_alone():
+async def test_sorted_or_filtered_list_shows_its_first_page():
     async with stub_site(nodes=9, topics=1, channels=60) as site:
         page = (await site.get("/topics/topic.0000.events?channels=2&nodes=2&channels-sort=depth")).html
 
@@ -69,25 +46,6 @@ async def test_list_that_is_sorted_or_filtered_shows_its_first_page_alone():
     assert kept == {"channels": {"nodes", "channels-sort"}, "nodes": {"channels", "channels-sort"}}
     # The script that filters while one types does the same.
     assert re.findall(r'data-page="([^"]*)"', page) == list(LISTS)
-
-
-def test_channel_page_reports_no_consumers(site):
-    site.fill("pages.lonely", "a")
-
-    text = page(site, "/topics/pages.lonely/a")
-
-    assert "Channel a" in text
-    assert "No consumers connected." in text
-
-
-def test_node_pages_show_every_node_and_its_contents(site):
-    site.fill("pages.node", "a", messages=1)
-    address = site.nsqds[0].http_address
-
-    assert page(site, "/nodes").count("healthy") == 2
-    text = page(site, f"/nodes/{address}")
-    assert f"nsqd {address} healthy" in text
-    assert "pages.node" in text
 
 
 def test_names_with_ephemeral_are_escaped_in_links(site):
@@ -109,7 +67,7 @@ def test_names_with_ephemeral_are_escaped_in_links(site):
         ("/action?action=fly&topic=x", "There is nothing here."),
     ],
 )
-def test_missing_resource_gets_a_page_with_links(site, path, sentence):
+def test_unknown_resource_gets_page_with_links(site, path, sentence):
     site.fill("pages.known")
 
     answer = ask(site.admin, "GET", path)
@@ -119,34 +77,7 @@ def test_missing_resource_gets_a_page_with_links(site, path, sentence):
     assert b'href="/nodes"' in answer.body
 
 
-@pytest.mark.parametrize("path", PAGES)
-def test_every_page_forbids_foreign_scripts_frames_and_caches(site, path):
-    site.fill("pages.all", "a")
-
-    answer = ask(site.admin, "GET", path)
-
-    policy = answer.headers["Content-Security-Policy"].split("; ")
-    assert policy[0] == "default-src 'self'"
-    assert {"frame-ancestors 'none'", "object-src 'none'", "base-uri 'none'", "form-action 'self'"} <= set(
-        policy
-    )
-    assert answer.headers["X-Frame-Options"] == "DENY"
-    assert answer.headers["Cache-Control"] == "no-store"
-    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
-    # The page must not contain anything that the policy would block.
-    assert not re.search(rb"<script>|<style|style=|onclick=", answer.body)
-
-
-def test_names_cannot_smuggle_markup_into_a_page(site):
-    site.fill("pages.markup")
-
-    answer = ask(site.admin, "GET", "/topics?q=%3Cscript%3Ealert(1)%3C/script%3E")
-
-    assert b"<script>alert" not in answer.body
-    assert b"&lt;script&gt;alert(1)" in answer.body
-
-
-def test_assets_are_kept_by_browsers_under_a_name_that_changes_with_them(site):
+def test_assets_have_name_that_changes_with_content(site):
     body = ask(site.admin, "GET", "/").body.decode()
     link = re.search(r'href="(/static/admin\.css\?v=\w+)"', body)[1]
 
@@ -163,7 +94,7 @@ def test_assets_are_kept_by_browsers_under_a_name_that_changes_with_them(site):
 # --- actions without JavaScript
 
 
-def test_an_action_explains_what_it_hits_does_it_and_shows_its_result(site):
+def test_action_is_explained_done_and_reported(site):
     site.fill("pages.pause", "a", messages=2)
 
     question = page(site, "/action?action=pause&topic=pages.pause&channel=a")
@@ -179,7 +110,7 @@ def test_an_action_explains_what_it_hits_does_it_and_shows_its_result(site):
     assert "Max-Age=0" in result.headers["Set-Cookie"]
 
 
-def test_a_tombstone_leads_back_to_the_node(site):
+def test_tombstone_leads_back_to_node(site):
     site.fill("pages.tomb", "a", messages=1)
     address = site.nsqds[1].http_address
 
@@ -191,7 +122,7 @@ def test_a_tombstone_leads_back_to_the_node(site):
     assert f"Topic pages.tomb was deleted on {address}" in follow(site.admin, done).text
 
 
-def test_a_registered_topic_without_nodes_has_a_page(site):
+def test_registered_topic_without_nodes_has_page(site):
     submit(site.admin, action="create", topic="pages.idle", channel="waiting")
 
     text = page(site, "/topics/pages.idle")
@@ -200,7 +131,7 @@ def test_a_registered_topic_without_nodes_has_a_page(site):
     assert "Registered channels: waiting." in text
 
 
-def test_everything_stays_below_the_base_path(cluster):
+def test_everything_stays_below_base_path(cluster):
     site = build_site(cluster, "--base-path=nsq/", prefix="/nsq")
     site.fill("orders", "a")
 
@@ -220,7 +151,7 @@ def test_everything_stays_below_the_base_path(cluster):
 
 
 @pytest.mark.parametrize("name", [".", ".."])
-def test_topic_named_like_a_dot_segment_has_links_that_browsers_keep(site, name):
+def test_topic_named_like_dot_segment_has_links_that_browsers_keep(site, name):
     site.fill(name, name)
 
     links = {
@@ -234,7 +165,7 @@ def test_topic_named_like_a_dot_segment_has_links_that_browsers_keep(site, name)
     assert f"Channel {name} " in channel.text
 
 
-async def test_path_that_does_not_exist_is_a_page_for_browsers_and_json_for_programs():
+async def test_unknown_path_is_page_for_browsers_and_json_for_programs():
     async with stub_site(nodes=1) as site:
         browser = await site.get("/nosuch/path", Accept="text/html,*/*")
         program = await site.get("/nosuch/path", Accept="*/*")

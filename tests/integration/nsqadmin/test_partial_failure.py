@@ -19,7 +19,7 @@ def call(admin, method, path, body=""):
     return answer.status, json.loads(answer.body)
 
 
-def test_a_frozen_nsqd_is_named_and_the_others_figures_are_shown(cluster):
+def test_frozen_nsqd_is_named_and_the_others_statistics_are_shown(cluster):
     site = build_site(cluster, QUICK)
     site.fill("orders", "a", messages=3)
     victim = site.nsqds[1]
@@ -44,7 +44,7 @@ def test_a_frozen_nsqd_is_named_and_the_others_figures_are_shown(cluster):
     assert node["message"].startswith('UPSTREAM_ERROR: failed to query any nsqd: Get "')
 
 
-def test_silent_node_is_listed_in_a_warning(cluster):
+def test_silent_node_is_listed_in_warning(cluster):
     site = build_site(cluster, QUICK)
     site.fill("orders", "a", messages=3)
     victim = site.nsqds[1]
@@ -61,7 +61,7 @@ def test_silent_node_is_listed_in_a_warning(cluster):
     assert node["message"].startswith("UPSTREAM_ERROR: failed to query any nsqd: ")
 
 
-def test_action_on_frozen_node_is_completed_in_audit_when_node_answers_again(cluster):
+def test_audit_of_frozen_node_is_completed_when_it_answers(cluster):
     site = build_site(cluster, QUICK)
     site.fill("orders", "a", messages=3)
     victim = site.nsqds[0]
@@ -106,7 +106,7 @@ def test_topic_on_nodes_without_registration_is_changed_there_too(cluster, regis
     assert again == (404, {"message": "TOPIC_NOT_FOUND"})
 
 
-def test_one_dead_nsqlookupd_of_two_is_a_warning_and_two_are_a_failure(cluster):
+def test_dead_nsqlookupd_is_warning_and_two_are_failure(cluster):
     lookupds = [cluster.nsqlookupd(), cluster.nsqlookupd()]
     nsqd = cluster.nsqd()
     admin = cluster.nsqadmin()
@@ -162,7 +162,7 @@ def test_one_dead_nsqlookupd_of_two_is_a_warning_and_two_are_a_failure(cluster):
     assert "No nsqlookupd answered" in problem.text
 
 
-def test_no_page_waits_for_the_channels_that_a_silent_nsqlookupd_has(cluster):
+def test_pages_do_not_wait_for_silent_nsqlookupd(cluster):
     async def silence(_):
         await asyncio.sleep(3600)
 
@@ -188,7 +188,7 @@ def test_no_page_waits_for_the_channels_that_a_silent_nsqlookupd_has(cluster):
     assert not [target for target in targets if target.startswith("/channels")]
 
 
-def test_a_topic_that_one_nsqlookupd_of_two_does_not_know_works_with_a_warning(cluster):
+def test_topic_unknown_to_one_nsqlookupd_works_with_warning(cluster):
     lookupds = [cluster.nsqlookupd(), cluster.nsqlookupd()]
     nsqd = cluster.nsqd(lookupds=lookupds[:1])
     admin = cluster.nsqadmin()
@@ -206,7 +206,7 @@ def test_a_topic_that_one_nsqlookupd_of_two_does_not_know_works_with_a_warning(c
     assert f"nsqlookupd {lookupds[1].http_address} does not know this topic" in page
 
 
-def test_a_topic_that_only_nsqlookupd_has_is_deleted_there_and_that_is_all(cluster):
+def test_topic_without_nsqd_is_deleted_on_nsqlookupd(cluster):
     lookupd = cluster.nsqlookupd()
     lookupd.post("/topic/create?topic=idle")
     admin = cluster.nsqadmin()
@@ -217,7 +217,7 @@ def test_a_topic_that_only_nsqlookupd_has_is_deleted_there_and_that_is_all(clust
     assert (entry["ok"], entry["results"]) == (True, {lookupd.http_address: "done"})
 
 
-def test_a_fixed_list_of_nsqds_works_without_nsqlookupd(cluster):
+def test_fixed_list_of_nsqds_works_without_nsqlookupd(cluster):
     nsqd = cluster.nsqd()
     dead = f"127.0.0.1:{free_port()}"
     admin = cluster.nsqadmin(f"--nsqd-http-address={nsqd.http_address}", f"--nsqd-http-address={dead}")
@@ -244,7 +244,7 @@ def test_a_fixed_list_of_nsqds_works_without_nsqlookupd(cluster):
     assert admin.get("/api/topics?inactive=true")["topics"] == {}
 
 
-def test_a_fixed_list_of_nsqds_creates_for_real(cluster):
+def test_fixed_list_of_nsqds_creates_for_real(cluster):
     nsqd = cluster.nsqd()
     admin = cluster.nsqadmin(f"--nsqd-http-address={nsqd.http_address}")
 
@@ -256,7 +256,7 @@ def test_a_fixed_list_of_nsqds_creates_for_real(cluster):
     assert call(admin, "DELETE", "/api/topics/unknown") == (404, {"message": "TOPIC_NOT_FOUND"})
 
 
-def test_an_empty_cluster_is_not_a_failure(cluster):
+def test_empty_cluster_is_not_a_failure(cluster):
     cluster.nsqlookupd()
     admin = cluster.nsqadmin()
 

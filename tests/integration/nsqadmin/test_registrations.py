@@ -23,7 +23,7 @@ async def shown(site, path, text):
     return await site.until(page, f"{path} says {text}")
 
 
-async def test_without_differences_nothing_is_said_of_registrations():
+async def test_registrations_without_differences_are_not_mentioned():
     async with stub_site(nodes=2) as site:
         topics, lookup, nodes = [(await site.get(path)).text for path in ("/topics", "/lookup", "/nodes")]
 
@@ -59,7 +59,7 @@ async def test_topic_without_registration_is_named_with_its_node():
     assert rows[0]["node"] == address
 
 
-async def test_the_address_of_the_counter_stays_and_the_overview_has_its_figure():
+async def test_address_of_counter_stays_and_overview_has_its_figure():
     async with stub_site(nodes=2) as site:
         counter = (await site.get("/counter?format=json")).json()
         overview = await site.get("/")

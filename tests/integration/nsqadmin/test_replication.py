@@ -34,7 +34,7 @@ def answers(node, status, body):
     )
 
 
-def replica(state, **figures):
+def replica(state, **statistics):
     return {
         "identity": OTHER,
         "address": "10.0.0.2:4150",
@@ -45,10 +45,10 @@ def replica(state, **figures):
         "lag_bytes": 2048,
         "lag_seconds": 1.5,
         "problem": "",
-    } | figures
+    } | statistics
 
 
-def copy(state, **figures):
+def copy(state, **statistics):
     return {
         "origin": ORIGIN,
         "number": 1,
@@ -64,7 +64,7 @@ def copy(state, **figures):
         "waits_for": "1 caught-up replica",
         "holders": [OTHER],
         "problems": {},
-    } | figures
+    } | statistics
 
 
 def replication(replicas=(), copies=(), wanted=1):
@@ -95,10 +95,10 @@ async def test_topic_with_too_few_replicas_is_red_until_they_are_in_sync():
         node = site.address(0)
 
         async def reported():
-            return ("problem", "under-replicated", node) in await site.concerns()
+            return ("problem", "under-replicated", node) in await site.problems()
 
         async def resolved():
-            return not await site.concerns()
+            return not await site.problems()
 
         await site.until(reported, "the node has fewer replicas than wanted")
 
@@ -133,7 +133,7 @@ async def test_topic_with_too_few_replicas_is_red_until_they_are_in_sync():
         ("unreachable", "10.0.0.2:4150 unreachable unknown unknown unknown unknown not a member"),
     ],
 )
-async def test_node_page_shows_the_state_of_each_replica(state, words):
+async def test_node_page_shows_state_of_each_replica(state, words):
     problem = "not a member" if state == "unreachable" else ""
     page, as_json = await shown(replication([replica(state, problem=problem)]))
 
@@ -144,7 +144,7 @@ async def test_node_page_shows_the_state_of_each_replica(state, words):
     assert as_json["replication"]["replicas"][0]["state"] == state
 
 
-async def test_node_page_shows_the_copies_on_the_node_and_why_they_are_kept():
+async def test_node_page_shows_copies_and_their_reason():
     found = [
         copy("promoted", problems={"orders": "a newer format"}),
         copy("state_only", number=2, pending=0, yielded=0),
@@ -162,7 +162,7 @@ async def test_node_page_shows_the_copies_on_the_node_and_why_they_are_kept():
     assert [one["pending"] for one in as_json["replication"]["copies"]] == [120, 0, 0, 0]
 
 
-async def test_node_without_replication_has_a_page_without_it():
+async def test_node_without_replication_has_page_without_it():
     page, as_json = await shown({"message": "NOT_FOUND"}, 404)
     unused, _ = await shown(replication(wanted=0))
 
@@ -201,7 +201,7 @@ def fill(node):
     node.post("/mpub?topic=orders", b"1\n2\n3")
 
 
-def test_pages_follow_a_failover(cluster, secret):
+def test_pages_follow_failover(cluster, secret):
     primary, replica = pair(cluster, secret)
     admin = cluster.nsqadmin()
 
@@ -219,7 +219,7 @@ def test_pages_follow_a_failover(cluster, secret):
     wait_until(lambda: sentence in ask(admin, "GET", "/").text, "the overview says so", seconds=30)
 
     def down():
-        return [one["level"] for one in admin.get("/?format=json")["concerns"] if one["state"] == "down"]
+        return [one["level"] for one in admin.get("/?format=json")["problems"] if one["state"] == "down"]
 
     wait_until(lambda: down() == ["warning"], "nsqlookupd drops it, and it is no alert", seconds=30)
     topic = ask(admin, "GET", "/topics/orders").text
@@ -239,7 +239,7 @@ def test_pages_follow_a_failover(cluster, secret):
     assert f"(delivered by {replica.http_address}, and counted there)" in topic
 
 
-def test_decommissioned_node_is_missed_only_until_its_messages_are_delivered(cluster, secret):
+def test_decommissioned_node_is_down_until_messages_are_delivered(cluster, secret):
     primary, replica = pair(cluster, secret)
     admin = cluster.nsqadmin()
     fill(primary)
@@ -259,7 +259,7 @@ def test_decommissioned_node_is_missed_only_until_its_messages_are_delivered(clu
     primary.stop()
 
     def left():
-        return [one["level"] for one in admin.get("/?format=json")["concerns"] if one["state"] == "down"]
+        return [one["level"] for one in admin.get("/?format=json")["problems"] if one["state"] == "down"]
 
     wire = Wire(("127.0.0.1", replica.tcp_port))
     wire.subscribe("orders", "billing", 10)

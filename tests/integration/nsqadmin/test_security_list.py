@@ -1,6 +1,7 @@
 """Rules that hold for every route. The routes are taken from the route table, so new ones are also tested."""
 
 import json
+import re
 from html.parser import HTMLParser
 from urllib.parse import urlencode
 
@@ -62,7 +63,7 @@ def changed(site):
     return [path for node in site.nodes for path in node.posted]
 
 
-async def test_every_route_refuses_who_is_not_signed_in(tmp_path):
+async def test_routes_refuse_requests_without_sign_in(tmp_path):
     (tmp_path / "secret").write_text("shared secret")
     async with (
         provider("shared secret", [LocalPerson("alice", ())]) as one,
@@ -83,7 +84,7 @@ async def test_every_route_refuses_who_is_not_signed_in(tmp_path):
     assert wrong == {}
 
 
-async def test_every_write_refuses_a_viewer_and_who_has_no_role():
+async def test_writes_refuse_viewers_and_unknown_users():
     async with stub_site(roles=("viewer:user=vera",)) as site:
         await site.get("/", X_Forwarded_User="vera")
         wrong = {}
@@ -107,7 +108,7 @@ async def test_every_write_refuses_a_viewer_and_who_has_no_role():
         {"Origin": "null"},
     ],
 )
-async def test_no_write_follows_from_a_form_on_another_site(foreign):
+async def test_writes_refuse_forms_of_another_site(foreign):
     async with stub_site(admin_users=("alice",)) as site:
         await site.get("/")
         wrong = {}
@@ -120,32 +121,50 @@ async def test_no_write_follows_from_a_form_on_another_site(foreign):
     assert wrong == {}
 
 
-async def test_every_route_but_the_probe_refuses_a_name_that_is_not_ours():
+async def test_routes_but_probes_refuse_foreign_host_name():
+    # After DNS rebinding, the browser says that the request is of the same origin.
+    rebound = {"Host": "evil.example", "Origin": "http://evil.example", "Sec_Fetch_Site": "same-origin"}
     async with stub_site() as site:
-        answers = {route[:2]: (await ask(site, route, Host="evil.example")).status for route in table(site)}
+        answers = {route[:2]: (await ask(site, route, **rebound)).status for route in table(site)}
+        assert changed(site) == []
+        assert site.log.count("refused a request for host evil.example") == 1
 
-    assert {route for route, status in answers.items() if status != 403} <= {
+    assert {route for route, status in answers.items() if status != 403} == {
         ("GET", "/ping"),
         ("HEAD", "/ping"),
     }
 
 
-async def test_no_page_can_be_framed_nor_runs_what_is_not_ours():
+async def test_replies_forbid_foreign_scripts_frames_and_caches():
     async with stub_site() as site:
         await site.get("/")
-        pages = []
-        for route in table(site):
-            if route[0] == "GET":
-                answer = await ask(site, route)
-                if answer.headers.get("Content-Type", "").startswith("text/html"):
-                    pages.append((route[1], answer.headers))
+        answers = [
+            (route[1], await ask(site, route))
+            for route in table(site)
+            if route[0] == "GET" and route[1] != "/ping"
+        ]
 
-    assert len(pages) > 10
-    for pattern, headers in pages:
-        policy = headers["Content-Security-Policy"]
+    pages = 0
+    for pattern, answer in answers:
+        headers = answer.headers
+        assert headers["X-Content-Type-Options"] == "nosniff", pattern
+        if pattern not in {"/static/:asset", "/fonts/:asset"}:
+            assert headers["Cache-Control"] == "no-store", pattern
+        if not headers.get("Content-Type", "").startswith("text/html"):
+            continue
+        pages += 1
+        policy = headers["Content-Security-Policy"].split("; ")
+        assert policy[0] == "default-src 'self'", pattern
+        assert {
+            "frame-ancestors 'none'",
+            "object-src 'none'",
+            "base-uri 'none'",
+            "form-action 'self'",
+        } <= set(policy)
         assert headers["X-Frame-Options"] == "DENY", pattern
-        assert "frame-ancestors 'none'" in policy, pattern
-        assert "unsafe" not in policy, pattern
+        # The page must not contain anything that the policy would block.
+        assert not re.search(r"<script>|<style|style=|onclick=", answer.html), pattern
+    assert pages > 10
 
 
 EVIL = '"><x-evil onload=alert(1)><script>alert(1)</script>'
@@ -182,7 +201,7 @@ def hostile(answer):
     answer["topics"].append(more)
 
 
-async def test_what_nodes_say_is_shown_as_text_wherever_it_is_shown():
+async def test_texts_of_nodes_are_escaped_on_all_pages():
     def before(stubs):
         for node in stubs.nodes:
             described = node.describe
@@ -210,6 +229,8 @@ async def test_what_nodes_say_is_shown_as_text_wherever_it_is_shown():
             seen += "x-evil" in answer.html
             if tags.evil:
                 evil[pattern] = tags.evil
+        searched = await site.get("/topics?q=%3Cscript%3Ealert(1)%3C/script%3E")
 
     assert evil == {}
     assert seen > 5
+    assert "<script>alert" not in searched.html

@@ -1,12 +1,14 @@
 """How nsqadmin starts, refuses to start, and stops."""
 
+import re
 import ssl
 
 import pytest
 
 from bench.ports import free_port
-from nsqadmin.daemon import _trusted
+from nsqadmin.daemon import _check_graphite, _trusted
 from nsqadmin.options import NsqadminOptions
+from nsqcore.process.lifecycle import StartupError
 from tests.support import beside
 from tests.support.site import ask
 from tests.support.waiting import wait_until
@@ -53,7 +55,7 @@ def refusal(cluster, *flags):
         ),
     ],
 )
-def test_invalid_settings_end_the_start_with_one_sentence(cluster, flags, sentence):
+def test_invalid_settings_end_start_with_one_sentence(cluster, flags, sentence):
     code, said = refusal(cluster, *flags)
     if not beside.OURS:  # the original adds no guess of what was meant
         said += sentence[len(said.removeprefix("failed to instantiate nsqadmin - ")) :]
@@ -61,7 +63,7 @@ def test_invalid_settings_end_the_start_with_one_sentence(cluster, flags, senten
     assert (code, said) == (1, f"failed to instantiate nsqadmin - {sentence}")
 
 
-def test_a_host_nobody_knows_yet_is_said_and_does_not_keep_it_from_serving(cluster):
+def test_unknown_host_is_logged_and_does_not_prevent_start(cluster):
     lookupd = cluster.nsqlookupd()
     lookupd.post("/topic/create?topic=t")
     admin = cluster.nsqadmin(
@@ -76,19 +78,7 @@ def test_a_host_nobody_knows_yet_is_said_and_does_not_keep_it_from_serving(clust
     assert b"no such host" in page.body
 
 
-def test_a_port_in_use_ends_the_start(cluster):
-    first = cluster.nsqadmin(NSQD)
-
-    code, line = refusal(cluster, NSQD, f"--http-address={first.http_address}")
-
-    assert code == 1
-    assert line == (
-        f"failed to instantiate nsqadmin - listen ({first.http_address}) failed - "
-        f"listen tcp {first.http_address}: bind: address already in use"
-    )
-
-
-def test_it_says_its_version_and_where_it_listens_and_stops_cleanly(cluster):
+def test_nsqadmin_logs_version_and_address_and_stops_cleanly(cluster):
     admin = cluster.nsqadmin(NSQD, "--log-prefix=[adm] ")
 
     assert ask(admin, "GET", "/ping").body == b"OK"
@@ -99,15 +89,21 @@ def test_it_says_its_version_and_where_it_listens_and_stops_cleanly(cluster):
     assert second.endswith(f"INFO: HTTP: listening on {admin.http_address}")
 
 
-def test_it_skips_verification_only_when_told_to():
+def test_tls_verification_is_skipped_only_by_option():
     careless = NsqadminOptions(http_client_tls_insecure_skip_verify=True)
 
     assert _trusted(NsqadminOptions()).context.verify_mode == ssl.CERT_REQUIRED
     assert _trusted(careless).context.verify_mode == ssl.CERT_NONE
 
 
-def test_it_starts_while_the_cluster_is_down(cluster):
+def test_nsqadmin_starts_while_cluster_is_down(cluster):
     admin = cluster.nsqadmin(f"--lookupd-http-address=127.0.0.1:{free_port()}")
 
     assert ask(admin, "GET", "/").status == 502
     assert ask(admin, "GET", "/ping").status == 200
+
+
+@pytest.mark.parametrize("url", ["", "ftp://x", "http://", "http://x:port"])
+def test_graphite_proxy_needs_usable_address(url):
+    with pytest.raises(StartupError, match=re.escape(f"failed to parse --graphite-url ({url}) - ")):
+        _check_graphite(url)

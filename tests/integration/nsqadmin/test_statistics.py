@@ -1,4 +1,4 @@
-"""Figures of pages and the API are true: reading does not freeze them, no total is silently too small."""
+"""Statistics of pages and the API are true: reading does not freeze them, no total is silently too small."""
 
 import re
 import time
@@ -10,7 +10,7 @@ TOPIC = "topic.0001.events"
 STILL = 3600 * SECOND
 
 
-def hold(topic=TOPIC, channel="billing", **figures):
+def hold(topic=TOPIC, channel="billing", **statistics):
     """An edit that gives a channel these statistics in a node's answers."""
 
     def edit(answer):
@@ -18,12 +18,12 @@ def hold(topic=TOPIC, channel="billing", **figures):
             if one["topic_name"] == topic:
                 for found in one["channels"]:
                     if found["channel_name"] == channel:
-                        found.update(figures)
+                        found.update(statistics)
 
     return edit
 
 
-async def test_reads_of_an_unknown_topic_do_not_delay_statistics():
+async def test_reads_of_unknown_topic_do_not_delay_statistics():
     async with stub_site(nodes=3) as site:
         for node in site.nodes:
             node.delay_s = 0.15
@@ -37,10 +37,10 @@ async def test_reads_of_an_unknown_topic_do_not_delay_statistics():
             # A request like that of an image on another site's page.
             image = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Dest": "image", "Sec_Fetch_Mode": "no-cors"}
             await site.get(f"/topics/unknown-{time.time_ns()}", **image)
-            figures_at = (await site.get("/?format=json")).json()["figures_at"]
-            return figures_at > began + 1.0
+            statistics_at = (await site.get("/?format=json")).json()["statistics_at"]
+            return statistics_at > began + 1.0
 
-        await site.until(read_and_look, "figures of a second later are shown")
+        await site.until(read_and_look, "statistics of a second later are shown")
 
 
 async def test_unknown_topic_is_queried_once_per_interval():
@@ -78,7 +78,7 @@ async def known(site):
     return (await site.get(f"/api/topics/{TOPIC}")).status == 200
 
 
-async def test_an_answer_of_the_api_is_not_older_than_a_second():
+async def test_answer_of_api_is_not_older_than_a_second():
     async with stub_site(nodes=2, collect_interval=STILL) as site:
         await site.get(f"/api/topics/{TOPIC}")
         for node in site.nodes:
@@ -98,7 +98,7 @@ async def test_an_answer_of_the_api_is_not_older_than_a_second():
     assert found["channels"][0]["depth"] == 4321
 
 
-async def test_a_topic_that_came_up_elsewhere_is_in_the_next_answer_of_the_api():
+async def test_new_topic_is_in_next_answer_of_api():
     async with stub_site(collect_interval=STILL) as site:
         await site.get("/api/topics")
         site.stubs.registered["new.topic"] = ["first"]
@@ -109,20 +109,7 @@ async def test_a_topic_that_came_up_elsewhere_is_in_the_next_answer_of_the_api()
     assert "new.topic" in names
 
 
-async def test_node_without_consumers_is_named_on_a_consumed_channel():
-    async with stub_site(nodes=40, topics=1) as site:
-        site.nodes[7].edit = hold("topic.0000.events", depth=21506, client_count=0)
-
-        async def named():
-            return ("warning", "no consumers", "topic.0000.events/billing") in await site.concerns()
-
-        await site.until(named, "the share is judged")
-        page = await site.get("/topics/topic.0000.events/billing")
-
-    assert f"21,506 messages wait on {site.address(7)}, no consumers there" in page.text
-
-
-async def test_a_channel_that_appears_on_one_node_makes_no_rate_smaller():
+async def test_channel_that_appears_on_one_node_makes_no_rate_smaller():
     async with stub_site(nodes=2, topics=1) as site:
         name = "topic.0000.events"
 
@@ -143,7 +130,7 @@ async def test_a_channel_that_appears_on_one_node_makes_no_rate_smaller():
     assert all(abs(one - before) < 0.35 * before for one in seen), (before, seen)
 
 
-async def test_a_node_that_has_been_seen_once_makes_a_total_unknown_and_not_smaller():
+async def test_node_polled_once_makes_total_rate_unknown():
     async with stub_site(nodes=2, topics=1, before=lambda stubs: stubs.unlisted.add(1)) as site:
 
         async def rate():
@@ -161,33 +148,7 @@ async def test_a_node_that_has_been_seen_once_makes_a_total_unknown_and_not_smal
         await site.until(both, "the rates of both nodes are added")
 
 
-async def test_all_dead_nsqlookupds_are_problem_and_one_of_two_is_worth_a_look():
-    async with stub_site(lookupds=2) as site:
-        await site.get("/")
-        site.stubs.silent_lookupds.add(1)
-
-        async def one_down():
-            return await site.concerns() == {("warning", "nsqlookupd down", site.lookupds[1])}
-
-        await site.until(one_down, "one is down")
-        for path in ("/", f"/topics/{TOPIC}", "/nodes"):
-            assert "incomplete" not in (await site.get(path)).text
-        site.stubs.silent_lookupds.add(0)
-
-        async def both_down():
-            return await site.concerns() == {("problem", "nsqlookupd down", one) for one in site.lookupds}
-
-        await site.until(both_down, "both are down")
-        assert "All good" not in (await site.get("/")).text
-        site.stubs.silent_lookupds.clear()
-
-        async def well():
-            return not await site.concerns()
-
-        await site.until(well, "both are back")
-
-
-async def test_with_every_nsqlookupd_down_from_the_start_nothing_is_said_not_to_exist():
+async def test_dead_nsqlookupds_from_start_are_502_and_not_404():
     async with stub_site(before=lambda stubs: stubs.silent_lookupds.add(0)) as site:
         for path in ("/api/topics/orders", "/topics/orders", "/api/topics/orders/a", "/api/topics", "/"):
             assert (await site.get(path)).status == 502, path
@@ -199,17 +160,14 @@ async def test_with_every_nsqlookupd_down_from_the_start_nothing_is_said_not_to_
         await site.until(there, "it is there with the nsqlookupd")
 
 
-async def test_a_node_that_was_down_from_the_start_has_the_page_that_links_lead_to():
+async def test_node_down_from_start_has_page():
     def die(stubs):
         stubs.nodes[1].server.close()
 
     async with stub_site(lookupds=0, before=die) as site:
         address = site.address(1)
 
-        async def named():
-            return ("problem", "unreachable", address) in await site.concerns()
-
-        await site.until(named, "it is missed")
+        await site.problem("problem", "unreachable", address)
         page = await site.get(f"/nodes/{address}")
         api = await site.get(f"/api/nodes/{address}")
 
@@ -218,7 +176,7 @@ async def test_a_node_that_was_down_from_the_start_has_the_page_that_links_lead_
     assert api.status == 502
 
 
-async def test_the_answer_after_a_change_of_nsqlookupds_is_theirs():
+async def test_answer_after_change_of_nsqlookupds_is_theirs():
     async with stub_site(lookupds=2) as site:
         await site.get("/")
         lookupd = site.lookupds[1]
@@ -228,9 +186,9 @@ async def test_the_answer_after_a_change_of_nsqlookupds_is_theirs():
     assert (put.status, answers) == (200, [200] * 4)
 
 
-async def test_a_handler_that_takes_its_time_is_not_stuck():
-    figures = {"depth": 50, "message_count": 1000, "deferred_count": 0, "timeout_count": 0}
-    busy = hold("topic.0000.events", **figures, in_flight_count=2)
+async def test_handler_that_takes_its_time_is_not_stuck():
+    statistics = {"depth": 50, "message_count": 1000, "deferred_count": 0, "timeout_count": 0}
+    busy = hold("topic.0000.events", **statistics, in_flight_count=2)
     channel = "topic.0000.events/billing"
 
     async with stub_site(1, 1, before=lambda stubs: setattr(stubs.nodes[0], "edit", busy)) as site:
@@ -243,15 +201,17 @@ async def test_a_handler_that_takes_its_time_is_not_stuck():
         seen = set()
         for _ in range(10):
             await site.round()
-            seen |= await site.concerns()
-        site.nodes[0].edit = hold("topic.0000.events", **figures | {"message_count": 1002}, in_flight_count=0)
+            seen |= await site.problems()
+        site.nodes[0].edit = hold(
+            "topic.0000.events", **statistics | {"message_count": 1002}, in_flight_count=0
+        )
 
         async def told():
             # A request that was already sent is answered with the earlier statistics.
             looks = [member.snapshot for member in collector.membership.members.values()]
             return all(look.topics["topic.0000.events"].channels[0].in_flight_count == 0 for look in looks)
 
-        await site.until(told, "the figures are those of now")
+        await site.until(told, "the statistics are those of now")
         for member in collector.membership.members.values():
             member.pace._history.clear()
         await site.round()
@@ -261,14 +221,14 @@ async def test_a_handler_that_takes_its_time_is_not_stuck():
                 mark.at_ns -= 6 * SECOND
 
         async def stuck():
-            return any(one[1:] == ("stuck", channel) for one in await site.concerns())
+            return any(one[1:] == ("stuck", channel) for one in await site.problems())
 
         await site.until(stuck, "one whose consumers take nothing is")
 
     assert all(one[1:] != ("stuck", channel) for one in seen)
 
 
-async def test_totals_say_that_a_node_left_and_what_it_held():
+async def test_totals_name_down_node_and_its_backlog():
     async with stub_site(nodes=2) as site:
         site.nodes[1].edit = hold(depth=500)
         await site.round()
@@ -278,7 +238,7 @@ async def test_totals_say_that_a_node_left_and_what_it_held():
         address = site.address(1)
 
         async def left():
-            return any(one[1:] == ("down", address) for one in await site.concerns())
+            return any(one[1:] == ("down", address) for one in await site.problems())
 
         await site.until(left, "it left")
         topic = await site.get(f"/topics/{TOPIC}")
@@ -291,7 +251,7 @@ async def test_totals_say_that_a_node_left_and_what_it_held():
     assert f"{address} stub-1 down" in channel.text
 
 
-async def test_node_that_left_does_not_count_as_a_failed_request():
+async def test_polls_of_down_node_are_no_failed_requests():
     async with stub_site(nodes=2) as site:
         await site.get("/")
         await site.stubs._problem(site.nodes[1], "die")
@@ -326,7 +286,7 @@ async def test_nsqds_are_polled_rarely_without_viewers():
         assert collector.interval_s >= 5 * watched
 
 
-async def test_consumers_are_put_together_and_nodes_shown_by_what_waits_on_them():
+async def test_consumers_are_grouped_and_nodes_shown_by_backlog():
     def edit(answer):
         for topic in answer["topics"]:
             for channel in topic["channels"]:
@@ -349,7 +309,7 @@ async def test_consumers_are_put_together_and_nodes_shown_by_what_waits_on_them(
     assert plain.html.count('class="node-tile heat-5"') == 1
 
 
-async def test_a_node_whose_registrations_are_not_what_it_holds_says_so():
+async def test_node_whose_registrations_are_not_what_it_holds_says_so():
     def edit(answer):
         answer["topics"] = [one for one in answer["topics"] if one["topic_name"] != "topic.0001.events"]
         answer["topics"].append({"topic_name": "unheard-of", "channels": []})
@@ -368,7 +328,7 @@ async def test_a_node_whose_registrations_are_not_what_it_holds_says_so():
     assert [one["node"] for one in listed] == [site.address(0)]
 
 
-async def test_names_of_topics_are_asked_for_without_who_has_them():
+async def test_topic_names_are_requested_without_nodes():
     async with stub_site(lookupds=2, collect_interval=STILL) as site:
         await site.get("/api/topics")
         for address in (membership := site.daemon.collector.membership).registers:
@@ -387,7 +347,7 @@ async def test_names_of_topics_are_asked_for_without_who_has_them():
     assert len(nodes) == 1
 
 
-async def test_a_node_that_was_asked_a_moment_ago_is_asked_only_for_what_it_did_not_have():
+async def test_node_with_fresh_statistics_is_not_polled_again():
     async with stub_site(nodes=2, collect_interval=STILL) as site:
         await site.get("/")
         members = site.daemon.collector.membership.members
@@ -404,7 +364,7 @@ async def test_a_node_that_was_asked_a_moment_ago_is_asked_only_for_what_it_did_
     assert asked[site.address(1)] != 1234
 
 
-async def test_a_topic_is_shown_whose_latency_only_some_nodes_measure():
+async def test_topic_is_shown_whose_latency_only_some_nodes_measure():
     async with stub_site(nodes=2) as site:
         latency = {"count": 3, "percentiles": [{"quantile": 0.99, "value": 12_000_000}]}
 

@@ -55,7 +55,7 @@ async def test_arguments_are_escaped_so_that_ephemeral_is_no_fragment(http, answ
     assert seen == ["POST /channel/pause?topic=a%23ephemeral&channel=b%26c"]
 
 
-async def test_stats_ask_only_for_what_is_wanted(http, answering):
+async def test_stats_requests_are_limited_to_the_question(http, answering):
     address, seen = await answering()
 
     await NsqdApi(http, address).stats(topic="t", channel="c", include_clients=False)
@@ -63,7 +63,7 @@ async def test_stats_ask_only_for_what_is_wanted(http, answering):
     assert seen == ["GET /stats?format=json&topic=t&channel=c&include_clients=false"]
 
 
-async def test_a_refused_connection_is_an_unreachable_node(http):
+async def test_refused_connection_is_unreachable_node(http):
     address = f"127.0.0.1:{free_port()}"
 
     error = await failure(NsqdApi(http, address).info())
@@ -73,7 +73,7 @@ async def test_a_refused_connection_is_an_unreachable_node(http):
     assert http.unreachable == 1
 
 
-async def test_an_unknown_host_is_an_unreachable_node(http):
+async def test_unknown_host_is_unreachable_node(http):
     error = await failure(LookupdApi(http, "no-such-host.invalid:4161").topics())
 
     assert error.reason == "no such host: no-such-host.invalid"
@@ -82,7 +82,7 @@ async def test_an_unknown_host_is_an_unreachable_node(http):
 UNKNOWN = "; the outcome is unknown, it may still happen"
 
 
-async def test_a_node_that_does_not_answer_in_time_is_unreachable(http):
+async def test_node_that_does_not_answer_in_time_is_unreachable(http):
     async def silent(reader, _writer):
         await reader.read()
 
@@ -93,7 +93,7 @@ async def test_a_node_that_does_not_answer_in_time_is_unreachable(http):
 
 
 @pytest.mark.parametrize("body", ["", "no json", "[]", '{"topics":{}}', '{"topics":[1]}', "[" * 5000])
-async def test_an_answer_that_is_not_what_was_asked_for_is_an_error_but_not_an_outage(http, answering, body):
+async def test_wrong_answer_is_error_and_no_outage(http, answering, body):
     address, _ = await answering(body=body)
 
     error = await failure(LookupdApi(http, address).topics())
@@ -102,7 +102,7 @@ async def test_an_answer_that_is_not_what_was_asked_for_is_an_error_but_not_an_o
     assert not error.unreachable
 
 
-async def test_an_answer_without_what_was_asked_for_says_what_is_missing(http, answering):
+async def test_incomplete_answer_names_missing_part(http, answering):
     address, _ = await answering(body="{}")
 
     error = await failure(NsqdApi(http, address).drain_remaining())
@@ -110,7 +110,7 @@ async def test_an_answer_without_what_was_asked_for_says_what_is_missing(http, a
     assert error.reason == f"unusable answer from http://{address}/drain: there is no 'remaining' in it"
 
 
-async def test_a_refusal_carries_its_code(http, answering):
+async def test_refusal_carries_its_code(http, answering):
     address, _ = await answering(404, '{"message":"TOPIC_NOT_FOUND"}')
 
     error = await failure(LookupdApi(http, address).lookup("t"))
@@ -119,7 +119,7 @@ async def test_a_refusal_carries_its_code(http, answering):
     assert http.refused == 1
 
 
-async def test_a_node_that_requires_tls_is_asked_again_over_https(http, answering):
+async def test_node_that_requires_tls_is_asked_again_over_https(http, answering):
     tls_port = free_port()
     address, _ = await answering(403, f'{{"message":"TLS_REQUIRED","https_port":{tls_port}}}')
 
@@ -135,7 +135,7 @@ def secret(tmp_path):
     return SecretFile(str(tmp_path / "secret"))
 
 
-async def test_a_node_that_requires_tls_is_not_shown_the_secret_without_it(secret, answering):
+async def test_node_that_requires_tls_is_not_shown_secret_without_it(secret, answering):
     address, seen = await answering(403, f'{{"message":"TLS_REQUIRED","https_port":{free_port()}}}')
 
     async with ClusterHttp(request_timeout=0.5, secret=secret) as http:
@@ -145,7 +145,7 @@ async def test_a_node_that_requires_tls_is_not_shown_the_secret_without_it(secre
 
 
 @pytest.mark.parametrize("allowed", ["configured", "allow_cleartext"])
-async def test_a_node_without_tls_is_shown_the_secret_when_it_asks_for_it(secret, answering, allowed):
+async def test_node_without_tls_is_shown_secret_when_it_asks_for_it(secret, answering, allowed):
     address, seen = await answering(401, '{"message":"AUTH_REQUIRED"}')
     how = {"configured": [address]} if allowed == "configured" else {"allow_cleartext": True}
 
@@ -156,7 +156,7 @@ async def test_a_node_without_tls_is_shown_the_secret_when_it_asks_for_it(secret
     assert error.code == "AUTH_REQUIRED"
 
 
-async def test_a_node_that_is_not_configured_is_not_sent_the_secret_without_tls(secret, answering):
+async def test_node_that_is_not_configured_is_not_sent_secret_without_tls(secret, answering):
     address, seen = await answering(401, '{"message":"AUTH_REQUIRED"}')
 
     async with ClusterHttp(request_timeout=0.5, secret=secret, configured=["other:4151"]) as http:
@@ -169,7 +169,7 @@ async def test_a_node_that_is_not_configured_is_not_sent_the_secret_without_tls(
 @pytest.mark.parametrize(
     "body", ["no", '{"https_port":"x"}', '{"https_port":0}', '{"https_port":70000}', "[]", "[" * 200_000]
 )
-async def test_a_403_that_names_no_https_port_is_a_plain_refusal(http, answering, body):
+async def test_403_that_names_no_https_port_is_plain_refusal(http, answering, body):
     address, seen = await answering(403, body)
 
     error = await failure(NsqdApi(http, address).info())
@@ -178,7 +178,7 @@ async def test_a_403_that_names_no_https_port_is_a_plain_refusal(http, answering
     assert len(seen) == 1
 
 
-async def test_an_answer_without_end_is_not_kept(answering):
+async def test_answer_without_end_is_not_kept(answering):
     address, _ = await answering(body="[" + " " * 100_000 + "]")
 
     async with ClusterHttp(most_answer=100_000) as http:
@@ -187,13 +187,13 @@ async def test_an_answer_without_end_is_not_kept(answering):
     assert error.reason == "its answer is longer than 100000 bytes"
 
 
-async def test_of_a_long_refusal_only_the_beginning_is_kept(http, answering):
+async def test_long_refusal_is_cut(http, answering):
     address, _ = await answering(500, "x" * 100_000)
 
     assert len(str(await failure(NsqdApi(http, address).info()))) < 1100
 
 
-async def test_an_answer_is_not_unpacked(http):
+async def test_answer_is_not_unpacked(http):
     async def handler(request):
         reply = web.Response(text="{}" + " " * 100_000)
         reply.enable_compression(web.ContentCoding.gzip)
@@ -219,7 +219,7 @@ async def test_outside_its_context_it_refuses_to_work():
         await LookupdApi(ClusterHttp(), "127.0.0.1:1").topics()
 
 
-async def test_an_answer_keeps_its_place_among_those_in_memory_until_it_was_used(answering):
+async def test_answer_keeps_its_place_among_those_in_memory_until_it_was_used(answering):
     address, _ = await answering(body='{"version": "1"}')
     refusing, _ = await answering(status=500)
     async with ClusterHttp(request_timeout=2, bodies_at_once=1) as http:
@@ -239,7 +239,7 @@ async def test_an_answer_keeps_its_place_among_those_in_memory_until_it_was_used
 
 
 @pytest.mark.parametrize("tail", ["/path?x", "/#", "?x=1", "#", "\\", " "])
-async def test_an_address_that_would_choose_what_is_asked_is_not_asked(http, answering, tail):
+async def test_address_with_path_or_query_is_refused(http, answering, tail):
     address, seen = await answering(200, "{}")
     host, _, port = address.rpartition(":")
     for wrong in (f"{address}{tail}:4151", f"{host}{tail}:{port}", f"me@{address}"):

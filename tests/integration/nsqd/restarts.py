@@ -1,4 +1,7 @@
-"""Two ways to restart an nsqd, and its state afterwards."""
+"""Ways to restart an nsqd, also from a copy of its files, and its state afterwards."""
+
+import shutil
+from pathlib import Path
 
 from tests.support.processes import Daemon
 
@@ -13,6 +16,24 @@ def stop(nsqd: Daemon) -> None:
     nsqd.start()
 
 
+def copied(nsqd: Daemon) -> None:
+    """Copy the folder of an nsqd that does not run, for `restored`."""
+    shutil.copytree(nsqd.folder, f"{nsqd.folder}.copy")
+
+
+def restored(nsqd: Daemon, copy: Path | None = None) -> Daemon:
+    """The nsqd with the files of its copy. The reservation stays one file: another means a copied path."""
+    if nsqd.is_running():
+        nsqd.kill()
+    for path in nsqd.folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != "reservation":
+            path.unlink()
+    shutil.copytree(copy or f"{nsqd.folder}.copy", nsqd.folder, dirs_exist_ok=True)
+    return nsqd
+
+
 def topics(nsqd):
     return {topic["topic_name"]: topic for topic in nsqd.get("/stats?format=json")["topics"] or ()}
 
@@ -22,7 +43,7 @@ def channel_of(nsqd, topic="t", channel="ch"):
     return found
 
 
-def figures(channel):
+def statistics(channel):
     return {key: channel[key] for key in ("depth", "in_flight_count", "deferred_count")}
 
 

@@ -27,7 +27,7 @@ def bodies(kind, count):
     return [b"%b-%d" % (kind, n) for n in range(count)]
 
 
-def owed(nsqd):
+def unfinished(nsqd):
     """Waiting and deferred messages by (topic, channel)."""
     found = {}
     for topic in nsqd.get("/stats?format=json")["topics"]:
@@ -86,11 +86,11 @@ def test_everything_is_there_after_every_change_of_hands(nodes, connect):
     go, ours, data = nodes
     fill(go, connect)
     there = {("a", "one"): 1000, ("a", "two"): 1000, ("b", ""): 50, ("p", "ch"): 20, ("d", "ch"): 15}
-    wait_until(lambda: owed(go) == there, "the original has given all to its channels", 10)
+    wait_until(lambda: unfinished(go) == there, "the original has given all to its channels", 10)
     assert go.stop() == 0
 
     ours.start()
-    assert owed(ours) == there
+    assert unfinished(ours) == there
     one = take(ours, connect, "a", "one", 400)
     # Two messages of topic a are delivered and requeued.
     wire = connect(ours)
@@ -103,7 +103,7 @@ def test_everything_is_there_after_every_change_of_hands(nodes, connect):
 
     # Back to the original: it finds its topics and channels, and none of the messages.
     go.start()
-    assert owed(go) == {("a", "one"): 0, ("a", "two"): 0, ("p", "ch"): 0, ("d", "ch"): 0}
+    assert unfinished(go) == {("a", "one"): 0, ("a", "two"): 0, ("p", "ch"): 0, ("d", "ch"): 0}
     (paused,) = go.get("/stats?format=json&topic=p")["topics"]
     assert paused["channels"][0]["paused"]
     publish(go, connect, "a", bodies(b"second", 100))
@@ -118,11 +118,11 @@ def test_everything_is_there_after_every_change_of_hands(nodes, connect):
         ("p", "ch"): 0,
         ("d", "ch"): 0,
     }
-    wait_until(lambda: owed(go) == again, "the original has given all to its channels", 10)
+    wait_until(lambda: unfinished(go) == again, "the original has given all to its channels", 10)
     assert go.stop() == 0
 
     ours.start()
-    assert owed(ours) == {
+    assert unfinished(ours) == {
         ("a", "one"): 730,
         ("a", "two"): 1130,
         ("b", ""): 57,

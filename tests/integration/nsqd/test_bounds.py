@@ -7,78 +7,46 @@ import shutil
 import pytest
 
 from tests.support.nsqd_http import channel_stats, metrics, set_policy
-from tests.support.wire import dpub, fin, mpub, pub
+from tests.support.wire import dpub, mpub, pub
 
 
 def make(node, topic="t", channel="ch"):
     node.create(topic, channel)
 
 
-@pytest.mark.parametrize(
-    ("command", "expected"),
-    [
-        (pub("t", b"3"), b"E_PUB_FAILED PUB failed topic is full"),
-        (mpub("t", b"3", b"4"), b"E_MPUB_FAILED MPUB failed topic is full"),
-        (dpub("t", 1000, b"3"), b"E_DPUB_FAILED DPUB failed topic is full"),
-    ],
-)
-def test_publisher_gets_an_error_for_a_full_topic(node, connect, command, expected):
+FULL = [
+    (pub("t", b"3"), b"E_PUB_FAILED PUB failed topic is full"),
+    (mpub("t", b"3", b"4"), b"E_MPUB_FAILED MPUB failed topic is full"),
+    (dpub("t", 1000, b"3"), b"E_DPUB_FAILED DPUB failed topic is full"),
+]
+
+
+def test_publisher_gets_error_for_full_topic(node, connect):
     make(node)
     set_policy(node, ".*", apply=True, max_depth=2)
-    wire = connect(node)
-    wire.send(mpub("t", b"1", b"2"))
-    wire.ok()
+    connect(node).ask(mpub("t", b"1", b"2"))
 
-    wire.send(command)
-
-    assert wire.error() == expected
-    assert wire.is_closed()
+    for command, expected in FULL:
+        assert connect(node).refusal(command) == expected
     assert channel_stats(node, "t")["depth"] == 2
 
 
-def test_there_is_room_again_when_a_message_is_finished(node, connect):
-    make(node)
-    set_policy(node, ".*", apply=True, max_depth=1)
-    publisher, consumer = connect(node), connect(node)
-    publisher.publish("t", b"1")
-    consumer.subscribe("t", "ch", ready=1)
-    message = consumer.message()
-    assert connect(node).refusal(pub("t", b"2")) == b"E_PUB_FAILED PUB failed topic is full"
-
-    consumer.send(fin(message))
-    consumer.quiet()
-
-    publisher.publish("t", b"2")
-
-
-@pytest.mark.parametrize("path", ["/pub?topic=t", "/mpub?topic=t"])
-def test_http_publisher_gets_retry_after(node, path):
+def test_http_publisher_gets_retry_after(node):
     make(node)
     set_policy(node, ".*", apply=True, max_depth=1)
     node.post("/pub?topic=t", b"1")
     connection = http.client.HTTPConnection("127.0.0.1", node.http_port, timeout=10)
 
-    connection.request("POST", path, b"2")
-    response = connection.getresponse()
+    for path in ("/pub?topic=t", "/mpub?topic=t"):
+        connection.request("POST", path, b"2")
+        response = connection.getresponse()
 
-    assert (response.status, response.headers["Retry-After"]) == (429, "1")
-    assert json.loads(response.read()) == {"message": "TOPIC_FULL"}
+        assert (response.status, response.headers["Retry-After"]) == (429, "1")
+        assert json.loads(response.read()) == {"message": "TOPIC_FULL"}
     connection.close()
 
 
-def test_one_full_channel_fills_the_topic_and_no_other_topic(node, connect):
-    make(node)
-    node.post("/channel/create?topic=t&channel=other")
-    set_policy(node, "^t$", channel="^ch$", max_depth=1)
-    wire = connect(node)
-    wire.publish("t", b"1")
-
-    wire.publish("u", b"1", b"2")
-
-    assert wire.refusal(pub("t", b"2")) == b"E_PUB_FAILED PUB failed topic is full"
-
-
-def test_the_oldest_go_and_publishers_go_on(node, connect, restart):
+def test_oldest_go_and_publishers_go_on(node, connect, restart):
     make(node)
     set_policy(node, ".*", apply=True, max_depth=3, when_full="drop-oldest")
     connect(node).publish("t", *[b"%d" % n for n in range(10)])
@@ -93,19 +61,7 @@ def test_the_oldest_go_and_publishers_go_on(node, connect, restart):
     wire.quiet()
 
 
-def test_a_topic_without_a_consumer_stays_in_its_bytes(node, connect):
-    make(node)
-    set_policy(node, ".*", apply=True, max_bytes="200KB", when_full="drop-oldest")
-    wire = connect(node)
-    for _ in range(50):
-        wire.publish("t", *[b"x" * 1000] * 20)
-
-    found = channel_stats(node, "t")
-    assert 150 <= found["depth"] <= 200
-    assert found["depth"] + found["dropped_count"] == 1000
-
-
-def test_counters_are_in_the_metrics_where_a_policy_is(node, connect):
+def test_counters_are_in_metrics_where_policy_is(node, connect):
     make(node)
     make(node, "free")
     set_policy(node, "^t$", max_depth=1, when_full="drop-oldest")
@@ -116,7 +72,7 @@ def test_counters_are_in_the_metrics_where_a_policy_is(node, connect):
     assert 'nsqd_channel_dropped_total{channel="ch",topic="free"}' not in found
 
 
-def test_a_node_with_too_little_of_its_disk_free_refuses_and_says_so(cluster, connect):
+def test_node_with_too_little_of_its_disk_free_refuses_and_says_so(cluster, connect):
     node = cluster.nsqd("--disk-watermark=99.999999%")
 
     assert connect(node).refusal(pub("t", b"1")) == b"E_PUB_FAILED PUB failed disk is nearly full"
@@ -126,7 +82,7 @@ def test_a_node_with_too_little_of_its_disk_free_refuses_and_says_so(cluster, co
     assert "nsqd_disk_low 1" in node.request("GET", "/metrics")[1].decode()
 
 
-def test_the_size_of_the_disk_and_what_is_free_of_it_are_metrics(cluster):
+def test_size_of_disk_and_what_is_free_of_it_are_metrics(cluster):
     node = cluster.nsqd()
     found = metrics(node)
     size, free = (found[f"nsqd_disk_{name}_bytes"] for name in ("size", "free"))
@@ -136,15 +92,15 @@ def test_the_size_of_the_disk_and_what_is_free_of_it_are_metrics(cluster):
     assert 0 < free <= size
 
 
-@pytest.mark.parametrize("value", ["5 apples", "0%", "100%", "-1"])
-def test_a_mark_that_is_none_is_refused_at_the_start(cluster, value):
+@pytest.mark.parametrize("value", ["5 apples", "100%"])
+def test_mark_that_is_none_is_refused_at_start(cluster, value):
     node = cluster.daemon("nsqd", [f"--disk-watermark={value}"]).spawn()
 
     assert node.wait() == 1
     assert "--disk-watermark" in node.logs()
 
 
-def test_a_policy_lets_messages_be_put_off_for_longer(node, connect):
+def test_policy_lets_messages_be_put_off_for_longer(node, connect):
     assert (
         connect(node).refusal(dpub("t", 7_200_000, b"1"))
         == b"E_INVALID DPUB timeout 7200000 out of range 0-3600000"

@@ -3,28 +3,36 @@
 import pytest
 
 from nsqd.log.layout import APPEND_HEADER_BYTES
+from tests.integration.nsqd.restarts import copied, restored
 from tests.support.nsqd_http import metrics
+from tests.support.processes import Cluster
 from tests.support.stores import appends_of, flip
 from tests.support.waiting import wait_until
-from tests.support.wire import dpub, fin, mpub, sub
+from tests.support.wire import fin, mpub, sub
 
 APPENDS = 9
 LOST = 'nsqd_channel_lost_total{channel="ch",topic="t"}'
 
 
-@pytest.fixture
-def nsqd(cluster):
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
     """A killed nsqd with a segment of APPENDS appends of two messages, and a channel with that backlog."""
+    cluster = Cluster(tmp_path_factory.mktemp("damage"))
     nsqd = cluster.nsqd()
-    with_channel(nsqd)
-    return nsqd
-
-
-def with_channel(nsqd):
     nsqd.create("t", "ch")
     for n in range(APPENDS):
         nsqd.post("/mpub?topic=t", b"%d-a\n%d-b" % (n, n))
     nsqd.kill()
+    copied(nsqd)
+    yield nsqd
+    cluster.close()
+
+
+@pytest.fixture
+def nsqd(killed):
+    """The killed nsqd with its first files."""
+    yield restored(killed)
+    assert "Traceback" not in killed.logs()
 
 
 def bodies_of(*appends):
@@ -66,13 +74,8 @@ def warnings(nsqd):
     return [line for line in nsqd.logs().splitlines() if " WARNING: " in line]
 
 
-def test_undamaged_files_are_read_without_a_word(nsqd, connect):
-    assert delivered(nsqd, connect) == ALL
-    assert warnings(nsqd) == []
-
-
 @pytest.mark.parametrize(("append", "where"), [(0, 0), (4, 33), (8, 73)])
-def test_a_flipped_bit_in_the_messages_costs_the_append_they_lie_in(nsqd, connect, append, where):
+def test_flipped_bit_in_messages_costs_append_they_lie_in(nsqd, connect, append, where):
     log = log_of(nsqd)
     _, damaged = appends_of(log)[append]
     flip(log, 8 * (damaged.start + where))
@@ -85,7 +88,7 @@ def test_a_flipped_bit_in_the_messages_costs_the_append_they_lie_in(nsqd, connec
 
 
 @pytest.mark.parametrize(("append", "where"), [(0, 0), (4, 27), (8, 45)])
-def test_a_wrong_byte_in_the_header_of_an_append_costs_nothing(nsqd, connect, append, where):
+def test_wrong_byte_in_header_of_append_costs_nothing(nsqd, connect, append, where):
     log = log_of(nsqd)
     at, _ = appends_of(log)[append]
     flip(log, 8 * (at + where) + 6)
@@ -93,7 +96,7 @@ def test_a_wrong_byte_in_the_header_of_an_append_costs_nothing(nsqd, connect, ap
 
 
 @pytest.mark.parametrize("drop", [1, 75, 122, 123])
-def test_torn_tail_costs_only_the_torn_append(nsqd, connect, drop):
+def test_torn_tail_costs_only_torn_append(nsqd, connect, drop):
     log = log_of(nsqd)
     size = APPEND_HEADER_BYTES + 74
     cut(log, drop)
@@ -101,41 +104,6 @@ def test_torn_tail_costs_only_the_torn_append(nsqd, connect, drop):
     assert delivered(nsqd, connect) == bodies_of(*range(whole))
     if drop % size:
         assert "the end was not written completely" in warnings(nsqd)[0]
-
-
-def test_a_page_that_never_reached_the_disk_costs_what_lay_in_it_which_is_counted(cluster, connect):
-    """Data behind the hole that a power cut has left is kept if it was written completely."""
-    nsqd = cluster.nsqd("--sync-timeout=1h", "--sync-every=0")
-    nsqd.create("t", "ch")
-    for n in range(200):
-        nsqd.post("/pub?topic=t", b"%d" % n + b"." * 100)
-    nsqd.kill()
-    for path in (nsqd.folder / "t.topic").glob("checkpoint.?"):
-        path.unlink()
-    log = log_of(nsqd)
-    content = bytearray(log.read_bytes())
-    content[4096:8192] = bytes(4096)
-    log.write_bytes(content)
-
-    kept = [int(body.split(b".")[0]) for body in delivered(nsqd, connect)]
-
-    missing = sorted(set(range(200)) - set(kept))
-    assert kept == sorted(kept)
-    assert missing == list(range(missing[0], missing[-1] + 1))
-    assert 4096 // 200 <= len(missing) <= 4096 // 150 + 2
-    assert metrics(nsqd)[LOST] == len(missing)
-
-
-def test_without_checkpoints_the_log_says_all(nsqd, connect):
-    for path in (nsqd.folder / "t.topic").glob("checkpoint.?"):
-        path.unlink()
-    assert delivered(nsqd, connect) == ALL
-
-
-def test_an_unfinished_checkpoint_is_not_looked_at(nsqd, connect):
-    (nsqd.folder / "t.topic" / "checkpoint.0.tmp").write_bytes(b"half of it")
-    (nsqd.folder / "nsqd.dat.tmp").write_bytes(b"{")
-    assert delivered(nsqd, connect) == ALL
 
 
 def test_missing_data_file_is_reported_and_costs_its_messages(nsqd, connect):
@@ -146,7 +114,7 @@ def test_missing_data_file_is_reported_and_costs_its_messages(nsqd, connect):
     assert delivered(nsqd, connect) == [b"in another", b"segment"]
 
 
-def test_strange_things_in_the_data_path_are_left_alone(nsqd, connect):
+def test_strange_things_in_data_path_are_left_alone(nsqd, connect):
     (nsqd.folder / "b@d name.topic").mkdir()
     (nsqd.folder / "notes.txt").write_text("not ours")
     (nsqd.folder / "t.topic" / "notes.txt").write_text("not ours")
@@ -156,19 +124,3 @@ def test_strange_things_in_the_data_path_are_left_alone(nsqd, connect):
     assert (nsqd.folder / "notes.txt").exists()
     assert (nsqd.folder / "t.topic" / "notes.txt").exists()
     wait_until(lambda: not list(nsqd.folder.glob("*.deleted")), "the remains of a deleted topic go")
-
-
-def test_a_damaged_deferred_message_is_lost_alone(cluster, connect):
-    nsqd = cluster.nsqd()
-    wire = connect(nsqd)
-    wire.subscribe("t")
-    wire.send(dpub("t", 60000, b"damaged"), dpub("t", 400, b"whole"))
-    wire.ok(2)
-    wire.close()
-    nsqd.kill()
-    log = log_of(nsqd)
-    flip(log, 8 * (appends_of(log)[0][1].start + 30))
-    nsqd.start()
-    again = connect(nsqd)
-    again.subscribe("t", ready=10)
-    assert again.message().body == b"whole"

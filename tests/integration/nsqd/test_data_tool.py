@@ -13,18 +13,48 @@ import pytest
 
 from nsqd.data.cli import main
 from nsqd.log.layout import APPEND_HEADER_BYTES
+from tests.integration.nsqd.restarts import copied, restored
+from tests.support.processes import Cluster
 from tests.support.stores import appends_of, flip
 from tests.support.waiting import wait_until
-from tests.support.wire import fin, pub, req
+from tests.support.wire import Wire, fin, pub, req
 from tests.support.youzan import pub_ext
 
 BATCHES = 40
 BODIES = [f"{n}-{which}-{'.' * 300}" for n in range(BATCHES) for which in "ab"]
 
 
-def filled(cluster, connect):
-    """A running nsqd. Topic t has several segments; channel ch is owed all messages but the first, and one of
-    them was delivered before; channel other is paused. Topic empty has no channel and one message.
+@pytest.fixture(scope="module")
+def nsqds(tmp_path_factory):
+    """A filled nsqd that was killed and one that was stopped, each with a copy of its folder."""
+    cluster = Cluster(tmp_path_factory.mktemp("data"))
+    killed, stopped = filled(cluster), filled(cluster)
+    wait_until(lambda: pending_on_disk(killed) == 2 * BATCHES - 1, "a checkpoint says what is finished", 10)
+    killed.kill()
+    # Its files are durable, so damage is not the effect of a power cut.
+    assert stopped.stop() == 0
+    for nsqd in (killed, stopped):
+        copied(nsqd)
+    yield killed, stopped
+    cluster.close()
+
+
+@pytest.fixture
+def nsqd(nsqds):
+    """The filled nsqd, killed after a checkpoint had recorded all of it."""
+    return restored(nsqds[0])
+
+
+@pytest.fixture
+def clean(nsqds):
+    """The filled nsqd, stopped cleanly."""
+    return restored(nsqds[1])
+
+
+def filled(cluster):
+    """A running nsqd. Topic t has several segments; the backlog of channel ch is all messages but the
+    first, and one of them was delivered before; channel other is paused.
+    Topic empty has no channel and one message.
     """
     nsqd = cluster.nsqd("--max-bytes-per-file=8192")
     for path in (
@@ -37,34 +67,15 @@ def filled(cluster, connect):
     for n in range(BATCHES):
         nsqd.post("/mpub?topic=t", "\n".join(BODIES[2 * n : 2 * n + 2]).encode())
     nsqd.post("/pub?topic=empty", b"\xff\xfe binary")
-    wire = connect(nsqd)
-    wire.subscribe("t", "ch", ready=2)
-    first, second = wire.messages(2)
-    wire.send(b"RDY 0\n", fin(first), req(second, 0))
-    wire.quiet()
-    wire.close()
+    with Wire(("127.0.0.1", nsqd.tcp_port)) as wire:
+        wire.subscribe("t", "ch", ready=2)
+        first, second = wire.messages(2)
+        wire.send(b"RDY 0\n", fin(first), req(second, 0))
+        wire.quiet()
     return nsqd
 
 
-@pytest.fixture
-def nsqd(cluster, connect):
-    """The filled nsqd, killed after a checkpoint had recorded all of it."""
-    nsqd = filled(cluster, connect)
-    wait_until(lambda: owed_on_disk(nsqd) == 2 * BATCHES - 1, "a checkpoint says what is finished", 10)
-    nsqd.kill()
-    return nsqd
-
-
-@pytest.fixture
-def clean(cluster, connect):
-    """The filled nsqd, stopped cleanly: its files are durable, so damage is not the effect of a power cut."""
-    nsqd = filled(cluster, connect)
-    assert nsqd.stop() == 0
-    assert lines(nsqd, "verify") == []
-    return nsqd
-
-
-def owed_on_disk(nsqd):
+def pending_on_disk(nsqd):
     done = data(nsqd, "summary", "--topic=t", "--json")
     if done.returncode:
         return None
@@ -110,7 +121,7 @@ def delivered(nsqd, connect, count):
 # --- looking ---
 
 
-def test_of_a_whole_data_path_there_is_nothing_to_say(clean):
+def test_undamaged_data_path_has_no_findings(clean):
     lines(clean, "repair", "--write")  # the last indexes may not be written yet
     before = content(clean)
     assert lines(clean, "verify") == []
@@ -119,7 +130,7 @@ def test_of_a_whole_data_path_there_is_nothing_to_say(clean):
     assert content(clean) == before
 
 
-def test_an_index_that_a_kill_kept_from_being_written_is_no_damage_and_is_made(nsqd):
+def test_index_that_kill_kept_from_being_written_is_no_damage_and_is_made(nsqd):
     first = segments(nsqd)[0].with_suffix(".index")
     first.unlink(missing_ok=True)
     assert lines(nsqd, "verify") == []
@@ -130,13 +141,13 @@ def test_an_index_that_a_kill_kept_from_being_written_is_no_damage_and_is_made(n
     assert lines(nsqd, "repair") == []
 
 
-def test_it_is_a_command_of_its_own(nsqd):
+def test_data_tool_is_command_of_its_own(nsqd):
     command = [sys.executable, "-m", "nsqd.data", "verify", f"--data-path={nsqd.folder}"]
     done = subprocess.run(command, capture_output=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-def test_summary_shows_the_backlog_of_each_channel(nsqd):
+def test_summary_shows_backlog_of_each_channel(nsqd):
     empty, t = (json.loads(line) for line in lines(nsqd, "summary", "--json"))
     assert (empty["topic"], empty["channels"], empty["pending"]["waiting"]) == ("empty", [], 1)
     ch, other = sorted(t["channels"], key=lambda channel: channel["channel"])
@@ -154,7 +165,7 @@ def test_summary_shows_the_backlog_of_each_channel(nsqd):
     assert f"  channel other, paused: {2 * BATCHES} waiting, 0 deferred" in text
 
 
-def test_the_dump_has_every_message_once_and_in_order(nsqd):
+def test_dump_has_every_message_once_and_in_order(nsqd):
     binary, *messages = (json.loads(line) for line in lines(nsqd, "dump", "--pending"))
     assert binary["body_base64"] == "//4gYmluYXJ5"
     assert (binary["pending_on"], binary["no_channel_yet"]) == ([], True)
@@ -167,7 +178,7 @@ def test_the_dump_has_every_message_once_and_in_order(nsqd):
     assert messages[1]["attempts"] == {"ch": 1}
 
 
-def test_the_dump_has_the_headers_of_messages_and_verify_finds_nothing(cluster, connect):
+def test_dump_has_headers_of_messages_and_verify_finds_nothing(cluster, connect):
     nsqd = cluster.nsqd()
     wire = connect(nsqd)
     wire.send(pub("h", b"1"), pub_ext("h", b'{"a":"b"}', b"2"), pub_ext("h", b"", b"3"))
@@ -186,7 +197,7 @@ def test_the_dump_has_the_headers_of_messages_and_verify_finds_nothing(cluster, 
 
 
 @pytest.mark.parametrize("command", ["dump --pending", "summary"])
-def test_a_reader_who_has_gone_ends_it_without_a_word(clean, command):
+def test_reader_who_has_gone_ends_it_without_word(clean, command):
     tool = f"{sys.executable} -m nsqd.data {command} --data-path={clean.folder}"
     # The reader of the pipe ends before there is anything to read.
     done = subprocess.run(["sh", "-c", f"{tool} | true"], capture_output=True, check=False, timeout=60)
@@ -194,7 +205,7 @@ def test_a_reader_who_has_gone_ends_it_without_a_word(clean, command):
 
 
 @pytest.mark.parametrize("command", ["dump", "summary"])
-def test_a_full_disk_behind_stdout_is_a_failure_and_no_damage(clean, command):
+def test_full_disk_behind_stdout_is_failure_and_no_damage(clean, command):
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
             [sys.executable, "-m", "nsqd.data", command, f"--data-path={clean.folder}"],
@@ -208,7 +219,7 @@ def test_a_full_disk_behind_stdout_is_a_failure_and_no_damage(clean, command):
     assert done.stderr == b"nsqd-data: failed to write to stdout - no space left on device\n"
 
 
-def test_a_part_is_dumped_by_sequence_id_time_and_channel(nsqd):
+def test_part_is_dumped_by_sequence_id_time_and_channel(nsqd):
     whole = [json.loads(line) for line in lines(nsqd, "dump", "--topic=t")]
     third, fifth = whole[2], whole[4]
 
@@ -222,7 +233,7 @@ def test_a_part_is_dumped_by_sequence_id_time_and_channel(nsqd):
     assert part("--from-time=2001-01-01T00:00:00Z") == whole
 
 
-def test_it_says_that_a_nsqd_runs_and_mends_nothing_under_it(nsqd):
+def test_data_tool_repairs_nothing_while_nsqd_runs(nsqd):
     nsqd.start()
     assert "an nsqd runs on " in data(nsqd, "summary").stderr
     refused = data(nsqd, "repair", "--write")
@@ -296,7 +307,7 @@ def a_lost_segment(nsqd):
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
-def test_damage_is_named_and_repair_mends_what_can_be(clean, connect, tmp_path, damage, found, mended, lost):
+def test_damage_is_named_and_repaired(clean, connect, tmp_path, damage, found, mended, lost):
     damage(clean)
     before = content(clean)
     told = lines(clean, "verify", code=1)
@@ -313,23 +324,23 @@ def test_damage_is_named_and_repair_mends_what_can_be(clean, connect, tmp_path, 
         assert content(clean) != before
         assert lines(clean, "verify") == []
     # With and without the repair the same messages are delivered: all that are not lost.
-    owed = [json.loads(line) for line in data(clean, "dump", "--topic=t", "--channel=ch").stdout.splitlines()]
-    expected = sorted(message["body"] for message in owed)
+    dumped = [
+        json.loads(line) for line in data(clean, "dump", "--topic=t", "--channel=ch").stdout.splitlines()
+    ]
+    expected = sorted(message["body"] for message in dumped)
     if lost is not None:
         kept = len(BODIES) - lost
-        # The checkpoint before the last may lack the FIN; without any checkpoint all on disk is owed again.
+        # The checkpoint before the last may lack the FIN; without any checkpoint all is pending again.
         again = {a_checkpoint: {0, 1}, both_checkpoints: {1}}.get(damage, {0})
         assert len(expected) - (kept - 1) in again
     assert len(set(expected)) == len(expected)
     assert set(expected) <= set(BODIES)
     assert delivered(clean, connect, len(expected)) == expected
-    clean.kill()
-    shutil.rmtree(clean.folder)
-    shutil.copytree(unrepaired, clean.folder)
+    restored(clean, unrepaired)
     assert delivered(clean, connect, len(expected)) == expected
 
 
-def test_a_torn_end_is_cut_as_the_next_start_would(nsqd, connect):
+def test_torn_end_is_cut_as_the_next_start_would(nsqd, connect):
     newest = segments(nsqd)[-1]
     whole = newest.read_bytes()
     with newest.open("ab") as file:
@@ -344,7 +355,7 @@ def test_a_torn_end_is_cut_as_the_next_start_would(nsqd, connect):
     assert delivered(nsqd, connect, 2 * BATCHES - 1) == sorted(BODIES[1:])
 
 
-def test_lost_checkpoints_of_a_log_without_its_beginning_cost_nothing_more(nsqd, connect):
+def test_lost_checkpoints_of_trimmed_log_cost_nothing(nsqd, connect):
     """If only the checkpoints were removed, the next start would take the rest for remains of a power cut."""
     nsqd.start()
     for path in ("/channel/empty?topic=t&channel=ch", "/channel/empty?topic=t&channel=other"):
@@ -359,7 +370,7 @@ def test_lost_checkpoints_of_a_log_without_its_beginning_cost_nothing_more(nsqd,
     assert delivered(nsqd, connect, 1) == ["the last"]
 
 
-def test_messages_that_cannot_be_read_are_named_beside_the_dump(clean):
+def test_messages_that_cannot_be_read_are_named_beside_dump(clean):
     one_bit_in_the_data(clean)
     done = data(clean, "dump", "--topic=t")
     assert done.returncode == 1

@@ -12,7 +12,7 @@ SOON = "--failover-timeout=1s"
 
 
 @pytest.mark.parametrize("count", [1, 200])
-def test_decommission_right_after_a_publish_moves_its_messages(cluster, tmp_path, count):
+def test_decommission_right_after_publish_moves_its_messages(cluster, tmp_path, count):
     (tmp_path / "secret").write_text("s" * 64)
     secret = f"--cluster-secret-file={tmp_path / 'secret'}"
     replica = cluster.nsqd(secret, SOON, "--node-id=1")
@@ -34,7 +34,7 @@ def test_decommission_right_after_a_publish_moves_its_messages(cluster, tmp_path
 
 
 @pytest.mark.parametrize("target_is", ["draining", "not started", "restarted while it drains"])
-def test_transfer_waits_for_a_target_that_cannot_take_messages_yet(cluster, tmp_path, target_is):
+def test_transfer_waits_for_target_that_cannot_take_messages_yet(cluster, tmp_path, target_is):
     (tmp_path / "secret").write_text("s" * 64)
     secret = f"--cluster-secret-file={tmp_path / 'secret'}"
     node = cluster.nsqd(secret, SOON, "--node-id=1")

@@ -51,7 +51,7 @@ def repeated(nsqd, topic):
     return metrics(nsqd)[f'nsqd_topic_repeated_total{{topic="{topic}"}}']
 
 
-def test_every_way_of_publishing_knows_the_ids(nsqd, connect, topic):
+def test_dedup_ids_hold_for_each_way_of_publishing(nsqd, connect, topic):
     with connect(nsqd) as wire:
         publish(wire, topic, "a", "b", "a")
         wire.send(mpub_ext(topic, (said("b"), b"b"), (said("c"), b"c"), (b"", b"-")), pub(topic, b"-"))
@@ -82,7 +82,7 @@ def test_ids_hold_over_restarts(nsqd, connect, topic, restart, finished):
     assert got in ([b"c"], [b"a", b"b", b"c"]) if finished else got == [b"a", b"b", b"c"]
 
 
-def test_a_publisher_that_is_cut_off_by_a_kill_may_send_all_of_it_again(nsqd, connect, topic):
+def test_publisher_that_is_cut_off_by_kill_may_send_all_of_it_again(nsqd, connect, topic):
     names = [f"{n:04}" for n in range(2000)]
     with connect(nsqd) as wire:
         wire.subscribe(topic)
@@ -101,31 +101,7 @@ def test_a_publisher_that_is_cut_off_by_a_kill_may_send_all_of_it_again(nsqd, co
     assert found["channels"][0]["depth"] == len(names)
 
 
-def test_ids_from_before_the_policy_are_known_after_a_restart(cluster, connect):
-    nsqd = cluster.nsqd()
-    with connect(nsqd) as wire:
-        publish(wire, "t", "early", "first")
-        set_policy(nsqd, "^t$", dedup_window="1h")
-        publish(wire, "t", "first")
-        assert repeated(nsqd, "t") == 0
-
-    stop(nsqd)
-
-    with connect(nsqd) as wire:
-        publish(wire, "t", "early", "first")
-        assert repeated(nsqd, "t") == 2
-
-
-def test_ids_of_a_deleted_topic_are_forgotten(nsqd, connect, topic):
-    with connect(nsqd) as wire:
-        publish(wire, topic, "one")
-        nsqd.post(f"/topic/delete?topic={topic}")
-        publish(wire, topic, "one")
-
-        assert repeated(nsqd, topic) == 0
-
-
-def test_repeated_publish_is_refused_while_the_node_is_drained(cluster, connect):
+def test_repeated_publish_is_refused_while_node_is_drained(cluster, connect):
     nsqd = cluster.nsqd()
     set_policy(nsqd, "^t$", dedup_window="1h")
     with connect(nsqd) as wire:
@@ -134,11 +110,3 @@ def test_repeated_publish_is_refused_while_the_node_is_drained(cluster, connect)
 
     with connect(nsqd) as wire:
         assert b"draining" in wire.refusal(pub_ext("t", said("one"), b"one"))
-
-
-def test_a_topic_without_a_policy_stores_them_all(own_nsqd, connect):
-    with connect(own_nsqd) as wire:
-        wire.subscribe("another")
-        publish(wire, "another", "a", "a")
-
-    assert consumed(own_nsqd, connect, "another") == [b"a", b"a"]

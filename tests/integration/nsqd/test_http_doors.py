@@ -93,7 +93,7 @@ async def doors(tmp_path):
 
 
 @pytest.mark.parametrize("sent", FORBIDDEN.values(), ids=FORBIDDEN)
-async def test_what_http_forbids_is_refused_at_both_doors_and_ends_the_connection(doors, sent):
+async def test_forbidden_http_is_refused_at_both_doors(doors, sent):
     for door in (doors.alone, doors.front):
         found = await outcome(door, sent, PING)
 
@@ -103,7 +103,7 @@ async def test_what_http_forbids_is_refused_at_both_doors_and_ends_the_connectio
 
 @pytest.mark.parametrize("sent", ALLOWED.values(), ids=ALLOWED)
 @pytest.mark.parametrize("before", [b"", HEAD + REST])
-async def test_what_http_allows_is_published_at_both_doors(doors, sent, before):
+async def test_allowed_http_is_published_at_both_doors(doors, sent, before):
     alone = await outcome(doors.alone, before + sent, PING)
     front = await outcome(doors.front, before + sent, PING)
 
@@ -122,7 +122,7 @@ async def test_refused_publish_has_the_same_answer_at_both_doors(doors, sent, st
 
 
 @pytest.mark.parametrize("version", [b"HTTP/2.0", b"HTTP/0.9"])
-async def test_other_versions_are_not_spoken_at_either_door(doors, version):
+async def test_unknown_http_versions_are_refused_at_both_doors(doors, version):
     for door in (doors.alone, doors.front):
         found = await outcome(door, START.replace(b"HTTP/1.1", version) + b"Host: x\r\n" + REST, PING)
 
@@ -134,7 +134,7 @@ OWN = [b"Sec-Fetch-Site: same-origin\r\n", b"Sec-Fetch-Site: none\r\n", b"Origin
 
 
 @pytest.mark.parametrize("header", FOREIGN)
-async def test_a_page_of_another_site_changes_nothing(doors, header):
+async def test_page_of_another_site_changes_nothing(doors, header):
     for door in (doors.alone, doors.front):
         for target in (b"/pub?topic=t", b"/mpub?topic=t", b"/topic/create?topic=t"):
             sent = (HEAD + header + REST).replace(b"/pub?topic=t", target)
@@ -151,7 +151,7 @@ async def test_programs_and_pages_of_its_own_may_publish(doors, header):
         assert (await outcome(door, HEAD + header + REST)).statuses == [200]
 
 
-async def test_a_request_may_be_cut_anywhere(doors):
+async def test_request_may_be_cut_anywhere(doors):
     whole = HEAD + b"User-Agent: u\r\n" + REST
     client = MemoryTransport()
     client.connect(doors.front())
@@ -175,7 +175,7 @@ async def test_requests_that_come_together_are_answered_in_their_order(doors):
     assert doors.published() == {"a": 2, "b": 1, "c": 1}
 
 
-async def test_who_ends_its_side_is_answered_at_both_doors(doors):
+async def test_half_closed_client_is_answered_at_both_doors(doors):
     sent = HEAD.replace(b"topic=t", b"topic=u") + REST + PING
     for door in (doors.alone, doors.front):
         client, connection = MemoryTransport(), door()

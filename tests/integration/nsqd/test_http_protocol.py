@@ -52,23 +52,23 @@ def header(response, *names):
 # --- replies
 
 
-def test_a_text_reply_names_the_api_version(ask, topic):
+def test_text_reply_names_api_version(ask, topic):
     response = ask("POST", f"/pub?topic={topic}", b"m")
     assert header(response, "X-Nsq-Content-Type", "Content-Type") == (NSQ, TEXT)
     assert response.text == b"OK"
 
 
-def test_an_empty_reply_has_a_length_and_no_type(ask, topic):
+def test_empty_reply_has_length_and_no_type(ask, topic):
     response = ask("POST", f"/topic/create?topic={topic}")
     assert header(response, "X-Nsq-Content-Type", "Content-Type", "Content-Length") == (NSQ, None, "0")
 
 
 @pytest.mark.parametrize("path", ["/info", "/stats?format=json", "/config/mem_queue_size"])
-def test_a_structure_is_json(ask, path):
+def test_structure_is_json(ask, path):
     assert header(ask("GET", path), "X-Nsq-Content-Type", "Content-Type") == (NSQ, JSON)
 
 
-def test_an_error_is_json_with_one_key(ask):
+def test_error_is_json_with_one_key(ask):
     response = ask("POST", "/topic/create")
     assert (response.status, response.text) == (400, b'{"message":"MISSING_ARG_TOPIC"}')
     assert header(response, "X-Nsq-Content-Type", "Content-Type") == (NSQ, JSON)
@@ -80,7 +80,7 @@ def test_ping_is_plain_text(ask):
     assert header(response, "X-Nsq-Content-Type", "Content-Type") == (None, TEXT)
 
 
-def test_the_api_header_is_spelled_as_the_original_spells_it(raw):
+def test_api_header_is_spelled_as_the_original_spells_it(raw):
     answer = raw(b"GET /info HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     assert b"\r\nX-Nsq-Content-Type: nsq; version=1.0\r\n" in answer
 
@@ -92,7 +92,7 @@ def test_the_api_header_is_spelled_as_the_original_spells_it(raw):
 @pytest.mark.parametrize(
     "path", ["/", "/nope", "/config", "/config/", "/config/a/b", "/pub/x", "/put", "/mput"]
 )
-def test_an_unknown_path_is_not_found(ask, method, path):
+def test_unknown_path_is_not_found(ask, method, path):
     response = ask(method, path)
     assert (response.status, response.text) == (404, b'{"message":"NOT_FOUND"}')
     assert header(response, "X-Nsq-Content-Type", "Content-Type") == (NSQ, JSON)
@@ -110,7 +110,7 @@ def test_an_unknown_path_is_not_found(ask, method, path):
         ("POST", "/config/log_level", "GET, OPTIONS, PUT"),
     ],
 )
-def test_a_known_path_with_another_method_says_which_are_allowed(ask, method, path, allow):
+def test_known_path_with_another_method_says_which_are_allowed(ask, method, path, allow):
     response = ask(method, path)
     assert response.status == 405
     assert response.getheader("Allow") == allow
@@ -139,16 +139,16 @@ def test_options_are_answered(ask, path, allow):
         ("POST", "/topic//create?topic=z", 307, "/topic/create?topic=z"),
     ],
 )
-def test_another_spelling_of_a_path_is_redirected(ask, method, path, status, location):
+def test_another_spelling_of_path_is_redirected(ask, method, path, status, location):
     response = ask(method, path)
     assert (response.status, response.getheader("Location")) == (status, location)
 
 
-def test_an_escaped_path_is_the_same_path(ask):
+def test_escaped_path_is_the_same_path(ask):
     assert ask("GET", "/%70ing").text == b"OK"
 
 
-def test_the_whole_url_may_stand_in_the_request_line(ask):
+def test_whole_url_may_stand_in_request_line(ask):
     assert ask("GET", "http://nsqd.example:4151/ping").text == b"OK"
     assert ask("GET", "http://nsqd.example:4151/stats?format=json&topic=none").status == 200
 
@@ -162,19 +162,19 @@ def test_the_whole_url_may_stand_in_the_request_line(ask):
         ("POST", "/debug/freememory"),
     ],
 )
-def test_the_profiler_of_the_originals_runtime_is_not_there(ask, method, path):
+def test_profiler_of_originals_runtime_is_not_there(ask, method, path):
     assert ask(method, path).status == 404
 
 
 # --- connections
 
 
-def test_many_requests_share_a_connection(ask, http_connection, topic):
+def test_http_connection_serves_several_requests(ask, http_connection, topic):
     for _ in range(3):
         assert ask("POST", f"/pub?topic={topic}", b"m").status == 200
         ours = http_connection.sock
         assert ask("GET", "/nope").status == 404
-        assert ask("POST", f"/topic/create?topic={topic}", b"a body nobody reads").status == 200
+        assert ask("POST", f"/topic/create?topic={topic}", b"an unread body").status == 200
         assert http_connection.sock is ours
 
 
@@ -215,7 +215,7 @@ def test_http_1_0_is_spoken(raw):
     # Only the first 20 bytes, because one request is long.
     ids=lambda value: value[:20] if isinstance(value, bytes) else None,
 )
-def test_what_is_not_http_is_refused_and_mostly_with_the_originals_status(nsqd, raw, request_bytes, status):
+def test_malformed_http_is_refused_with_originals_status(nsqd, raw, request_bytes, status):
     answer = raw(request_bytes)
     assert answer.split(b" ", 2)[1] == status
     assert answer.partition(b"\r\n\r\n")[2]  # the body has a sentence
@@ -231,14 +231,14 @@ def test_what_is_not_http_is_refused_and_mostly_with_the_originals_status(nsqd, 
         b"POST /pub?topic=a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n0\r\n\r\n",
     ],
 )
-def test_what_is_not_http_is_told_so_and_closed_and_logged_in_one_line(nsqd, raw, request_bytes):
+def test_malformed_http_closes_connection_without_traceback(nsqd, raw, request_bytes):
     before = len(nsqd.logs())
     assert raw(request_bytes).split(b" ", 2)[1] == b"400"
     assert "Traceback" not in nsqd.logs()[before:]
     assert nsqd.request("GET", "/ping") == (200, b"OK")
 
 
-def test_a_body_that_is_refused_unread_ends_the_connection(ask, raw, topic):
+def test_body_that_is_refused_unread_ends_connection(ask, raw, topic):
     head = b"POST /pub?topic=a HTTP/1.1\r\nHost: x\r\nContent-Length: 1048577\r\n\r\n"
     assert b'{"message":"MSG_TOO_BIG"}' in raw(head + b"m" * 100_000)
 

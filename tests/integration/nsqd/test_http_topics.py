@@ -24,7 +24,7 @@ def refused(status, code):
 
 
 @pytest.mark.parametrize("action", TOPIC_ACTIONS)
-def test_a_topic_action_needs_a_topic(post, action):
+def test_topic_action_needs_topic(post, action):
     assert post(f"/topic/{action}") == refused(400, "MISSING_ARG_TOPIC")
     assert post(f"/topic/{action}?channel=ch") == refused(400, "MISSING_ARG_TOPIC")
     assert post(f"/topic/{action}?topic=%zz") == refused(400, "INVALID_REQUEST")
@@ -32,7 +32,7 @@ def test_a_topic_action_needs_a_topic(post, action):
 
 @pytest.mark.parametrize("action", TOPIC_ACTIONS)
 @pytest.mark.parametrize("name", ["", "b@d", "a" * 65])
-def test_a_bad_topic_name_is_refused_or_not_found(post, action, name):
+def test_bad_topic_name_is_refused_or_not_found(post, action, name):
     expected = refused(400, "INVALID_TOPIC") if action in VALIDATED else refused(404, "TOPIC_NOT_FOUND")
     assert post(f"/topic/{action}?topic={name}") == expected
 
@@ -59,7 +59,7 @@ def test_missing_topic_is_not_found(post, topic, action):
         ("?topic=%zz&channel=ch", refused(400, "INVALID_REQUEST")),
     ],
 )
-def test_a_channel_action_needs_a_topic_that_exists_and_a_channel(post, action, query, expected):
+def test_channel_action_needs_topic_that_exists_and_channel(post, action, query, expected):
     assert post(f"/channel/{action}{query}") == expected
 
 
@@ -84,7 +84,7 @@ def test_topic_and_channel_are_made_once_and_deleted_once(post, topic, kind):
 
 
 @KINDS
-def test_second_pause_of_a_topic_or_channel_changes_nothing(post, topic, stats, kind):
+def test_second_pause_of_topic_or_channel_changes_nothing(post, topic, stats, kind):
     query = f"?topic={topic}&channel=ch"
     post(f"/topic/create{query}")
     post(f"/channel/create{query}")
@@ -93,14 +93,14 @@ def test_second_pause_of_a_topic_or_channel_changes_nothing(post, topic, stats, 
         assert stats(topic, "ch" if kind == "channel" else None)["paused"] is paused
 
 
-def test_channel_created_first_gets_the_topic_backlog(post, topic, stats):
+def test_channel_created_first_gets_topic_backlog(post, topic, stats):
     post(f"/pub?topic={topic}", b"m")
     assert stats(topic)["depth"] == 1
     post(f"/channel/create?topic={topic}&channel=ch")
     assert (stats(topic)["depth"], stats(topic, "ch")["depth"]) == (0, 1)
 
 
-def test_who_has_created_a_topic_finds_the_channels_that_nsqlookupd_knows(cluster):
+def test_new_topic_has_channels_that_nsqlookupd_knows(cluster):
     lookupd = cluster.nsqlookupd()
     lookupd.post("/channel/create?topic=t&channel=known")
     nsqd = cluster.nsqd()

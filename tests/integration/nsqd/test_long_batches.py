@@ -45,7 +45,7 @@ PUBLISHERS = {
 
 
 @pytest.mark.parametrize("publisher", PUBLISHERS.values(), ids=PUBLISHERS)
-def test_others_are_served_while_a_long_batch_is_published(nsqd, connect, topic, publisher):
+def test_long_batch_blocks_no_other_client(nsqd, connect, topic, publisher):
     publish = publisher(connect, nsqd, topic)
     answers = []
     thread = threading.Thread(target=lambda: answers.append(publish()))

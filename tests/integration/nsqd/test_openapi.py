@@ -9,7 +9,7 @@ from tests.support.site import ask
 ARGUMENTS = ("topic=t&channel=c&start={first}&end={first}", "topic=t&format=json", "topic=t&format=ndjson")
 
 
-def test_what_is_read_is_answered_in_the_types_that_are_described(cluster):
+def test_answers_have_their_described_media_types(cluster):
     nsqd = cluster.nsqd()
     nsqd.create("t", "c")
     first = nsqd.get("/log/bounds?topic=t")["first"]
@@ -28,7 +28,7 @@ def test_what_is_read_is_answered_in_the_types_that_are_described(cluster):
         assert kinds == set(operation.answer.split()), pattern
 
 
-def test_a_probe_is_refused_in_the_type_that_is_described(cluster):
+def test_refused_probe_has_its_described_media_type(cluster):
     nsqd = cluster.nsqd()
     nsqd.post("/drain")
     answer = ask(nsqd, "GET", "/ready")

@@ -11,7 +11,7 @@ from tests.support.processes import Cluster
 
 
 @pytest.mark.parametrize("name", DIRECTED)
-def test_directed_history_agrees_with_the_model(cluster: Cluster, name: str) -> None:
+def test_directed_history_agrees_with_model(cluster: Cluster, name: str) -> None:
     played = Played(cluster.nsqd())
     try:
         played.play(DIRECTED[name])
@@ -20,5 +20,5 @@ def test_directed_history_agrees_with_the_model(cluster: Cluster, name: str) -> 
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_random_history_agrees_with_the_model(tmp_path: Path, seed: int) -> None:
+def test_random_history_agrees_with_model(tmp_path: Path, seed: int) -> None:
     play(seed, tmp_path, steps=25)

@@ -32,19 +32,19 @@ def raw(body: bytes) -> bytes:
     return b"IDENTIFY\n" + sized(body)
 
 
-def test_the_answer_has_every_key_in_the_originals_order(wire):
+def test_answer_has_every_key_in_originals_order(wire):
     granted = wire.identify()
     assert granted == GRANTED
     assert list(granted) == list(GRANTED)
 
 
-def test_the_answer_is_json_without_spaces(wire):
+def test_answer_is_json_without_spaces(wire):
     answer = wire.ask(identify(feature_negotiation=True))
     assert answer == json.dumps(GRANTED, separators=(",", ":")).encode()
 
 
 @pytest.mark.parametrize("body", [b"{}", b"null", b'{"feature_negotiation":false,"snappy":true}', b" {} \n"])
-def test_without_feature_negotiation_the_answer_is_ok(wire, topic, body):
+def test_answer_without_feature_negotiation_is_ok(wire, topic, body):
     assert wire.ask(raw(body)) == b"OK"
     wire.publish(topic, b"in the clear")
 
@@ -55,14 +55,14 @@ def test_identify_is_optional(wire, topic):
     assert wire.message().body == b"m"
 
 
-def test_identify_may_be_repeated_and_may_follow_a_publish(wire, topic):
+def test_identify_may_be_repeated_and_may_follow_publish(wire, topic):
     assert wire.ask(raw(b"{}")) == b"OK"
     wire.publish(topic, b"m")
     assert wire.identify(msg_timeout=5000)["msg_timeout"] == 5000
     assert wire.identify()["msg_timeout"] == 60000
 
 
-def test_tls_without_a_certificate_is_not_granted_and_the_connection_stays_plain(wire, topic):
+def test_tls_without_certificate_is_not_granted_and_connection_stays_plain(wire, topic):
     assert wire.identify(tls_v1=True)["tls_v1"] is False
     wire.publish(topic, b"in the clear")
 
@@ -77,7 +77,7 @@ def test_tls_without_a_certificate_is_not_granted_and_the_connection_stays_plain
         ("msg_timeout", "msg timeout", [0, 1000, 900000], [-1, 1, 999, 900001]),
     ],
 )
-def test_every_setting_has_its_limits(connect, field, what, legal, illegal):
+def test_settings_have_limits(connect, field, what, legal, illegal):
     for value in legal:
         connect().identify(**{field: value})
     for value in illegal:
@@ -85,7 +85,7 @@ def test_every_setting_has_its_limits(connect, field, what, legal, illegal):
         assert refused == f"E_BAD_BODY IDENTIFY {what} ({value}) is invalid".encode()
 
 
-def test_the_first_setting_out_of_range_is_named(wire):
+def test_first_setting_out_of_range_is_named(wire):
     refused = wire.refusal(
         identify(msg_timeout=1, sample_rate=-1, output_buffer_size=1, heartbeat_interval=5000)
     )
@@ -139,17 +139,17 @@ def test_null_is_absent_and_unknown_keys_are_ignored(wire):
         (MAX_BODY + 1, b"E_BAD_BODY IDENTIFY body too big 5242881 > 5242880"),
     ],
 )
-def test_the_size_of_the_body_is_limited(wire, number, error):
+def test_size_of_body_is_limited(wire, number, error):
     assert wire.refusal(b"IDENTIFY\n", size(number)) == error
 
 
-def test_a_body_of_exactly_the_limit_is_read(wire):
+def test_body_of_exactly_limit_is_read(wire):
     wire.send(raw(b"{}" + b" " * (MAX_BODY - 2)))
     wire.ok()
 
 
 @pytest.mark.parametrize("number", [0, -1, MAX_BODY + 1])
-def test_the_size_of_the_auth_body_is_limited_too(wire, number):
+def test_size_of_auth_body_is_limited_too(wire, number):
     error = f"body too big {number} > {MAX_BODY}" if number > 0 else f"invalid body size {number}"
     assert wire.refusal(b"AUTH\n", size(number)) == f"E_BAD_BODY AUTH {error}".encode()
 
@@ -160,7 +160,7 @@ def test_sub_needs_heartbeats(wire, topic):
     assert wire.refusal(sub(topic, "ch")) == b"E_INVALID cannot SUB with heartbeats disabled"
 
 
-def test_client_identity_is_in_the_statistics(wire, topic, stats):
+def test_client_identity_is_in_statistics(wire, topic, stats):
     wire.identify(
         client_id="me",
         hostname="my-host",
@@ -183,7 +183,7 @@ def test_client_is_known_by_its_address_before_identify(wire, topic, stats):
     assert (client["client_id"], client["hostname"]) == ("127.0.0.1", "127.0.0.1")
 
 
-def test_an_identify_without_names_clears_them(wire, topic, stats):
+def test_identify_without_names_clears_them(wire, topic, stats):
     assert wire.ask(raw(b"{}")) == b"OK"
     wire.subscribe(topic)
     (client,) = stats(topic, "ch")["clients"]
@@ -191,7 +191,7 @@ def test_an_identify_without_names_clears_them(wire, topic, stats):
 
 
 @pytest.mark.parametrize(("rate", "low", "high"), [(1, 1, 60), (50, 350, 670), (99, 1000, 1000)])
-def test_a_sample_rate_delivers_that_share_and_the_rest_is_gone(wire, topic, stats, rate, low, high):
+def test_sample_rate_delivers_that_share_and_the_rest_is_gone(wire, topic, stats, rate, low, high):
     wire.identify(sample_rate=rate)
     wire.subscribe(topic)
     wire.send(b"".join(pub(topic, b"%d" % n) for n in range(1000)))

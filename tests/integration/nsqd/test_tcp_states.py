@@ -66,7 +66,7 @@ def bring_to(wire: Wire, state: str, topic: str) -> None:
 
 @pytest.mark.parametrize("state", [INIT, SUBSCRIBED, CLOSING])
 @pytest.mark.parametrize("word", COMMANDS)
-def test_every_command_in_every_state(wire, topic, word, state):
+def test_commands_in_states(wire, topic, word, state):
     bring_to(wire, state, topic)
     wire.send(COMMANDS[word])
     if word not in ANSWERS[state]:
@@ -90,7 +90,7 @@ def test_rdy_after_cls_is_not_even_parsed(wire, topic, line):
     wire.quiet()
 
 
-def test_after_cls_nothing_is_delivered_and_what_is_in_flight_can_be_answered(wire, connect, topic, stats):
+def test_cls_stops_delivery_and_still_takes_answers(wire, connect, topic, stats):
     wire.subscribe(topic, ready=2)
     connect().publish(topic, b"first", b"second")
     first, second = wire.messages(2)
@@ -109,5 +109,5 @@ def test_auth_takes_no_parameters(wire):
     assert wire.refusal(b"AUTH x\n" + sized(b"s")) == b"E_INVALID AUTH invalid number of parameters"
 
 
-def test_without_auth_servers_auth_is_disabled(wire):
+def test_auth_is_disabled_without_auth_servers(wire):
     assert wire.refusal(COMMANDS["AUTH"]) == b"E_AUTH_DISABLED AUTH disabled"

@@ -31,7 +31,7 @@ ENOUGH = 4 + 16 + 9 + 1
 
 
 @pytest.mark.parametrize("allowed", [0, 4, ENOUGH - 10, ENOUGH - 1])
-def test_start_without_enough_threads_fails_with_a_sentence(tmp_path, allowed):
+def test_start_without_enough_threads_fails_with_sentence(tmp_path, allowed):
     with PatchedNsqd(REFUSING, tmp_path, ALLOWED=str(allowed)) as nsqd:
         assert nsqd.ended() == 1
 
@@ -40,7 +40,7 @@ def test_start_without_enough_threads_fails_with_a_sentence(tmp_path, allowed):
 
 
 @pytest.mark.parametrize("sync_every", [1, 2500])
-def test_nothing_starts_a_thread_while_nsqd_serves_and_stops(tmp_path, sync_every):
+def test_nsqd_serves_and_stops_without_new_threads(tmp_path, sync_every):
     flags = (f"--sync-every={sync_every}", "--sync-timeout=50ms", "--max-bytes-per-file=100000")
     with PatchedNsqd(REFUSING, tmp_path, *flags, ALLOWED=str(ENOUGH)) as nsqd:
         for path in ("/topic/create?topic=t", "/channel/create?topic=t&channel=c"):
@@ -72,7 +72,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def test_refused_memory_ends_nsqd_with_a_sentence(tmp_path):
+def test_refused_memory_ends_nsqd_with_sentence(tmp_path):
     with PatchedNsqd(WITHOUT_MEMORY, tmp_path) as nsqd:
         with pytest.raises((OSError, HTTPException)):
             nsqd.ask("/info")

@@ -82,7 +82,7 @@ def test_messages_are_published_and_consumed_within_tls(connect, authority, topi
     consumer.quiet()
 
 
-def test_what_was_published_before_tls_is_synced_before_it_begins(connect, secure, authority):
+def test_publishes_before_tls_are_synced_before_it_begins(connect, secure, authority):
     nsqd = secure("--sync-every=1")
     for _ in range(20):
         wire = connect(nsqd)
@@ -95,16 +95,7 @@ def test_what_was_published_before_tls_is_synced_before_it_begins(connect, secur
     assert "Traceback" not in nsqd.logs()
 
 
-def test_errors_and_heartbeats_come_through_tls(connect, authority):
-    wire = connect()
-    upgrade(wire, tls=authority.client(), heartbeat_interval=1000)
-    assert wire.response() == b"_heartbeat_"
-    wire.send(b"NONSENSE\n")
-    assert wire.error() == b"E_INVALID invalid command NONSENSE"
-    assert wire.rest() == b""
-
-
-def test_a_goodbye_is_answered_so_that_nobody_waits_for_it(connect, authority, topic):
+def test_goodbye_is_answered_so_that_nobody_waits_for_it(connect, authority, topic):
     wire = connect()
     upgrade(wire, tls=authority.client())
     wire.publish(topic, b"last words")
@@ -114,7 +105,7 @@ def test_a_goodbye_is_answered_so_that_nobody_waits_for_it(connect, authority, t
     assert below.recv(1) == b""
 
 
-def test_a_second_identify_never_leaves_tls(connect, authority, topic):
+def test_second_identify_never_leaves_tls(connect, authority, topic):
     wire = connect()
     upgrade(wire, tls=authority.client())
     granted = wire.identify(tls_v1=True, output_buffer_size=64, msg_timeout=5000)
@@ -122,7 +113,7 @@ def test_a_second_identify_never_leaves_tls(connect, authority, topic):
     wire.publish(topic, b"still within tls")
 
 
-def test_statistics_and_log_name_the_negotiated_features(nsqd, connect, authority, topic, stats):
+def test_statistics_and_log_name_negotiated_features(nsqd, connect, authority, topic, stats):
     wire = connect()
     upgrade(wire, tls=authority.client())
     wire.subscribe(topic)
@@ -161,7 +152,7 @@ def test_cipher_suites_have_their_official_names(connect, authority, topic, stat
 # --- handshakes that fail
 
 
-def test_non_handshake_gets_a_cleartext_error(wire):
+def test_non_handshake_gets_cleartext_error(wire):
     wire.ask(WISH)
     wire.send(b"NOP\nNOP\n")
     assert (
@@ -171,7 +162,7 @@ def test_non_handshake_gets_a_cleartext_error(wire):
     assert wire.is_closed()
 
 
-def test_a_handshake_that_is_not_begun_is_waited_for_five_seconds(wire, nsqd):
+def test_handshake_that_is_not_begun_is_waited_for_five_seconds(wire, nsqd):
     began = time.monotonic()
     wire.ask(WISH)
     reason = f"read tcp 127.0.0.1:{nsqd.tcp_port}->127.0.0.1:{wire.port}: i/o timeout"
@@ -180,15 +171,7 @@ def test_a_handshake_that_is_not_begun_is_waited_for_five_seconds(wire, nsqd):
     assert time.monotonic() - began > 4.5  # and less than the time-out of the socket
 
 
-def test_a_client_that_leaves_within_the_handshake_is_forgotten(nsqd, connect):
-    wire = connect()
-    wire.ask(WISH)
-    port = wire.port
-    wire.close()
-    wait_until(lambda: f"PROTOCOL(V2): [127.0.0.1:{port}] exiting ioloop" in nsqd.logs(), "it is gone")
-
-
-def test_a_client_that_does_not_believe_the_certificate_leaves(nsqd, connect, stranger):
+def test_client_that_does_not_believe_certificate_leaves(nsqd, connect, stranger):
     wire = connect()
     wire.ask(WISH)
     with pytest.raises(ssl.SSLCertVerificationError):
@@ -196,7 +179,7 @@ def test_a_client_that_does_not_believe_the_certificate_leaves(nsqd, connect, st
     wait_until(lambda: "unknown ca" in nsqd.logs(), "the reason is logged")
 
 
-def test_versions_below_the_least_are_refused(connect, authority, secure):
+def test_versions_below_least_are_refused(connect, authority, secure):
     nsqd = secure("--tls-min-version=tls1.3")
     context = authority.client()
     context.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -207,7 +190,7 @@ def test_versions_below_the_least_are_refused(connect, authority, secure):
     assert nsqd.get("/config/tls_min_version") == 772
 
 
-def test_the_least_version_is_1_2(nsqd):
+def test_least_version_is_1_2(nsqd):
     assert nsqd.get("/config/tls_min_version") == 771
 
 
@@ -215,7 +198,7 @@ def test_the_least_version_is_1_2(nsqd):
     ("least", "version"), [("tls1.0", ssl.TLSVersion.TLSv1), ("tls1.1", ssl.TLSVersion.TLSv1_1)]
 )
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
-def test_an_old_version_is_spoken_when_it_is_allowed(connect, authority, secure, topic, least, version):
+def test_old_version_is_spoken_when_it_is_allowed(connect, authority, secure, topic, least, version):
     nsqd = secure(f"--tls-min-version={least}")
     context = authority.client()
     # The client also has to lower its security level.
@@ -228,7 +211,7 @@ def test_an_old_version_is_spoken_when_it_is_allowed(connect, authority, secure,
     assert https(nsqd, context, "GET", "/ping") == (200, b"OK")
 
 
-def test_a_certificate_that_was_renewed_is_shown_from_then_on(connect, secure, authority, tmp_path):
+def test_certificate_that_was_renewed_is_shown_from_then_on(connect, secure, authority, tmp_path):
     folder = tmp_path / "secret"
     serving = Authority(folder)
     nsqd = secure(f"--tls-cert={serving.certificate}", f"--tls-key={serving.key}")
@@ -253,7 +236,7 @@ def test_a_certificate_that_was_renewed_is_shown_from_then_on(connect, secure, a
 
 
 @pytest.mark.parametrize("policy", ["require", "require-verify"])
-def test_a_client_needs_a_certificate_of_the_authority(connect, secure, authority, stranger, policy):
+def test_client_needs_certificate_of_authority(connect, secure, authority, stranger, policy):
     nsqd = secure(f"--tls-client-auth-policy={policy}", f"--tls-root-ca-file={authority.file}")
     known = connect(nsqd)
     upgrade(known, tls=authority.client(name="known"))
@@ -281,7 +264,7 @@ def test_asking_for_certificates_requires_tls(connect, secure, authority):
 # --- HTTPS
 
 
-def test_the_whole_api_is_served_over_https(nsqd, authority, topic, connect):
+def test_whole_api_is_served_over_https(nsqd, authority, topic, connect):
     assert https(nsqd, authority.client(), "GET", "/ping") == (200, b"OK")
     assert https(nsqd, authority.client(), "POST", f"/pub?topic={topic}", b"m") == (200, b"OK")
     status, body = https(nsqd, authority.client(), "GET", "/info")
@@ -292,14 +275,14 @@ def test_the_whole_api_is_served_over_https(nsqd, authority, topic, connect):
     assert nsqd.request("GET", "/ping") == (200, b"OK")
 
 
-def test_what_is_no_tls_is_dropped_by_the_https_port_and_others_are_served(nsqd, authority):
+def test_https_port_drops_plain_requests(nsqd, authority):
     with socket.create_connection(("127.0.0.1", nsqd.ports["https"]), timeout=10) as plain:
         plain.sendall(b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n")
         assert b"200" not in plain.recv(100)
     assert https(nsqd, authority.client(), "GET", "/ping") == (200, b"OK")
 
 
-def test_an_empty_https_address_listens_nowhere(cluster, authority):
+def test_empty_https_address_listens_nowhere(cluster, authority):
     nsqd = cluster.nsqd(*authority.flags, "--https-address=")
     assert "HTTPS: listening" not in nsqd.logs()
 
@@ -309,7 +292,7 @@ def test_an_empty_https_address_listens_nowhere(cluster, authority):
 
 @pytest.mark.parametrize("command", [b"PUB t\n", b"SUB t c\n", b"NOP\n", b"NONSENSE\n", b"AUTH\n", b"\n"])
 @pytest.mark.parametrize("how", ["true", "tcp-https"])
-def test_without_tls_only_identify_is_allowed(connect, tls_required, command, how):
+def test_commands_need_tls_where_it_is_required(connect, tls_required, command, how):
     nsqd = tls_required(how)
     refused = REQUIRED % command.partition(b" ")[0].strip()
     assert connect(nsqd).refusal(command) == refused
@@ -334,7 +317,7 @@ def tls_required(tmp_path_factory, authority):
 
 
 @pytest.mark.parametrize("how", ["true", "tcp-https"])
-def test_within_tls_everything_is_allowed(connect, authority, tls_required, how):
+def test_commands_are_allowed_within_tls(connect, authority, tls_required, how):
     wire = connect(tls_required(how))
     upgrade(wire, tls=authority.client())
     wire.publish("t", b"m")
@@ -345,7 +328,7 @@ def test_within_tls_everything_is_allowed(connect, authority, tls_required, how)
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", "/ping"), ("POST", "/pub?topic=t"), ("GET", "/nowhere"), ("PUT", "/stats")]
 )
-def test_without_tls_http_names_the_https_port_on_every_path(tls_required, authority, method, path):
+def test_http_names_https_port_where_tls_is_required(tls_required, authority, method, path):
     nsqd = tls_required("true")
     status, body = nsqd.request(method, path)
     assert (status, body) == (403, b'{"message": "TLS_REQUIRED", "https_port": %d}' % nsqd.ports["https"])
@@ -424,13 +407,13 @@ def test_invalid_settings_exit_with_1_and_one_sentence(cluster, authority, flags
         ("--tls-required=maybe", 'invalid boolean value "maybe" for -tls-required: '),
     ],
 )
-def test_a_bad_value_is_quoted_and_exits_with_2(cluster, flag, start):
+def test_bad_value_is_quoted_and_exits_with_2(cluster, flag, start):
     nsqd = cluster.daemon("nsqd", [flag])
     assert nsqd.spawn().wait() == 2
     assert nsqd.logs().startswith(start)
 
 
-def test_the_auth_server_is_told_of_tls_and_of_the_name_in_the_certificate(connect, secure, authority):
+def test_auth_server_is_told_of_tls_and_of_name_in_certificate(connect, secure, authority):
     with AuthServer() as servers:
         nsqd = secure(
             f"--auth-http-address={servers.address}",

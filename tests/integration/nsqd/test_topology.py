@@ -46,16 +46,16 @@ def spread(cluster, connect):
     return spread
 
 
-def test_all_go_to_the_consumer_in_the_same_zone(spread):
+def test_messages_go_to_consumer_in_the_same_zone(spread):
     got, counts, nsqd = spread(EXPERIMENT, *PLACE)
 
     assert got == {"zone": 40, "region": 0, "nowhere": 0, "other": 0}
     assert counts == {"zone_local_msg_count": 40}
-    figures = nsqd.request("GET", "/metrics")[1]
-    assert b'nsqd_channel_delivered_total{channel="c",to="zone",topic="t"} 40.0' in figures
+    statistics = nsqd.request("GET", "/metrics")[1]
+    assert b'nsqd_channel_delivered_total{channel="c",to="zone",topic="t"} 40.0' in statistics
 
 
-def test_without_the_experiment_each_gets_its_share(spread):
+def test_consumers_share_messages_without_experiment(spread):
     got, counts, nsqd = spread(*PLACE)
 
     assert got == dict.fromkeys(CLIENTS, 10)
@@ -63,7 +63,7 @@ def test_without_the_experiment_each_gets_its_share(spread):
     assert b"nsqd_channel_delivered" not in nsqd.request("GET", "/metrics")[1]
 
 
-def test_a_nsqd_without_a_place_of_its_own_is_near_nobody(spread):
+def test_nsqd_without_place_of_its_own_is_near_nobody(spread):
     got, counts, _ = spread(EXPERIMENT)
 
     assert got == dict.fromkeys(CLIENTS, 10)

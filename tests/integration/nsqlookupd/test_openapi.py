@@ -22,16 +22,14 @@ MIXES = [
 ]
 
 
-def test_every_route_is_described_and_nothing_else_is():
+def test_routes_alone_are_described():
     routes = HttpApi(None, None, None, None).routes()
 
     assert {(route.method, route.pattern) for route in routes} == set(OPERATIONS)
 
 
 @pytest.mark.parametrize(("method", "pattern"), OPERATIONS)
-async def test_arguments_answer_and_refusals_of_a_route_are_as_described(
-    lookupd, monkeypatch, method, pattern
-):
+async def test_arguments_answer_and_refusals_of_route_are_as_described(lookupd, monkeypatch, method, pattern):
     operation = OPERATIONS[method, pattern]
     await lookupd.post("/channel/create?topic=t&channel=c")
     read = note_arguments(monkeypatch)
@@ -53,7 +51,7 @@ async def test_arguments_answer_and_refusals_of_a_route_are_as_described(
     assert kinds == ({operation.answer} if pattern != "/ready" else set())
 
 
-async def test_every_route_has_the_refusals_that_stand_above_the_tables(lookupd):
+async def test_routes_have_the_refusals_above_the_tables(lookupd):
     async def refused(method, target, **more):
         answer = await lookupd.http(method, target, **more)
         return None if answer[0] in {200, 503} else refusal(*answer)

@@ -1,6 +1,5 @@
 """nsqlookupd as a process: flags, log lines, signals and exit codes."""
 
-import signal
 import socket
 
 import pytest
@@ -11,7 +10,7 @@ from tests.support import beside
 
 
 @pytest.mark.executed
-def test_it_says_where_it_listens_and_stops_cleanly(cluster):
+def test_nsqlookupd_logs_addresses_and_stops_cleanly(cluster):
     lookupd = cluster.nsqlookupd()
     info = lookupd.get("/info")
     if beside.OURS:
@@ -32,7 +31,7 @@ def test_it_says_where_it_listens_and_stops_cleanly(cluster):
     assert texts[3].startswith("INFO: 200 GET /info (127.0.0.1:")
 
 
-def test_a_stop_closes_the_connections_of_nsqd(cluster):
+def test_stop_closes_connections_of_nsqd(cluster):
     lookupd = cluster.nsqlookupd()
     with socket.create_connection(("127.0.0.1", lookupd.tcp_port), 10) as nsqd:
         fields = {"broadcast_address": "a", "tcp_port": 1, "http_port": 2, "version": "1"}
@@ -43,7 +42,7 @@ def test_a_stop_closes_the_connections_of_nsqd(cluster):
         assert nsqd.recv(4096) == b""
 
 
-def test_a_port_in_use_is_one_fatal_line_and_exit_code_1(cluster):
+def test_port_in_use_is_one_fatal_line_and_exit_code_1(cluster):
     first = cluster.nsqlookupd()
     second = cluster.daemon("nsqlookupd", [])
     second.ports["tcp"] = first.tcp_port
@@ -56,7 +55,7 @@ def test_a_port_in_use_is_one_fatal_line_and_exit_code_1(cluster):
     )
 
 
-def test_an_address_without_a_port_is_refused(cluster):
+def test_address_without_port_is_refused(cluster):
     lookupd = cluster.daemon("nsqlookupd", ["--tcp-address=nohost"])
 
     assert lookupd.spawn().wait() == 1
@@ -65,7 +64,7 @@ def test_an_address_without_a_port_is_refused(cluster):
     )
 
 
-def test_its_options_come_from_a_file_too(cluster):
+def test_nsqlookupd_reads_options_from_file(cluster):
     lookupd = cluster.daemon("nsqlookupd", [])
     path = lookupd.folder / "nsqlookupd.cfg"
     path.write_text(
@@ -75,11 +74,3 @@ def test_its_options_come_from_a_file_too(cluster):
 
     assert lookupd.start().stop() == 0
     assert lookupd.logs().startswith("[mine] ")
-
-
-@pytest.mark.executed
-def test_an_interrupt_stops_it_as_well(cluster):
-    lookupd = cluster.nsqlookupd()
-    lookupd.process.send_signal(signal.SIGINT)
-
-    assert lookupd.wait() == 0

@@ -52,7 +52,7 @@ class Watcher(threading.Thread):
                 self.wrong.append((status, body))
 
 
-def test_while_they_are_restarted_in_turn_none_that_is_ready_gives_a_wrong_answer(cluster):
+def test_rolling_restart_gives_no_wrong_answer_from_ready_nsqlookupd(cluster):
     ports = [free_port(), free_port()]
     lookupds = [lookupd(cluster, ports, own, "--reconnect-interval=5s").start() for own in range(2)]
     nsqds = [cluster.nsqd(lookupds=lookupds) for _ in range(3)]
@@ -82,7 +82,7 @@ def test_while_they_are_restarted_in_turn_none_that_is_ready_gives_a_wrong_answe
     assert watcher.wrong == []
 
 
-def test_alone_it_waits_for_the_time_a_nsqd_needs_to_come_back(cluster):
+def test_single_nsqlookupd_waits_for_nsqds_to_return(cluster):
     daemon = lookupd(cluster, [free_port()], 0, "--reconnect-interval=1h").start()
 
     status, body = daemon.request("GET", "/ready")
@@ -97,7 +97,7 @@ def test_alone_it_waits_for_the_time_a_nsqd_needs_to_come_back(cluster):
     wait_until(lambda: "s are over, the time nsqds need to come back" in daemon.logs(), "it says why")
 
 
-def test_a_nsqd_that_does_not_come_back_is_named(cluster):
+def test_nsqd_that_does_not_come_back_is_named(cluster):
     ports = [free_port(), free_port()]
     first = lookupd(cluster, ports, 0, "--reconnect-interval=0s").start()
     wait_until(first.is_ready, "the first is ready")
@@ -109,7 +109,7 @@ def test_a_nsqd_that_does_not_come_back_is_named(cluster):
     wait_until(lambda: second.request("GET", "/ready") == (503, sentence), "it is named")
 
 
-def test_an_added_nsqlookupd_is_not_ready_before_the_nsqds_know_it(cluster):
+def test_added_nsqlookupd_is_not_ready_before_nsqds_know_it(cluster):
     ports = [free_port(), free_port()]
     first = lookupd(cluster, ports, 0, "--reconnect-interval=0s").start()
     wait_until(first.is_ready, "the first is ready")

@@ -20,7 +20,7 @@ def start(lookup, *flags):
     )
 
 
-def figures(output):
+def statistics(output):
     return [json.loads(line) for line in output.splitlines()]
 
 
@@ -34,7 +34,7 @@ def nsqd(lookup, cluster):
     return cluster.nsqd()
 
 
-def test_every_message_is_counted_until_it_is_told_to_stop(lookup, nsqd):
+def test_counted_load_counts_messages_until_sigterm(lookup, nsqd):
     load = start(lookup.http_address, "--rate=200")
     wait_until(lambda: nsqd.get("/stats?format=json")["topics"] != [], "it publishes")
     wait_until(lambda: nsqd.get("/stats?format=json")["topics"][0]["message_count"] > 900, "for some seconds")
@@ -42,19 +42,19 @@ def test_every_message_is_counted_until_it_is_told_to_stop(lookup, nsqd):
     output, errors = load.communicate(timeout=30)
 
     assert (load.returncode, errors) == (0, "")
-    *_, last = figures(output)
+    *_, last = statistics(output)
     assert last["final"] is True
     assert last["confirmed"] == last["received"] > 900
     assert (last["failed"], last["missing"], last["wrong_lookups"]) == (0, 0, 0)
     assert last["lookups"] > 0
 
 
-def test_an_answer_that_names_too_few_brokers_is_wrong(lookup, nsqd):
+def test_answer_that_names_too_few_brokers_is_wrong(lookup, nsqd):
     output, _ = start(lookup.http_address, "--rate=50", "--producers=2", "--seconds=4").communicate(
         timeout=30
     )
 
-    last = figures(output)[-1]
+    last = statistics(output)[-1]
     assert last["wrong_lookups"] == last["lookups"] > 0
 
 
@@ -62,7 +62,7 @@ def test_publishes_that_fail_are_counted_and_end_it_with_1():
     load = start(f"127.0.0.1:{free_port()}", "--rate=20", "--seconds=1")
     output, _ = load.communicate(timeout=60)
 
-    last = figures(output)[-1]
+    last = statistics(output)[-1]
     assert load.returncode == 1
     assert (last["confirmed"], last["failed"] > 10) == (0, True)
     assert "nsqlookupd" in last["last_failure"]

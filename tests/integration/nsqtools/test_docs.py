@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.tools import owed
+from tests.support.tools import unfinished
 from tests.support.waiting import wait_until
 
 PROJECT = Path(__file__).parents[3]
@@ -29,7 +29,7 @@ def commands(block: str) -> list[tuple[str, str]]:
     return re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
 
 
-def test_every_tool_has_an_example():
+def test_tools_have_examples():
     tools = {
         "nsq_channel",
         "nsq_peek",
@@ -45,11 +45,11 @@ def test_every_tool_has_an_example():
 
 
 @pytest.mark.parametrize("kind", ["tcp", "http"])
-def test_the_page_uses_the_addresses_of_a_local_nsqd(kind):
+def test_page_uses_addresses_of_local_nsqd(kind):
     assert {"tcp": "127.0.0.1:4150", "http": "127.0.0.1:4151"}[kind] in PAGE
 
 
-def test_the_examples_print_what_the_page_says(nsqd, tmp_path):
+def test_examples_print_the_output_of_the_page(nsqd, tmp_path):
     for topic, channels in CHANNELS.items():
         nsqd.post(f"/topic/create?topic={topic}")
         for channel in channels:
@@ -67,7 +67,7 @@ def test_the_examples_print_what_the_page_says(nsqd, tmp_path):
 def run_example(nsqd, command: str, folder: Path) -> str:
     """Run a line of the page in a folder; return what it printed."""
     local = command.replace("127.0.0.1:4150", nsqd.tcp_address).replace("127.0.0.1:4151", nsqd.http_address)
-    # Commands that would go on forever have a time limit on the page; here they get the time that they need.
+    # Commands that would run forever have a time limit on the page; here they get the time that they need.
     endless = re.fullmatch(r"timeout \d+ ((nsq_to_\w+) -topic=(\S+) .*) \|\| true", local)
     with subprocess.Popen(
         ["bash", "-c", f"exec {endless[1]}" if endless else local],
@@ -77,7 +77,7 @@ def run_example(nsqd, command: str, folder: Path) -> str:
         env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
     ) as process:
         if endless:
-            wait_until(lambda: owed(nsqd, endless[3], endless[2]) == 0, f"{endless[2]} is done", 30)
+            wait_until(lambda: unfinished(nsqd, endless[3], endless[2]) == 0, f"{endless[2]} is done", 30)
             process.terminate()
         printed, said = process.communicate(timeout=60)
     assert process.returncode == 0, f"{command}\nended with {process.returncode}:\n{said.decode()}"

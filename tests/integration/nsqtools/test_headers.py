@@ -4,7 +4,7 @@ import json
 
 from nsqclient.testing import MemoryNsqd
 from tests.support.http_sink import HttpSink
-from tests.support.tools import Tool, owed, run_tool
+from tests.support.tools import Tool, run_tool, unfinished
 from tests.support.waiting import wait_until
 from tests.support.youzan import YouzanClient, pub_ext
 
@@ -40,7 +40,7 @@ def test_tail_prints_headers_when_asked_for(nsqd):
     assert run_tool("nsq_tail", *flags).stdout == b"1\n2\n"
 
 
-def test_to_nsq_gives_its_headers_to_each_message(nsqd):
+def test_headers_of_to_nsq_are_on_each_message(nsqd):
     publish_ext(nsqd, "t", ({}, b"0"))
     ended = run_tool(
         "to_nsq",
@@ -63,7 +63,7 @@ def test_nsq_to_nsq_passes_headers_on(cluster, nsqd, tmp_path):
     to = f"-destination-nsqd-tcp-address={destination.tcp_address}"
     flags = [f"-nsqd-tcp-address={nsqd.tcp_address}", to]
     with Tool(tmp_path, "nsq_to_nsq", "-topic=t", *flags) as tool:
-        wait_until(lambda: owed(nsqd, "t", "nsq_to_nsq") == 0, "all are copied")
+        wait_until(lambda: unfinished(nsqd, "t", "nsq_to_nsq") == 0, "all are copied")
         assert tool.stop() == 0
 
     assert sorted(read_ext(destination, "t", 3), key=lambda one: one[1]) == [
@@ -73,13 +73,13 @@ def test_nsq_to_nsq_passes_headers_on(cluster, nsqd, tmp_path):
     ]
 
 
-def test_nsq_to_nsq_copies_bodies_to_an_nsqd_without_headers(nsqd, tmp_path):
+def test_nsq_to_nsq_copies_bodies_to_nsqd_without_headers(nsqd, tmp_path):
     publish_ext(nsqd, "t", (SOME, b"1"), (SOME, b"2"), channel="nsq_to_nsq")
     with MemoryNsqd() as destination:
         to = f"-destination-nsqd-tcp-address={destination.address}"
         flags = [f"-nsqd-tcp-address={nsqd.tcp_address}", to]
         with Tool(tmp_path, "nsq_to_nsq", "-topic=t", *flags) as tool:
-            wait_until(lambda: owed(nsqd, "t", "nsq_to_nsq") == 0, "all are copied")
+            wait_until(lambda: unfinished(nsqd, "t", "nsq_to_nsq") == 0, "all are copied")
             assert tool.stop() == 0
             assert tool.said().count("does not take headers: messages go there without them") == 1
 
@@ -93,7 +93,7 @@ def test_nsq_to_http_passes_headers_on_so_that_another_nsqd_has_them(cluster, ns
     publish_ext(nsqd, "t", (SOME, b"1"), ({}, b"2"), (odd, b"3"), channel="nsq_to_http")
     flags = [f"-nsqd-tcp-address={nsqd.tcp_address}", f"-post=http://127.0.0.1:{other.http_port}/pub?topic=u"]
     with Tool(tmp_path, "nsq_to_http", "-topic=t", *flags) as tool:
-        wait_until(lambda: owed(nsqd, "t", "nsq_to_http") == 0, "all are sent")
+        wait_until(lambda: unfinished(nsqd, "t", "nsq_to_http") == 0, "all are sent")
         assert tool.stop() == 0
 
     assert sorted(read_ext(other, "u", 4), key=lambda one: one[1]) == [
@@ -104,12 +104,12 @@ def test_nsq_to_http_passes_headers_on_so_that_another_nsqd_has_them(cluster, ns
     ]
 
 
-def test_headers_of_a_get_are_sent_as_well(nsqd, tmp_path):
+def test_headers_of_get_are_sent_as_well(nsqd, tmp_path):
     publish_ext(nsqd, "t", ({"a": "b"}, b"1"), channel="nsq_to_http")
     with HttpSink() as sink:
         flags = [f"-nsqd-tcp-address={nsqd.tcp_address}", f"-get={sink.url}/?x=%s"]
         with Tool(tmp_path, "nsq_to_http", "-topic=t", *flags) as tool:
-            wait_until(lambda: owed(nsqd, "t", "nsq_to_http") == 0, "it is sent")
+            wait_until(lambda: unfinished(nsqd, "t", "nsq_to_http") == 0, "it is sent")
             assert tool.stop() == 0
         [request] = sink.received
 

@@ -11,7 +11,7 @@ import pytest
 from bench.ports import free_port
 from nsqtools.nsq_channel.options import ACTIONS
 from tests.support.nsqd_http import channel_stats, set_policy
-from tests.support.tools import command, owed, publish, read_all, run_tool
+from tests.support.tools import command, publish, read_all, run_tool, unfinished
 from tests.support.waiting import wait_until
 
 
@@ -34,7 +34,7 @@ def message_id(nsqd, body: str) -> str:
     return next(message["id"] for message in found if message["body"] == body)
 
 
-def test_a_channel_is_made_paused_emptied_and_deleted(nsqd):
+def test_channel_is_made_paused_emptied_and_deleted(nsqd):
     publish(nsqd, "t", [b"one"])
 
     assert done("create", nsqd) == "created"
@@ -42,15 +42,15 @@ def test_a_channel_is_made_paused_emptied_and_deleted(nsqd):
     assert channel_stats(nsqd, "t", "c")["paused"] is True
     assert done("unpause", nsqd) == "unpaused"
     assert channel_stats(nsqd, "t", "c")["paused"] is False
-    assert owed(nsqd, "t", "c") == 1
+    assert unfinished(nsqd, "t", "c") == 1
     assert done("empty", nsqd) == "emptied"
-    assert owed(nsqd, "t", "c") == 0
+    assert unfinished(nsqd, "t", "c") == 0
     assert done("delete", nsqd) == "deleted"
     assert nsqd.get("/stats?format=json&topic=t")["topics"][0]["channels"] == []
 
 
 @pytest.mark.parametrize("all_answer", [True, False])
-def test_an_nsqd_that_failed_is_named_even_if_nobody_reads_what_was_done_on_others(nsqd, all_answer):
+def test_failed_nsqd_is_named_without_reader_of_stdout(nsqd, all_answer):
     publish(nsqd, "t", [b"one"], channel="c")
     dead = f"127.0.0.1:{free_port()}"
     addresses = [nsqd.http_address] if all_answer else [nsqd.http_address, dead]
@@ -71,7 +71,7 @@ def test_an_nsqd_that_failed_is_named_even_if_nobody_reads_what_was_done_on_othe
         assert dead.encode() in ended.stderr
 
 
-def test_a_full_disk_behind_stdout_is_named_beside_an_nsqd_that_failed(nsqd):
+def test_full_disk_behind_stdout_is_named_beside_nsqd_that_failed(nsqd):
     publish(nsqd, "t", [b"one"], channel="c")
     dead = f"127.0.0.1:{free_port()}"
     words = [
@@ -91,7 +91,7 @@ def test_a_full_disk_behind_stdout_is_named_beside_an_nsqd_that_failed(nsqd):
     assert b"failed to write to stdout - no space left on device" in ended.stderr
 
 
-def test_a_channel_is_set_back_and_another_begins_where_it_is_told(nsqd):
+def test_channel_is_set_back_and_new_one_begins_at_position(nsqd):
     publish(nsqd, "t", [b"one", b"two", b"three"], channel="keeps")
     nsqd.post("/channel/create?topic=t&channel=c")
     second = message_id(nsqd, "two")
@@ -103,7 +103,7 @@ def test_a_channel_is_set_back_and_another_begins_where_it_is_told(nsqd):
     assert read_all(nsqd, "t", "c") == [b"one", b"two", b"three"]
 
 
-def test_what_policies_say_is_shown_and_nsqd_that_differ_are_named(cluster):
+def test_policies_are_shown_and_differing_nsqds_named(cluster):
     first, second = cluster.nsqd(), cluster.nsqd()
     set_policy(first, "^t$", max_attempts=3, ttl="1h")
 
@@ -119,19 +119,19 @@ def test_messages_are_finished_by_id_by_filter_and_all(nsqd):
     publish(nsqd, "t", [b"one", b'{"a":1}', b'{"a":2}', b"four", b"five"], channel="c")
 
     assert done("finish", nsqd, "-contains=o", "-dry-run") == "2 messages would be finished"
-    assert owed(nsqd, "t", "c") == 5
+    assert unfinished(nsqd, "t", "c") == 5
     assert done("finish", nsqd, f"-id={message_id(nsqd, 'four')}") == "1 message finished"
     assert done("finish", nsqd, "-json-field=a=2") == "1 message finished"
     assert done("finish", nsqd, "-all", f"-from=id:{message_id(nsqd, 'five')}") == "1 message finished"
     assert read_all(nsqd, "t", "c") == [b"one", b'{"a":1}']
 
 
-def test_more_messages_than_one_request_handles_are_all_handled(nsqd):
+def test_messages_beyond_one_request_are_all_handled(nsqd):
     publish(nsqd, "t", [b"x"] * 12_000, channel="c")
 
     assert done("finish", nsqd, "-all", "-dry-run") == "12000 messages would be finished"
     assert done("finish", nsqd, "-all") == "12000 messages finished"
-    assert owed(nsqd, "t", "c") == 0
+    assert unfinished(nsqd, "t", "c") == 0
 
 
 def test_messages_are_put_off_sent_and_cancelled(nsqd):
@@ -156,13 +156,13 @@ def test_dead_letters_return_to_their_channel(nsqd):
 
     counted = done("send-back", nsqd, "-all", "-dry-run")
     assert counted.startswith("2 messages would be sent back; 1 message left: ")
-    assert owed(nsqd, "from", "c") == 0
+    assert unfinished(nsqd, "from", "c") == 0
     assert done("send-back", nsqd, f"-id={one}") == "1 message sent back"
     assert done("send-back", nsqd, "-contains=1") == "1 message sent back"
     assert read_all(nsqd, "from", "c") == [b"0", b"1"]
 
 
-def test_it_is_done_on_all_nsqd_and_an_id_on_the_one_that_has_it(cluster):
+def test_action_runs_on_all_nsqds_and_id_on_its_own(cluster):
     lookupd = cluster.nsqlookupd()
     nsqds = [cluster.nsqd("--node-id=1"), cluster.nsqd("--node-id=2")]
     for nsqd in nsqds:
@@ -192,7 +192,7 @@ def test_it_is_done_on_all_nsqd_and_an_id_on_the_one_that_has_it(cluster):
         ("requeue", ["-all", "-defer=9000h"], b": INVALID_ARG_DEFER: "),
     ],
 )
-def test_what_cannot_be_done_ends_it_with_a_sentence_and_changes_nothing(nsqd, action, asked, sentence):
+def test_impossible_action_ends_with_sentence_and_changes_nothing(nsqd, action, asked, sentence):
     publish(nsqd, "t", [b"one"], channel="c")
     if action == "create":
         asked = ["-channel=new", *asked]
@@ -206,7 +206,7 @@ def test_what_cannot_be_done_ends_it_with_a_sentence_and_changes_nothing(nsqd, a
     assert channel_stats(nsqd, "t", "c")["depth"] == 1
 
 
-def test_an_nsqd_that_does_not_answer_is_named_and_the_other_does_it(cluster, nsqd):
+def test_nsqd_that_does_not_answer_is_named_and_the_other_does_it(cluster, nsqd):
     publish(nsqd, "t", [b"one"], channel="c")
     gone = cluster.nsqd()
     gone.kill()
@@ -217,7 +217,7 @@ def test_an_nsqd_that_does_not_answer_is_named_and_the_other_does_it(cluster, ns
     assert f"ERROR: {gone.http_address}: ".encode() in ended.stderr
 
 
-def test_help_names_every_action_and_a_wrong_one_is_refused():
+def test_help_names_every_action_and_wrong_one_is_refused():
     shown = run_tool("nsq_channel", "-help")
     wrong = run_tool("nsq_channel", "puase", "-topic=t")
 

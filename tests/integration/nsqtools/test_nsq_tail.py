@@ -15,10 +15,10 @@ from tests.support.tools import (
     Tool,
     command,
     environment,
-    owed,
     publish,
     read_all,
     run_tool,
+    unfinished,
 )
 from tests.support.waiting import wait_until
 
@@ -30,31 +30,13 @@ def address(nsqd) -> str:
     return f"-nsqd-tcp-address={nsqd.tcp_address}"
 
 
-def test_a_message_is_its_body_and_a_newline(nsqd):
+def test_message_is_its_body_and_newline(nsqd):
     publish(nsqd, "t", [b"m1", b"\x00\xff", b"two\nlines"], "c")
 
-    ended = run_tool("nsq_tail", "-topic=t", "-channel=c", "-n=3", address(nsqd))
+    ended = run_tool("nsq_tail", "-topic=t", "-channel=c", "-n=3", "-print-topic", address(nsqd))
 
-    assert (ended.returncode, ended.stdout) == (0, b"m1\n\x00\xff\ntwo\nlines\n")
+    assert (ended.returncode, ended.stdout) == (0, b"t | m1\nt | \x00\xff\nt | two\nlines\n")
     assert b"Adding consumer for topic: t\n" in ended.stderr
-
-
-def test_the_topic_is_printed_when_asked_for(nsqd):
-    publish(nsqd, "tailt", [b"m1"], "c")
-
-    ended = run_tool("nsq_tail", "-topic=tailt", "-channel=c", "-n=1", "-print-topic", address(nsqd))
-
-    assert ended.stdout == b"tailt | m1\n"
-
-
-def test_what_was_printed_is_finished_and_the_rest_is_given_back(nsqd):
-    publish(nsqd, "t", [b"%d" % n for n in range(6)], "c")
-
-    ended = run_tool("nsq_tail", "-topic=t", "-channel=c", "-n=3", address(nsqd))
-
-    assert (ended.stdout, ended.returncode) == (b"0\n1\n2\n", 0)
-    assert channel_stats(nsqd, "t", "c")["in_flight_count"] == 0
-    assert sorted(read_all(nsqd, "t", "c")) == [b"3", b"4", b"5"]
 
 
 def test_messages_that_are_not_shown_lose_no_attempt(nsqd):
@@ -64,22 +46,23 @@ def test_messages_that_are_not_shown_lose_no_attempt(nsqd):
     second = run_tool("nsq_tail", "-topic=t", "-channel=c", "-n=2", address(nsqd))
 
     assert first.stdout + second.stdout == b"0\n1\n2\n"
-    assert channel_stats(nsqd, "t", "c")["requeue_count"] == 0
+    stats = channel_stats(nsqd, "t", "c")
+    assert (stats["requeue_count"], stats["in_flight_count"]) == (0, 0)
     waiting = nsqd.get("/messages?topic=t&channel=c&state=waiting")["messages"]
     assert [(one["body"], one.get("attempts", 0)) for one in waiting] == [("3", 0), ("4", 0), ("5", 0)]
 
 
-def test_n_counts_the_messages_of_all_topics(nsqd):
+def test_n_counts_messages_of_all_topics(nsqd):
     for topic in ("a", "b"):
         publish(nsqd, topic, [b"x"] * 2, "c")
 
     ended = run_tool("nsq_tail", "-topic=a", "-topic=b", "-channel=c", "-n=3", address(nsqd))
 
     assert ended.stdout == b"x\n" * 3
-    assert owed(nsqd, "a", "c") + owed(nsqd, "b", "c") == 1
+    assert unfinished(nsqd, "a", "c") + unfinished(nsqd, "b", "c") == 1
 
 
-def test_without_a_channel_only_what_is_published_later_is_shown_and_nothing_stays(nsqd, tmp_path):
+def test_tail_without_channel_shows_later_messages_and_leaves_nothing(nsqd, tmp_path):
     publish(nsqd, "t", [b"early"])
     nsqd.post("/channel/create?topic=t&channel=keeps-the-backlog")
     with Tool(tmp_path, "nsq_tail", "-topic=t", address(nsqd)) as tool:
@@ -121,7 +104,7 @@ def test_messages_come_from_all_nsqd_that_lookupd_knows(cluster, tmp_path):
     assert sorted(ended.stdout.split()) == [b"0", b"1"]
 
 
-def test_a_kill_loses_nothing_that_was_finished(nsqd, tmp_path):
+def test_kill_loses_nothing_that_was_finished(nsqd, tmp_path):
     bodies = [b"%06d" % n for n in range(20_000)]
     publish(nsqd, "t", bodies, "c")
     with Tool(tmp_path, "nsq_tail", "-topic=t", "-channel=c", address(nsqd)) as tool:
@@ -134,8 +117,8 @@ def test_a_kill_loses_nothing_that_was_finished(nsqd, tmp_path):
     assert set(bodies) - left <= set(tool.printed().split(b"\n"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_it_with_0_and_nothing_is_printed_twice(nsqd, tmp_path, number):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_signal_ends_it_with_0_and_nothing_is_printed_twice(nsqd, tmp_path, number):
     bodies = [b"%06d" % n for n in range(20_000)]
     publish(nsqd, "t", bodies, "c")
     with Tool(tmp_path, "nsq_tail", "-topic=t", "-channel=c", address(nsqd)) as tool:
@@ -174,7 +157,7 @@ def test_nsq_tail_finishes_nothing_unprinted_when_its_reader_ends(nsqd):
     assert len(read_all(nsqd, "t", "c")) == 3
 
 
-def test_a_pipe_that_nobody_reads_does_not_keep_it_from_ending(nsqd):
+def test_unread_pipe_does_not_prevent_exit(nsqd):
     publish(nsqd, "t", LARGE[:1], "c")
     with piped(nsqd, "-n=1") as (process, reader):
         wait_until(lambda: channel_stats(nsqd, "t", "c")["in_flight_count"], "it has a message")
@@ -185,7 +168,7 @@ def test_a_pipe_that_nobody_reads_does_not_keep_it_from_ending(nsqd):
     assert (taken, process.returncode) == (LARGE[0] + b"\n", 0)
 
 
-def test_while_the_reader_stalls_nothing_is_taken_and_nothing_is_given_up(nsqd):
+def test_stalled_reader_stops_intake_without_requeues(nsqd):
     publish(nsqd, "t", LARGE, "c")
 
     def all_wait() -> bool:
@@ -203,7 +186,7 @@ def test_while_the_reader_stalls_nothing_is_taken_and_nothing_is_given_up(nsqd):
     assert sorted(read_all(nsqd, "t", "c")) == LARGE
 
 
-def test_a_reader_that_goes_on_after_a_stall_gets_all_and_what_comes_later(nsqd):
+def test_reader_gets_all_messages_after_stall(nsqd):
     publish(nsqd, "t", LARGE, "c")
     with piped(nsqd, "-consumer-opt=msg_timeout,1s") as (process, reader):
         wait_until(lambda: channel_stats(nsqd, "t", "c")["timeout_count"] >= 3, "all have timed out")
@@ -212,14 +195,14 @@ def test_a_reader_that_goes_on_after_a_stall_gets_all_and_what_comes_later(nsqd)
             publish(nsqd, "t", [b"later"])
             while lines[-1] != b"later":
                 lines.append(printed.readline().rstrip(b"\n"))
-            wait_until(lambda: owed(nsqd, "t", "c") == 0, "all are finished")
+            wait_until(lambda: unfinished(nsqd, "t", "c") == 0, "all are finished")
             process.send_signal(signal.SIGTERM)
             assert process.wait(40) == 0
 
     assert sorted(set(lines)) == [*LARGE, b"later"]
 
 
-def test_nsq_tail_requeues_unprinted_messages_when_its_reader_ends_after_a_signal(nsqd):
+def test_nsq_tail_requeues_unprinted_messages_when_its_reader_ends_after_signal(nsqd):
     # As Ctrl-C does in a terminal: it reaches both ends of the pipe.
     publish(nsqd, "t", LARGE, "c")
     with piped(nsqd) as (process, reader):
@@ -235,7 +218,7 @@ def test_nsq_tail_requeues_unprinted_messages_when_its_reader_ends_after_a_signa
     assert len(read_all(nsqd, "t", "c")) == 3
 
 
-def test_unreachable_nsqd_ends_it_with_a_sentence(nsqd):
+def test_unreachable_nsqd_ends_it_with_sentence(nsqd):
     nsqd.stop()
 
     ended = run_tool("nsq_tail", "-topic=t", "-channel=c", address(nsqd))
@@ -244,7 +227,7 @@ def test_unreachable_nsqd_ends_it_with_a_sentence(nsqd):
     assert b"ERROR: [t/c] " in ended.stderr
 
 
-def test_one_of_two_nsqd_that_is_not_there_does_not_keep_the_other_from_being_read(nsqd):
+def test_missing_nsqd_does_not_block_other_one(nsqd):
     publish(nsqd, "t", [b"x"], "c")
 
     ended = run_tool(
@@ -255,7 +238,7 @@ def test_one_of_two_nsqd_that_is_not_there_does_not_keep_the_other_from_being_re
     assert b"127.0.0.1:1: connection refused" in ended.stderr
 
 
-def test_it_names_itself_to_nsqd(nsqd, tmp_path):
+def test_tool_names_itself_to_nsqd(nsqd, tmp_path):
     publish(nsqd, "t", [b"x"], "c")
     with Tool(
         tmp_path, "nsq_tail", "-topic=t", "-channel=c", f"-nsqd-tcp-address={nsqd.tcp_address}"
@@ -266,7 +249,7 @@ def test_it_names_itself_to_nsqd(nsqd, tmp_path):
         assert tool.stop() == 0
 
 
-def test_options_of_the_client_are_passed_through(cluster, tmp_path):
+def test_options_of_client_are_passed_through(cluster, tmp_path):
     authority = Authority(tmp_path / "ca")
     nsqd = cluster.nsqd(*authority.flags, "--tls-required=tcp-https")
     publish(nsqd, "t", [b"secret"], "c")

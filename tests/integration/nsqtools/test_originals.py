@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.http_sink import HttpSink
-from tests.support.tools import GO_TOOLS, Tool, original, owed, publish, read_all, run_tool
+from tests.support.tools import GO_TOOLS, Tool, original, publish, read_all, run_tool, unfinished
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(
@@ -36,7 +36,7 @@ def until_done(nsqd, tmp_path, number: int, tool, *flags: str) -> int:
     """Run a tool on topic t until its channel is empty, and stop it."""
     source = "-topic=t", f"-channel=c{number}", f"-nsqd-tcp-address={nsqd.tcp_address}"
     with Tool(tmp_path / str(number), tool, *source, *flags) as running:
-        wait_until(lambda: owed(nsqd, "t", f"c{number}") == 0, f"{tool} has handled all", 20)
+        wait_until(lambda: unfinished(nsqd, "t", f"c{number}") == 0, f"{tool} has handled all", 20)
         return running.stop()
 
 
@@ -66,7 +66,7 @@ def test_nsq_tail_prints_the_same(nsqd):
         (["-producer-opt=snappy"], b"a\n"),
     ],
 )
-def test_to_nsq_publishes_the_same(nsqd, flags, stdin):
+def test_records_of_to_nsq_are_those_of_original(nsqd, flags, stdin):
     outcomes = []
     for number, tool in enumerate(both("to_nsq")):
         topic = f"t{number}"
@@ -75,7 +75,7 @@ def test_to_nsq_publishes_the_same(nsqd, flags, stdin):
         ended = run_tool(
             tool, f"-topic={topic}", f"-nsqd-tcp-address={nsqd.tcp_address}", *flags, stdin=stdin
         )
-        left = read_all(nsqd, topic, "c") if owed(nsqd, topic, "c") else []
+        left = read_all(nsqd, topic, "c") if unfinished(nsqd, topic, "c") else []
         outcomes.append((ended.returncode, ended.stdout, left))
 
     assert outcomes[0] == outcomes[1]
@@ -211,7 +211,7 @@ def test_nsq_to_nsq_copies_the_same(cluster, nsqd, tmp_path, flags):
     assert len(copies[0][1]) == 3 or not wants_value
 
 
-def test_the_lines_of_status_read_the_same(nsqd, tmp_path):
+def test_lines_of_status_read_the_same(nsqd, tmp_path):
     shapes = []
     publish_to_both(nsqd, [b"x"] * 45)
     for number, tool in enumerate(both("nsq_to_http")):

@@ -8,7 +8,7 @@ from devcluster.cli import main
 from tests.support.processes import CLUSTER_PORTS, free_port_offset
 
 
-def test_a_port_in_use_is_named_with_what_wants_it(tmp_path, capsys):
+def test_port_in_use_is_named_with_its_daemon(tmp_path, capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
 
@@ -26,11 +26,10 @@ def test_a_port_in_use_is_named_with_what_wants_it(tmp_path, capsys):
         (["--port-offset", "65000"], "--port-offset must be 0.."),
         (["--rate", "0"], "--rate must be above 0"),
         (["--status-every", "0"], "--status-every must be above 0"),
-        (["--keep", "--fresh"], "not allowed with"),
         (["--bogus"], "unrecognized arguments: --bogus"),
     ],
 )
-def test_a_bad_flag_is_a_sentence_and_exit_code_two(flags, sentence, capsys):
+def test_bad_flag_is_sentence_and_exit_code_two(flags, sentence, capsys):
     with pytest.raises(SystemExit) as ended:
         main(flags)
 
@@ -38,7 +37,7 @@ def test_a_bad_flag_is_a_sentence_and_exit_code_two(flags, sentence, capsys):
     assert sentence in capsys.readouterr().err
 
 
-def test_a_data_folder_that_cannot_be_made_is_one_sentence(tmp_path, capsys):
+def test_data_folder_that_cannot_be_made_is_one_sentence(tmp_path, capsys):
     (tmp_path / "file").write_text("in the way")
 
     code = main(["--data", str(tmp_path / "file"), "--port-offset", str(free_port_offset(CLUSTER_PORTS))])

@@ -19,7 +19,7 @@ def ends(request):
         os.close(descriptor)
 
 
-async def test_all_who_wait_hear_of_a_line(ends):
+async def test_line_wakes_all_waiting_tasks(ends):
     reader, writer = ends
     keyboard = Keyboard(reader)
     waiting = [asyncio.create_task(keyboard.enter()) for _ in range(2)]
@@ -31,7 +31,7 @@ async def test_all_who_wait_hear_of_a_line(ends):
     keyboard.close()
 
 
-async def test_what_was_typed_before_anybody_waited_is_dropped(ends):
+async def test_line_without_waiting_task_is_dropped(ends):
     reader, writer = ends
     keyboard = Keyboard(reader)
     earlier = asyncio.create_task(keyboard.enter())
@@ -48,7 +48,7 @@ async def test_what_was_typed_before_anybody_waited_is_dropped(ends):
     keyboard.close()
 
 
-async def test_nobody_waits_for_a_keyboard_whose_end_is_reached():
+async def test_closed_keyboard_ends_waits():
     reader, writer = os.pipe()
     keyboard = Keyboard(reader)
     waiting = asyncio.create_task(keyboard.enter())
@@ -61,7 +61,7 @@ async def test_nobody_waits_for_a_keyboard_whose_end_is_reached():
     os.close(reader)
 
 
-async def test_a_file_is_no_keyboard(tmp_path):
+async def test_file_is_no_keyboard(tmp_path):
     with (tmp_path / "file").open("w+") as file:
         keyboard = Keyboard(file.fileno())
 

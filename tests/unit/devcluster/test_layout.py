@@ -3,7 +3,7 @@
 from devcluster.layout import plan_cluster
 
 
-def test_the_default_ports_are_those_of_nsq(tmp_path):
+def test_default_ports_are_those_of_nsq(tmp_path):
     layout = plan_cluster(tmp_path, port_offset=0)
 
     assert [daemon.ports for daemon in layout.daemons] == [
@@ -14,7 +14,7 @@ def test_the_default_ports_are_those_of_nsq(tmp_path):
     ]
 
 
-def test_the_offset_moves_every_port_and_what_refers_to_it(tmp_path):
+def test_offset_moves_ports_and_references_to_them(tmp_path):
     layout = plan_cluster(tmp_path, port_offset=1000)
 
     assert "--http-address=127.0.0.1:5171" in layout.admin.command
@@ -22,14 +22,14 @@ def test_the_offset_moves_every_port_and_what_refers_to_it(tmp_path):
     assert all("--lookupd-tcp-address=127.0.0.1:5160" in nsqd.command for nsqd in layout.nsqds)
 
 
-def test_each_nsqd_keeps_its_own_folder(tmp_path):
+def test_nsqds_have_folders_of_their_own(tmp_path):
     first, second = plan_cluster(tmp_path, port_offset=0).nsqds
 
     assert f"--data-path={tmp_path / 'nsqd-1'}" in first.command
     assert f"--data-path={tmp_path / 'nsqd-2'}" in second.command
 
 
-def test_signing_in_gives_nsqadmin_a_provider_and_a_role_for_each_group(tmp_path):
+def test_signing_in_gives_nsqadmin_provider_and_role_for_each_group(tmp_path):
     layout = plan_cluster(tmp_path, port_offset=7, sign_in=True)
 
     assert layout.listening[-1].ports == {"http": 4187}

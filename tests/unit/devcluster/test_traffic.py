@@ -1,4 +1,4 @@
-"""The messages that the shop publishes, and its lines of figures."""
+"""The messages that the shop publishes, and its lines of statistics."""
 
 import json
 
@@ -9,7 +9,7 @@ from nsqclient.wire.names import is_valid_name
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_a_sample_message_is_json_that_names_its_event(topic):
+def test_sample_message_is_json_that_names_its_event(topic):
     message = json.loads(json.dumps(sample_message(topic, "run-7")))
 
     assert message["id"] == "run-7"
@@ -17,7 +17,7 @@ def test_a_sample_message_is_json_that_names_its_event(topic):
     assert is_valid_name(topic)
 
 
-def test_orders_and_payments_have_what_the_recipes_for_spark_read():
+def test_orders_and_payments_have_members_for_spark_recipes():
     order, payment = sample_message("orders", "run-7"), sample_message("payments", "run-90")
 
     assert {"order": int, "customer": int, "price": float}.items() <= {

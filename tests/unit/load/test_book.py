@@ -6,7 +6,7 @@ from load.book import Book
 from load.marks import Stamp
 
 
-def test_a_delta_has_what_is_new_and_is_numbered():
+def test_delta_has_new_events_and_number():
     book = Book("w1")
     book.acked("load", "p1", [0, 1, 2])
     first, second = book.delta(), book.delta(last=True)
@@ -15,7 +15,7 @@ def test_a_delta_has_what_is_new_and_is_numbered():
     assert (second["number"], second["acked"], second["last"]) == (2, {}, True)
 
 
-def test_a_delta_is_as_small_as_its_numbers_are_in_order_and_goes_through_json():
+def test_delta_is_as_small_as_its_numbers_are_in_order_and_goes_through_json():
     book = Book("w1")
     for number in range(10_000):
         book.received("load c", "127.0.0.1:4150", Stamp("p1", number, 0), 1)

@@ -17,7 +17,7 @@ def test_journal_is_read_as_it_was_written(tmp_path):
     assert (again.count("acked"), again.unreported) == (5, [])
 
 
-def test_journal_has_a_bounded_size(tmp_path):
+def test_journal_has_bounded_size(tmp_path):
     journal = TallyJournal(tmp_path / "tally.jsonl", ["load c"], limit_bytes=5_000)
     book = Book("w1")
     for number in range(2_000):

@@ -5,7 +5,7 @@ import pytest
 from load.latency import Histogram
 
 
-def test_percentiles_are_right_to_a_bucket():
+def test_percentiles_are_right_to_bucket():
     histogram = Histogram()
     for milliseconds in range(1, 1001):
         histogram.record(milliseconds)
@@ -27,7 +27,7 @@ def test_histograms_of_workers_add_up():
     assert both.longest() == pytest.approx(100.0, rel=0.03)
 
 
-def test_a_stall_of_somebody_who_waits_counts_for_all_that_was_not_asked():
+def test_stall_of_closed_loop_counts_for_unasked_requests():
     plain, corrected = Histogram(), Histogram()
     for histogram in (plain, corrected):
         histogram.record(1.0, 1000)
@@ -38,5 +38,5 @@ def test_a_stall_of_somebody_who_waits_counts_for_all_that_was_not_asked():
     assert corrected.percentile(99) == pytest.approx(980.0, rel=0.03)
 
 
-def test_nothing_recorded_is_no_time():
+def test_empty_histogram_has_no_percentile():
     assert (Histogram().percentile(99), Histogram().longest(), len(Histogram())) == (0.0, 0.0, 0)

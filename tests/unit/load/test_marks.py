@@ -3,7 +3,7 @@
 from load.marks import MARK_BYTES, Marker, Stamp, publisher_id
 
 
-def test_a_body_tells_publisher_number_and_time_again():
+def test_body_tells_publisher_number_and_time_again():
     marker = Marker(b"run-0001")
     publisher = publisher_id(b"abcde", 7)
 
@@ -13,11 +13,11 @@ def test_a_body_tells_publisher_number_and_time_again():
     assert marker.read(body) == Stamp(publisher.hex(), 12, 1_790_000_000_000_000_000)
 
 
-def test_a_body_is_never_shorter_than_its_mark():
+def test_body_is_never_shorter_than_its_mark():
     assert len(Marker(b"run-0001").body(publisher_id(b"abcde", 1), 0, 0, 1)) == MARK_BYTES
 
 
-def test_messages_of_others_are_nobodys():
+def test_messages_of_other_runs_are_ignored():
     body = Marker(b"run-0001").body(publisher_id(b"abcde", 1), 0, 0, 100)
 
     assert Marker(b"run-0002").read(body) is None

@@ -9,7 +9,7 @@ RANGES = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 8)).map(lambda r:
 
 
 @given(RANGES)
-def test_a_set_of_ranges_is_the_set_of_their_numbers(ranges):
+def test_set_of_ranges_is_set_of_their_numbers(ranges):
     numbers, model = NumberSet(), set()
     for first, end in ranges:
         again = numbers.add(first, end)
@@ -22,7 +22,7 @@ def test_a_set_of_ranges_is_the_set_of_their_numbers(ranges):
 
 
 @given(RANGES, RANGES, RANGES)
-def test_what_is_in_no_other_set_is_left(ranges, others, more):
+def test_set_without_others_has_the_remaining_numbers(ranges, others, more):
     kept = NumberSet(ranges).without(NumberSet(others), NumberSet(more))
 
     assert list(each(kept)) == sorted(set(each(ranges)) - set(each(others)) - set(each(more)))

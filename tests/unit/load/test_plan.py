@@ -6,7 +6,7 @@ from load.cli import load_profile
 from load.plan import Plan
 
 
-def test_a_locustfile_brings_the_whole_plan():
+def test_locustfile_brings_the_whole_plan():
     plan = Plan(
         "0011223344556677",
         load_profile("soak"),

@@ -19,25 +19,25 @@ ISSUED = {
 }
 
 
-def test_there_is_a_profile_for_each_kind_of_load():
+def test_profiles_exist_for_all_kinds_of_load():
     assert set(profile_names()) >= ISSUED
 
 
 @pytest.mark.parametrize("name", sorted(ISSUED))
-def test_a_profile_says_what_it_is_and_survives_the_way_to_a_worker(name):
+def test_profile_has_description_and_survives_way_to_worker(name):
     profile = load_profile(name)
 
     assert profile.about
     assert read_profile(name, profile.to_json()) == profile
 
 
-def test_a_size_is_a_number_or_two():
+def test_size_is_number_or_two():
     profile = parse_profile("p", "[[publishers]]\nsize = 100\n[[publishers]]\nsize = [50, 70]")
 
     assert [one.size for one in profile.publishers] == [Between(100, 100), Between(50, 70)]
 
 
-def test_every_channel_of_every_topic_has_readers():
+def test_channels_of_all_topics_have_readers():
     profile = parse_profile("p", "[topics]\ncount = 2\nchannels = 2\n[[consumers]]\nusers = 1")
 
     assert profile.channels == [f"load-{topic} channel-{channel}" for topic in (0, 1) for channel in (0, 1)]
@@ -65,7 +65,7 @@ def test_every_channel_of_every_topic_has_readers():
         ("[[publishers", "is not TOML"),
     ],
 )
-def test_a_profile_that_is_no_use_is_refused_with_the_place(text, sentence):
+def test_profile_that_is_no_use_is_refused_with_place(text, sentence):
     with pytest.raises(ProfileError) as refusal:
         parse_profile("p", text)
 

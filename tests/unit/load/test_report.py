@@ -21,7 +21,7 @@ def test_seconds_are_differences_to_the_one_before():
     assert (second["published"], second["received"], second["again"], second["errors"]) == (50.0, 55.0, 2, 1)
 
 
-def test_a_report_is_a_page_with_charts_a_json_and_a_csv(result, tmp_path):
+def test_report_is_page_with_charts_json_and_csv(result, tmp_path):
     write_report(tmp_path, result, ["A thing was seen."], CURVE, [(101.0, 5), (102.0, 0)])
 
     page = (tmp_path / "report.html").read_text()

@@ -47,7 +47,7 @@ def driver():
     return TallyDriver()
 
 
-def test_all_is_well_when_each_message_came_once(driver):
+def test_run_with_single_deliveries_has_no_fault(driver):
     driver.publish(*range(100))
     driver.deliver(*range(50), worker="w2")
     driver.report()
@@ -60,7 +60,7 @@ def test_all_is_well_when_each_message_came_once(driver):
     assert driver.tally.unreported == []
 
 
-def test_a_message_that_never_came_is_named_by_publisher_and_number(driver):
+def test_message_that_never_came_is_named_by_publisher_and_number(driver):
     driver.publish(*range(10))
     driver.publish(*range(10), publisher="p2", worker="w2")
     driver.deliver(*range(10))
@@ -80,7 +80,7 @@ def test_message_that_one_of_two_channels_lacks_is_missing():
     assert driver.outcome().missing_names == ["load p1 1"]
 
 
-def test_message_is_expected_on_the_channels_of_its_topic():
+def test_message_is_expected_on_channels_of_its_topic():
     driver = TallyDriver(CHANNEL, "other channel-0")
     driver.publish(1)
     driver.worker().acked("other", "p1", [1])
@@ -99,7 +99,7 @@ def test_message_that_was_not_sent_is_named(driver):
 
 
 @pytest.mark.parametrize("kind", ["unsure", "refused"])
-def test_a_message_without_an_ok_may_come_or_not(driver, kind):
+def test_message_without_ok_may_come_or_not(driver, kind):
     getattr(driver.worker(), kind)("load", "p1", [1, 2])
     driver.deliver(1)
 
@@ -121,7 +121,7 @@ def test_duplicate_has_its_cause(driver):
     assert driver.outcome().duplicates == {"requeue": 1, "timeout": 2, "kill": 1, "unexplained": 1}
 
 
-def test_duplicate_from_a_lost_node_is_explained_by_the_kill(driver):
+def test_duplicate_from_lost_node_is_explained_by_kill(driver):
     driver.publish(1)
     driver.deliver(1)
     driver.worker().lost(NODE)
@@ -130,7 +130,7 @@ def test_duplicate_from_a_lost_node_is_explained_by_the_kill(driver):
     assert driver.outcome().duplicates == {"kill": 1}
 
 
-def test_a_message_that_was_given_back_and_never_came_again_is_missing(driver):
+def test_message_that_was_given_back_and_never_came_again_is_missing(driver):
     driver.publish(1, 2)
     driver.deliver(1, 2)
     driver.give_back("requeue", 2)
@@ -138,7 +138,7 @@ def test_a_message_that_was_given_back_and_never_came_again_is_missing(driver):
     assert driver.outcome().missing_names == ["load p1 2"]
 
 
-def test_each_time_a_message_is_given_back_it_must_come_again(driver):
+def test_requeued_message_must_come_again_each_time(driver):
     driver.publish(1)
     driver.deliver(1)
     for _ in range(3):
@@ -190,7 +190,7 @@ def test_reports_of_workers_come_in_any_order():
     assert (outcome.acked, outcome.missing, outcome.unknown, outcome.duplicates) == (300, 0, 0, {})
 
 
-def test_a_tally_is_the_same_after_it_was_written_down(driver):
+def test_tally_is_the_same_after_it_was_written_down(driver):
     driver.publish(*range(10))
     driver.deliver(*range(9))
     driver.give_back("requeue", 3)

@@ -8,7 +8,7 @@ from load.daemons import Backlog, Cost, DaemonUsage
 from load.verdict import faults, problems, summary
 
 
-def test_a_run_that_kept_to_its_profile_has_no_faults(result):
+def test_run_that_kept_to_its_profile_has_no_faults(result):
     assert faults(result) == []
     assert summary(result)["faults"] == []
 
@@ -27,7 +27,7 @@ def test_a_run_that_kept_to_its_profile_has_no_faults(result):
         ({"acked": 500}, "500 messages were published of 1,000 that were due: 50%, asked for are 90%"),
     ],
 )  # fmt: skip
-def test_fault_of_the_tally_is_a_sentence(result, changed, sentence):
+def test_fault_of_tally_is_sentence(result, changed, sentence):
     assert any(
         sentence in fault for fault in faults(replace(result, outcome=replace(result.outcome, **changed)))
     )
@@ -49,20 +49,20 @@ def test_fault_of_the_tally_is_a_sentence(result, changed, sentence):
         ({"usages": [DaemonUsage("nsqd 1", [(0, Cost(0, 30)), (10, Cost(9, 90))])]}, "nsqd 1 used 0.90 processors"),  # noqa: E501
     ],
 )  # fmt: skip
-def test_fault_of_the_run_is_a_sentence(result, times, changed, sentence):
+def test_fault_of_run_is_sentence(result, times, changed, sentence):
     if "latency" in changed:
         changed = {"latency": {name: times(value) for name, value in changed["latency"].items()}}
     assert any(sentence in fault for fault in faults(replace(result, **changed)))
 
 
-def test_a_lost_connection_is_an_error_unless_a_nsqd_was_killed(result):
+def test_lost_connection_is_error_unless_nsqd_was_killed(result):
     broken = replace(result, errors={"ConnectionResetError: [Errno 104] reset": 3})
 
     assert "3 requests failed" in faults(broken)[0]
     assert faults(replace(broken, killed=["nsqd-1"])) == []
 
 
-def test_an_error_frame_is_an_error_even_when_a_nsqd_was_killed(result):
+def test_error_frame_is_error_even_when_nsqd_was_killed(result):
     errors = {"ConnectionResetError: reset": 3, "ProtocolError: E_PUB_FAILED": 1}
 
     (fault,) = faults(replace(result, errors=errors, killed=["nsqd-1"]))
@@ -77,7 +77,7 @@ def backlog(unreachable=(), sentences=()):
     return Backlog(0, 0.0, {}, dict.fromkeys(unreachable, "refused"), list(sentences))
 
 
-def test_problem_of_a_daemon_is_a_sentence():
+def test_problem_of_daemon_is_sentence():
     found = problems(backlog(["n:4151"], ["topic load is paused on m:4151"]), [], [], ["m:4150"])
 
     assert found == [
@@ -87,7 +87,7 @@ def test_problem_of_a_daemon_is_a_sentence():
     ]
 
 
-def test_error_of_a_full_disk_has_its_meaning():
+def test_error_of_full_disk_has_its_meaning():
     (found,) = problems(backlog(), ["ProtocolError: E_PUB_FAILED PUB failed No space left on device"], [], [])
 
     assert found.startswith("The disk of an nsqd is full (")

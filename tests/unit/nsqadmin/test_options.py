@@ -2,9 +2,8 @@ import io
 
 import pytest
 
-from nsqadmin.options import LiveOptions, NsqadminOptions
+from nsqadmin.options import NsqadminOptions
 from nsqcore.options.options import parse
-from nsqcore.process.logs import Log, LogLevel
 
 
 def complaint(*argv):
@@ -40,14 +39,14 @@ def complaint(*argv):
         ),
     ],
 )
-def test_contradictions_end_the_start_with_one_sentence(argv, sentence):
+def test_contradictions_end_start_with_one_sentence(argv, sentence):
     code, text = complaint(*argv)
 
     assert code == 1
     assert text.endswith(f"FATAL: failed to instantiate nsqadmin - {sentence}\n")
 
 
-def test_repeated_flags_add_up_and_the_file_uses_its_own_key_names(tmp_path):
+def test_repeated_flags_add_up_and_file_uses_its_own_key_names(tmp_path):
     path = tmp_path / "nsqadmin.toml"
     path.write_text('admin_users = ["alice"]\nnsqd_http_addresses = "a:1,b:2"\nstatsd_interval = "30s"\n')
 
@@ -61,18 +60,5 @@ def test_repeated_flags_add_up_and_the_file_uses_its_own_key_names(tmp_path):
 @pytest.mark.parametrize(
     ("given", "prefix"), [("/", ""), ("", ""), ("/nsq/", "/nsq"), ("nsq", "/nsq"), ("//a//b/", "/a/b")]
 )
-def test_the_base_path_is_normalised(given, prefix):
+def test_base_path_is_normalised(given, prefix):
     assert NsqadminOptions(base_path=given).prefix == prefix
-
-
-def test_a_live_change_swaps_the_whole_object():
-    before = NsqadminOptions(nsqlookupd_http_addresses=("a:1",))
-    log = Log()
-    live = LiveOptions(before, log)
-
-    live.set_lookupds(("b:1",))
-    live.set_log_level(LogLevel.DEBUG)
-
-    assert live.current.nsqlookupd_http_addresses == ("b:1",)
-    assert (live.current.log_level, log.level) == (LogLevel.DEBUG, LogLevel.DEBUG)
-    assert before.nsqlookupd_http_addresses == ("a:1",)

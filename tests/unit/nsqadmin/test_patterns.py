@@ -7,7 +7,7 @@ def test_values_are_put_in_where_their_names_stand():
     assert fill("https://t/{a}/{b}?x={a}", {"a": "1 2", "b": "ü"}) == "https://t/1%202/%C3%BC?x=1%202"
 
 
-def test_without_one_of_the_values_there_is_no_address():
+def test_pattern_with_missing_value_gives_no_address():
     assert fill("https://t/{a}", {}) == ""
     assert fill("https://t/{a}", {"a": ""}) == ""
 

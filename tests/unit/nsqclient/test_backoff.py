@@ -15,16 +15,16 @@ def fail_on_trial(backoff: Backoff) -> float | None:
     return backoff.failed()
 
 
-def test_the_first_failure_stops_for_two_multipliers(backoff):
+def test_first_failure_stops_for_two_multipliers(backoff):
     assert backoff.failed() == 2
     assert (backoff.phase, backoff.level) == (Phase.STOPPED, 1)
 
 
-def test_each_failed_trial_doubles_the_stop(backoff):
+def test_failed_trial_doubles_stop(backoff):
     assert [backoff.failed()] + [fail_on_trial(backoff) for _ in range(4)] == [2, 4, 8, 16, 32]
 
 
-def test_the_stop_never_grows_above_the_longest(backoff):
+def test_stop_never_grows_above_longest(backoff):
     backoff.failed()
 
     stops = [fail_on_trial(backoff) for _ in range(20)]
@@ -33,11 +33,11 @@ def test_the_stop_never_grows_above_the_longest(backoff):
     assert backoff.level == 6
 
 
-def test_a_multiplier_above_the_longest_stop_is_cut_to_it():
+def test_multiplier_above_longest_stop_is_cut_to_it():
     assert Backoff(multiplier=300, max_duration=120).failed() == 120
 
 
-def test_failures_of_messages_taken_before_the_stop_do_not_count_again(backoff):
+def test_failures_of_messages_taken_before_stop_do_not_count_again(backoff):
     backoff.failed()
 
     assert backoff.failed() is None
@@ -45,7 +45,7 @@ def test_failures_of_messages_taken_before_the_stop_do_not_count_again(backoff):
     assert (backoff.phase, backoff.level) == (Phase.STOPPED, 1)
 
 
-def test_a_successful_trial_at_level_one_runs_again(backoff):
+def test_successful_trial_at_level_one_runs_again(backoff):
     backoff.failed()
     backoff.waited()
 
@@ -53,7 +53,7 @@ def test_a_successful_trial_at_level_one_runs_again(backoff):
     assert (backoff.phase, backoff.level) == (Phase.RUNNING, 0)
 
 
-def test_the_way_back_takes_one_successful_trial_per_level(backoff):
+def test_recovery_takes_one_successful_trial_per_level(backoff):
     backoff.failed()
     fail_on_trial(backoff)
     backoff.waited()
@@ -67,7 +67,7 @@ def test_success_while_running_changes_nothing(backoff):
     assert (backoff.phase, backoff.level) == (Phase.RUNNING, 0)
 
 
-def test_full_jitter_stops_for_a_chance_of_the_time():
+def test_full_jitter_stops_for_chance_of_time():
     assert Backoff(multiplier=1, max_duration=120, full_jitter=True).failed(chance=0.25) == 0.5
 
 

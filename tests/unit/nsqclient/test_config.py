@@ -22,13 +22,13 @@ from nsqclient._config import Config, check_option
         ("low_rdy_timeout", float("nan")),
     ],
 )
-def test_a_value_out_of_range_is_refused_by_name(name, value):
+def test_value_out_of_range_is_refused_by_name(name, value):
     with pytest.raises(ValueError, match=f"{name} .* is out of range"):
         Config(**{name: value})
 
 
 @pytest.mark.parametrize("value", ["10", None, True])
-def test_a_number_must_be_one(value):
+def test_number_must_be_one(value):
     with pytest.raises(TypeError, match=r"max_in_flight .* is not a number"):
         Config(max_in_flight=value)
 
@@ -40,6 +40,7 @@ def test_a_number_must_be_one(value):
         ({"heartbeat_interval": 31, "read_timeout": 30}, "must not be above read_timeout"),
         ({"backoff_strategy": "linear"}, "not exponential or full_jitter"),
         ({"local_addr": "10.0.0.1"}, "is not host:port"),
+        ({"tls": "/nowhere/ca.pem"}, "/nowhere/ca.pem"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(settings, sentence):
@@ -47,12 +48,18 @@ def test_settings_that_cannot_work_are_refused(settings, sentence):
         Config(**settings)
 
 
-def test_nothing_changes_once_it_is_made():
+@pytest.mark.parametrize("wrong", [None, 1])
+def test_tls_of_another_type_is_refused(wrong):
+    with pytest.raises(TypeError, match="tls"):
+        Config(tls=wrong)
+
+
+def test_config_is_immutable():
     with pytest.raises(FrozenInstanceError):
         Config().max_in_flight = 2
 
 
-def test_a_secret_is_not_shown():
+def test_secret_is_not_shown():
     assert "hush" not in repr(Config(auth_secret="hush"))
 
 
@@ -83,6 +90,7 @@ def test_minus_one_turns_buffering_and_heartbeats_off():
         ("snappy,false", "snappy", False),
         ("client_id,a,b", "client_id", "a,b"),
         ("auth_secret,hush", "auth_secret", "hush"),
+        ("tls_v1", "tls", True),
         ("skip_lookupd_authorization,false", "lookupd_authorization", False),
     ],
 )
@@ -101,10 +109,11 @@ def test_options_are_read_as_command_lines_give_them(option, name, value):
         ("sample_rate,100", "sample_rate 100 is out of range"),
         ("tls_root_ca_file,/nowhere/ca.pem", "tls_root_ca_file '/nowhere/ca.pem'"),
         ("tls_cert,/nowhere/cert.pem", "needed together"),
+        ("tls_insecure_skip_verify,true", "without tls_v1"),
         ("tls_min_version,tls9", "tls_min_version 'tls9' is none of"),
     ],
 )
-def test_an_option_that_cannot_be_used_is_refused_by_name(option, complaint):
+def test_option_that_cannot_be_used_is_refused_by_name(option, complaint):
     with pytest.raises(ValueError, match=complaint):
         Config().with_options(option)
 
@@ -115,6 +124,6 @@ def test_options_keep_what_they_do_not_name():
     assert (config.max_in_flight, config.snappy) == (7, True)
 
 
-def test_one_option_is_checked_without_the_others_it_has_to_fit_to():
+def test_option_is_checked_alone():
     # 10 s is below the default heartbeat_interval, which another option may lower.
     assert check_option("read-timeout,10s") == ("read_timeout", 10)

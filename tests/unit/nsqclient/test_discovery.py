@@ -1,13 +1,10 @@
 """Which nsqlookupd to ask, and how its answer is read."""
 
-import asyncio
-
 import pytest
 
 from nsqclient._addresses import AddressBook
 from nsqclient._config import Config
 from nsqclient._lookups import lookup_url, producer_addresses
-from nsqclient._subscriptions import RoundPace
 
 
 @pytest.mark.parametrize(
@@ -20,12 +17,12 @@ from nsqclient._subscriptions import RoundPace
         ("[::1]:4161", "http://[::1]:4161/lookup"),
     ],
 )
-def test_an_address_or_a_url_says_where_to_ask(address, url):
+def test_address_or_url_says_where_to_ask(address, url):
     assert lookup_url(address) == url
 
 
 @pytest.mark.parametrize("address", ["lookup", "lookup:port", ":4161", "lookup:70000"])
-def test_an_address_without_host_and_port_is_refused(address):
+def test_address_without_host_and_port_is_refused(address):
     with pytest.raises(ValueError, match="is not host:port"):
         lookup_url(address)
     with pytest.raises(ValueError, match="is not host:port"):
@@ -47,17 +44,6 @@ def test_producers_are_taken_once_each():
 @pytest.mark.parametrize(
     "answer", [None, [], {}, {"producers": [{}]}, {"producers": "a"}, {"producers": ["a"]}]
 )
-def test_an_answer_of_another_shape_is_refused(answer):
+def test_answer_of_another_shape_is_refused(answer):
     with pytest.raises(ValueError, match="not one of /lookup"):
         producer_addresses(answer)
-
-
-async def test_hurry_cuts_a_long_wait_short():
-    pace = RoundPace(interval=300)
-    waiting = asyncio.create_task(pace.pause())
-    await asyncio.sleep(0)
-
-    pace.hurry()
-
-    async with asyncio.timeout(30):
-        await waiting

@@ -20,7 +20,7 @@ class Kept:
 
 @pytest.mark.parametrize("delay", [float("inf"), float("-inf"), float("nan"), 1e300, -1])
 @pytest.mark.parametrize("by_retry", [False, True], ids=["of the call", "of the retry"])
-def test_a_delay_that_is_none_is_refused_and_the_message_can_still_be_answered(delay, by_retry):
+def test_delay_that_is_none_is_refused_and_message_can_still_be_answered(delay, by_retry):
     source = Kept(Retry(delay=lambda attempts: delay if attempts > 1 else 0))
     message = Message(0, 2, b"0123456789abcdef", b"body", source, 0.0)
 

@@ -2,7 +2,8 @@
 
 import random
 
-import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nsqclient._backoff import Phase
 from nsqclient._rdy import RdyDistribution, longest_wait
@@ -23,58 +24,59 @@ def distribution(max_in_flight: int, *keys: str) -> RdyDistribution[str]:
     return rdy
 
 
-def counts(rdy: RdyDistribution[str], keys: str) -> list[int]:
-    return [rdy.count(key) for key in keys]
+KEYS = "abcde"
+STEPS = st.one_of(
+    st.tuples(st.just("add"), st.sampled_from(KEYS), st.integers(1, 6)),
+    st.tuples(st.just("remove"), st.sampled_from(KEYS)),
+    st.tuples(st.just("enter"), st.sampled_from(Phase)),
+    st.tuples(st.just("resize"), st.integers(0, 8)),
+    st.tuples(st.just("rotate"), st.integers(0, 40)),
+)
 
 
-def test_the_first_connection_gets_all():
-    assert distribution(10).add("a", 2500, now=0) == {"a": 10}
+def expected(limits, max_in_flight, phase, counts):
+    """Whether the counts are right for these connections: an even share, a turn for some, or one trial."""
+    if phase is Phase.STOPPED or max_in_flight == 0 or not limits:
+        return not any(counts)
+    if phase is Phase.TRIAL:
+        return sorted(counts) == [0] * (len(limits) - 1) + [1]
+    if len(limits) <= max_in_flight:
+        return counts == [min(max_in_flight // len(limits), limit) for limit in limits.values()]
+    return sum(counts) == max_in_flight and set(counts) <= {0, 1}
 
 
-def test_the_others_make_room_before_a_newcomer_is_served():
-    changes = distribution(10, "a").add("b", 2500, now=1)
-
-    assert changes == {"a": 5, "b": 5}
-    assert list(changes.values()) == sorted(changes.values())
-
-
-def test_a_large_share_is_lowered_before_a_small_one_is_raised():
-    rdy = distribution(9, "a")
-
-    assert list(rdy.add("b", 3, now=0).items()) == [("a", 4), ("b", 3)]
-
-
-def test_all_are_stopped_before_one_is_tried():
-    rdy = distribution(10, "a", "b")
-
-    assert list(rdy.enter(Phase.TRIAL, 2, first).items())[-1] == ("b", 0)
-    rdy = distribution(2, "a", "b", "c")
-    assert list(rdy.enter(Phase.TRIAL, 2, last).values()) == [0, 0, 1]
-
-
-def test_no_connection_gets_more_than_its_nsqd_allows():
-    assert distribution(100).add("a", 30, now=0) == {"a": 30}
-
-
-def test_what_a_lost_connection_held_goes_to_the_others():
-    rdy = distribution(10, "a", "b")
-
-    assert rdy.remove("a", 1, first) == {"b": 10}
-    assert rdy.count("a") == 0
-    assert rdy.remove("a", 1, first) == {}
+@given(st.integers(0, 8), st.lists(STEPS, max_size=30), st.randoms(use_true_random=False))
+def test_rdy_sent_is_share_of_max_in_flight(max_in_flight, steps, chance):
+    rdy = distribution(max_in_flight)
+    limits: dict[str, int] = {}
+    sent: dict[str, int] = {}
+    phase, now = Phase.RUNNING, 0
+    for kind, *arguments in steps:
+        if kind == "add" and arguments[0] not in limits:
+            limits[arguments[0]], sent[arguments[0]] = arguments[1], 0
+            changes = rdy.add(*arguments, now)
+        elif kind == "remove":
+            limits.pop(arguments[0], None)
+            sent.pop(arguments[0], None)
+            changes = rdy.remove(arguments[0], now, chance.choice)
+        elif kind == "enter":
+            [phase] = arguments
+            changes = rdy.enter(phase, now, chance.choice)
+        elif kind == "resize":
+            [max_in_flight] = arguments
+            changes = rdy.resize(max_in_flight, now)
+        else:
+            now += arguments[-1]
+            changes = rdy.rotate(now, chance.choice)
+        most = max(max_in_flight, sum(sent.values()))
+        for key, count in changes.items():
+            assert count != sent[key]  # only changes are sent
+            sent[key] = count
+            assert sum(sent.values()) <= most  # others are lowered first
+        assert expected(limits, max_in_flight, phase, [sent[key] for key in limits]), (kind, arguments, sent)
 
 
-def test_only_changes_are_told():
-    rdy = distribution(10, "a", "b")
-
-    assert rdy.resize(11, now=1) == {}
-
-
-def test_more_connections_than_messages_leave_some_at_zero():
-    assert sorted(counts(distribution(2, "a", "b", "c"), "abc")) == [0, 1, 1]
-
-
-def test_a_silent_connection_passes_its_share_on():
+def test_silent_connection_passes_its_share_on():
     rdy = distribution(1, "a", "b")
     holder, waiting = ("a", "b") if rdy.count("a") else ("b", "a")
 
@@ -82,7 +84,7 @@ def test_a_silent_connection_passes_its_share_on():
     assert rdy.rotate(11, first) == {holder: 0, waiting: 1}
 
 
-def test_a_busy_connection_passes_its_share_on_when_its_time_is_up():
+def test_busy_connection_passes_its_share_on_when_its_time_is_up():
     rdy = distribution(1, "a", "b")
     holder, waiting = ("a", "b") if rdy.count("a") else ("b", "a")
     rdy.heard(holder, 29)
@@ -91,13 +93,13 @@ def test_a_busy_connection_passes_its_share_on_when_its_time_is_up():
     assert rdy.rotate(31, first) == {holder: 0, waiting: 1}
 
 
-def test_a_connection_whose_message_is_being_handled_is_not_silent():
+def test_connection_whose_message_is_being_handled_is_not_silent():
     rdy = distribution(1, "a", "b")
 
     assert rdy.rotate(11, first, {"a": 1}) == {}
 
 
-def test_a_share_is_passed_on_only_when_its_message_is_answered():
+def test_share_is_passed_on_only_when_its_message_is_answered():
     rdy = distribution(1, "a", "b")
 
     assert rdy.rotate(31, first, {"a": 1}) == {"a": 0}
@@ -114,7 +116,7 @@ def test_connection_that_comes_or_goes_gets_no_share_that_is_passed_on():
     assert rdy.rotate(36, first, {"a": 1}) == {}
 
 
-def test_every_connection_has_its_turn():
+def test_connections_all_have_their_turn():
     rdy = distribution(1, "a", "b", "c")
     chance = random.Random(1)
     seen = set()
@@ -136,7 +138,7 @@ class Counted:
         return id(self)
 
 
-def test_thousands_that_come_and_go_one_by_one_cost_no_square():
+def test_connection_changes_have_linear_cost():
     rdy = RdyDistribution(10, low_rdy_idle_timeout=10, low_rdy_timeout=30)
     keys = [Counted() for _ in range(2_000)]
     Counted.looks = 0
@@ -152,50 +154,13 @@ def test_thousands_that_come_and_go_one_by_one_cost_no_square():
     assert sum(rdy.count(key) for key in keys) == 10
 
 
-def test_the_share_of_one_that_goes_is_passed_on():
-    rdy = distribution(2, "a", "b", "c", "d")
-    holders = [key for key in "abcd" if rdy.count(key)]
-
-    (told,) = rdy.remove(holders[0], 1, first).values()
-
-    assert told == 1
-    assert sum(rdy.count(key) for key in "abcd") == 2
-
-
-def test_how_long_a_turn_may_take_to_come():
+def test_longest_wait_grows_with_connections_per_message():
     assert longest_wait(1000, 100, 10) == 90
     assert longest_wait(100, 100, 10) == 0
     assert longest_wait(5, 0, 10) == 0
 
 
-def test_nothing_rotates_when_there_is_enough_for_all():
-    assert distribution(2, "a", "b").rotate(1000, first) == {}
-
-
-def test_stopping_tells_all_zero_and_a_newcomer_waits():
-    rdy = distribution(10, "a", "b")
-
-    assert rdy.enter(Phase.STOPPED, 1, first) == {"a": 0, "b": 0}
-    assert rdy.add("c", 2500, now=2) == {}
-
-
-def test_one_connection_is_tried_with_one_message():
-    rdy = distribution(10, "a", "b")
-    rdy.enter(Phase.STOPPED, 1, first)
-
-    assert rdy.enter(Phase.TRIAL, 2, last) == {"b": 1}
-    assert rdy.enter(Phase.RUNNING, 3, first) == {"a": 5, "b": 5}
-
-
-def test_a_lost_trial_connection_hands_the_trial_on():
-    rdy = distribution(10, "a", "b")
-    rdy.enter(Phase.STOPPED, 1, first)
-    rdy.enter(Phase.TRIAL, 2, last)
-
-    assert rdy.remove("b", 3, first) == {"a": 1}
-
-
-def test_a_lost_trial_is_handed_to_the_one_that_is_chosen():
+def test_trial_of_lost_connection_moves_to_chosen_one():
     rdy = distribution(10, "a", "b", "c")
     rdy.enter(Phase.STOPPED, 1, first)
     rdy.enter(Phase.TRIAL, 2, last)
@@ -203,28 +168,7 @@ def test_a_lost_trial_is_handed_to_the_one_that_is_chosen():
     assert rdy.remove("c", 3, first) == {"a": 1}
 
 
-def test_a_trial_without_connections_waits_for_the_next_one():
-    rdy = distribution(10)
-    rdy.enter(Phase.TRIAL, 1, first)
-
-    assert rdy.add("a", 2500, now=2) == {"a": 1}
-    assert rdy.add("b", 2500, now=3) == {}
-
-
-def test_resize_to_zero_pauses_and_back_runs():
-    rdy = distribution(10, "a", "b")
-
-    assert rdy.resize(0, now=1) == {"a": 0, "b": 0}
-    assert rdy.rotate(1000, first) == {}
-    assert rdy.resize(4, now=2) == {"a": 2, "b": 2}
-
-
-@pytest.mark.parametrize("phase", [Phase.STOPPED, Phase.TRIAL, Phase.RUNNING])
-def test_a_consumer_without_connections_has_nobody_to_tell(phase):
-    assert distribution(10).enter(phase, 1, first) == {}
-
-
-def test_a_trial_on_an_nsqd_without_messages_moves_on():
+def test_trial_on_nsqd_without_messages_moves_on():
     rdy = distribution(10, "idle", "busy")
     rdy.enter(Phase.STOPPED, 1, first)
     rdy.enter(Phase.TRIAL, 3, lambda _: "idle")
@@ -233,7 +177,7 @@ def test_a_trial_on_an_nsqd_without_messages_moves_on():
     assert rdy.rotate(14, first) == {"idle": 0, "busy": 1}
 
 
-def test_a_trial_that_takes_long_is_passed_on_only_when_it_has_its_outcome():
+def test_long_trial_moves_on_only_after_its_outcome():
     rdy = distribution(1, "tried", "other")
     rdy.enter(Phase.STOPPED, 1, first)
     rdy.enter(Phase.TRIAL, 3, lambda _: "tried")
@@ -243,7 +187,7 @@ def test_a_trial_that_takes_long_is_passed_on_only_when_it_has_its_outcome():
     assert rdy.rotate(39, first, {"tried": 1}) == {}
 
 
-def test_messages_from_before_a_back_off_do_not_keep_the_trial_from_moving_on():
+def test_earlier_messages_do_not_hold_trial():
     rdy = distribution(10, "a", "b", "c")
     rdy.enter(Phase.STOPPED, 1, first)
     rdy.enter(Phase.TRIAL, 3, lambda _: "a")
@@ -251,7 +195,7 @@ def test_messages_from_before_a_back_off_do_not_keep_the_trial_from_moving_on():
     assert rdy.rotate(14, first, {"c": 3}) == {"a": 0, "b": 1}
 
 
-def test_the_one_that_waited_longest_comes_next():
+def test_connection_that_waited_longest_is_next():
     rdy = distribution(1, "a", "b", "c")
     order = []
     for minute in range(1, 7):

@@ -17,18 +17,18 @@ from nsqclient import Exponential, Fixed, Linear, Retry
         (Fixed(timedelta(milliseconds=500)), [0.5, 0.5, 0.5, 0.5, 0.5]),
     ],
 )
-def test_a_delay_follows_from_the_number_of_attempts(delay, seconds):
+def test_delay_follows_from_number_of_attempts(delay, seconds):
     assert [delay(attempts) for attempts in range(1, 6)] == seconds
 
 
-def test_jitter_shortens_a_delay_by_its_share_at_most():
+def test_jitter_shortens_delay_by_its_share_at_most():
     delays = {Exponential(10, 600, jitter=0.5)(3) for _ in range(200)}
 
     assert all(20 <= seconds <= 40 for seconds in delays)
     assert len(delays) > 100
 
 
-def test_a_message_delivered_for_weeks_has_a_delay_all_the_same():
+def test_message_delivered_for_weeks_has_delay_all_the_same():
     assert Exponential(1, 600)(65535) == 600
 
 
@@ -46,7 +46,7 @@ def test_a_message_delivered_for_weeks_has_a_delay_all_the_same():
         lambda: Exponential(1, 600, jitter=2),
     ],
 )
-def test_a_policy_that_makes_no_sense_is_refused(mistake):
+def test_policy_that_makes_no_sense_is_refused(mistake):
     with pytest.raises(ValueError, match=r"out of range|negative|factor|neither|dead_letter"):
         mistake()
 
@@ -66,5 +66,5 @@ def test_retry_gives_up_only_when_it_is_told_to():
         (Retry(5, then=print), ""),
     ],
 )
-def test_retry_names_the_topic_of_dead_letters(retry, topic):
+def test_retry_names_topic_of_dead_letters(retry, topic):
     assert retry.dead_letters_of("t", "c") == topic

@@ -3,13 +3,13 @@
 from nsqclient._addresses import MAX_BACKOFF_SECONDS, Roster
 
 
-def test_the_first_address_is_used_as_long_as_it_is_well():
+def test_first_address_is_used_as_long_as_it_is_well():
     roster = Roster(["a", "b"])
 
     assert [roster.pick(now) for now in (0, 1, 2)] == ["a", "a", "a"]
 
 
-def test_after_a_failure_the_next_one_is_used_and_kept():
+def test_address_after_failed_one_is_used_and_kept():
     roster = Roster(["a", "b", "c"])
     roster.pick(0)
     roster.failed("a", 0)
@@ -18,7 +18,7 @@ def test_after_a_failure_the_next_one_is_used_and_kept():
     assert roster.pick(1000) == "b"
 
 
-def test_when_all_have_failed_the_one_whose_rest_ends_first_is_tried():
+def test_address_whose_rest_ends_first_is_tried_when_all_rest():
     roster = Roster(["a", "b"])
     roster.failed("b", 0)
     roster.failed("a", 0.05)
@@ -26,14 +26,14 @@ def test_when_all_have_failed_the_one_whose_rest_ends_first_is_tried():
     assert roster.pick(0.06) == "b"
 
 
-def test_the_only_address_is_never_refused():
+def test_single_address_is_used_while_it_rests():
     roster = Roster(["a"])
     roster.failed("a", 0)
 
     assert roster.pick(0) == "a"
 
 
-def test_a_rest_doubles_with_each_failure_up_to_a_limit():
+def test_rest_doubles_with_each_failure_up_to_limit():
     roster = Roster(["a"])
     now, rests = 0.0, []
     for _ in range(12):
@@ -47,7 +47,7 @@ def test_a_rest_doubles_with_each_failure_up_to_a_limit():
     assert rests[-1] == MAX_BACKOFF_SECONDS
 
 
-def test_one_event_that_many_notice_counts_once():
+def test_failures_during_rest_count_once():
     roster = Roster(["a", "b"])
     for _ in range(100):
         roster.failed("a", 0)
@@ -55,7 +55,7 @@ def test_one_event_that_many_notice_counts_once():
     assert roster.is_well("a", 0.11)
 
 
-def test_a_success_forgets_the_failures():
+def test_success_forgets_failures():
     roster = Roster(["a", "b"])
     roster.failed("a", 0)
     roster.succeeded("a")
@@ -65,7 +65,16 @@ def test_a_success_forgets_the_failures():
     assert roster.is_well("a", 1.11)
 
 
-def test_an_update_keeps_what_is_known_of_those_that_stay():
+def test_failure_after_long_time_without_one_rests_briefly():
+    roster = Roster(["a"])
+    roster.failed("a", 0)
+    roster.failed("a", 1)
+    roster.failed("a", 1 + 2 * MAX_BACKOFF_SECONDS)
+
+    assert roster.rests_until("a") == 1.1 + 2 * MAX_BACKOFF_SECONDS
+
+
+def test_update_keeps_what_is_known_of_those_that_stay():
     roster = Roster(["a", "b"])
     roster.pick(0)
     roster.failed("b", 0)
@@ -88,7 +97,7 @@ def test_failures_of_strangers_are_ignored():
     assert not roster.is_well("x", 0)
 
 
-def test_rests_can_be_ended_and_the_next_one_is_longer_all_the_same():
+def test_rest_after_end_backoff_is_longer():
     roster = Roster(["a", "b"])
     roster.failed("a", 0)
     roster.end_backoff()

@@ -1,4 +1,4 @@
-"""The outcome of a publish for another thread: a future that is cheap until somebody waits for it."""
+"""The outcome of a publish for another thread: a future that is cheap until a caller waits for it."""
 
 import asyncio
 import concurrent.futures
@@ -10,91 +10,61 @@ from nsqclient import ClosedError
 from nsqclient._threads import LoopThread, Mailbox, PublishOutcome
 
 
-@pytest.fixture
-def outcome():
-    return PublishOutcome()
+def ended_later(outcome):
+    threading.Timer(0.01, outcome.set_result, [None]).start()
 
 
-def test_an_outcome_is_open_until_it_has_a_result(outcome):
-    assert not outcome.done()
-
-    outcome.set_result(b"OK")
-
-    assert outcome.done()
-    assert outcome.result() is None
-    assert outcome.exception() is None
-
-
-def test_an_outcome_that_failed_raises_its_error(outcome):
-    outcome.set_exception(ValueError("no"))
-
-    assert outcome.done()
-    with pytest.raises(ValueError, match="no"):
-        outcome.result()
-    assert isinstance(outcome.exception(), ValueError)
+STEPS = {
+    "nothing": [],
+    "result": [lambda one: one.set_result(None)],
+    "error": [lambda one: one.set_exception(ValueError("no"))],
+    "cancelled": [lambda one: one.cancel()],
+    "cancelled after the result": [lambda one: one.set_result(None), lambda one: one.cancel()],
+    "result while a thread waits": [ended_later, lambda one: one.result(10)],
+    "result after a time-out": [lambda one: one.exception(0.01), lambda one: one.set_result(None)],
+    "waited for with others": [ended_later, lambda one: concurrent.futures.wait([one], 10)],
+    "waited for by a loop": [ended_later, lambda one: asyncio.run(awaited(one))],
+    "another attribute": [lambda one: one.nothing],
+}
 
 
-@pytest.mark.parametrize("prepared", [True, False])
-def test_a_thread_that_waits_is_woken(outcome, prepared):
-    if prepared:
-        outcome.prepare_to_wait()
-    threading.Timer(0.01, outcome.set_result, [b"OK"]).start()
-
-    assert outcome.result(10) is None
+async def awaited(outcome):
+    await asyncio.wrap_future(outcome)
 
 
-def test_a_time_out_is_one(outcome):
-    with pytest.raises(TimeoutError):
-        outcome.result(0.01)
+def observed(outcome, steps):
+    """What the steps return or raise, the callbacks before and behind them, and the outcome at the end."""
+    seen = []
+
+    def note(step):
+        try:
+            returned = step(outcome)
+            seen.append(returned if isinstance(returned, bool) else None)
+        except (Exception, concurrent.futures.CancelledError) as error:  # noqa: BLE001 - the kinds are compared
+            seen.append(type(error))
+
+    for step in steps:
+        note(step)
+    outcome.add_done_callback(lambda one: seen.append(("called", one.cancelled())))
+    for step in (type(outcome).done, lambda one: one.exception(0), lambda one: one.result(0)):
+        note(step)
+    return seen
 
 
-def test_one_that_was_cancelled_takes_no_result(outcome):
-    assert outcome.cancel()
+@pytest.mark.parametrize("steps", STEPS)
+def test_publish_outcome_behaves_like_future(steps):
+    assert observed(PublishOutcome(), STEPS[steps]) == observed(concurrent.futures.Future(), STEPS[steps])
 
-    outcome.set_result(b"OK")
+
+def test_cancelled_publish_outcome_takes_no_result():
+    outcome = PublishOutcome()
+    outcome.cancel()
+    outcome.set_result(b"OK")  # a Future raises InvalidStateError, the connection must not
 
     assert outcome.cancelled()
-    with pytest.raises(concurrent.futures.CancelledError):
-        outcome.result()
 
 
-def test_one_that_has_ended_is_not_cancelled(outcome):
-    outcome.set_result(b"OK")
-
-    assert not outcome.cancel()
-    assert outcome.result() is None
-
-
-@pytest.mark.parametrize("ended_first", [True, False])
-def test_callbacks_are_called_once(outcome, ended_first):
-    called = []
-    if ended_first:
-        outcome.set_result(b"OK")
-    outcome.add_done_callback(called.append)
-    if not ended_first:
-        assert called == []
-        outcome.set_result(b"OK")
-
-    assert called == [outcome]
-
-
-def test_it_can_be_waited_for_with_others(outcome):
-    other = PublishOutcome()
-    threading.Timer(0.01, outcome.set_result, [b"OK"]).start()
-
-    done, waiting = concurrent.futures.wait([outcome, other], timeout=5, return_when="FIRST_COMPLETED")
-
-    assert (done, waiting) == ({outcome}, {other})
-
-
-async def test_an_event_loop_can_wait_for_it(outcome):
-    threading.Timer(0.01, outcome.set_result, [b"OK"]).start()
-
-    async with asyncio.timeout(10):
-        await asyncio.wrap_future(outcome)
-
-
-def test_whoever_begins_to_wait_while_it_ends_is_not_forgotten():
+def test_publish_outcome_wakes_waiter_that_comes_while_it_ends():
     for _ in range(300):
         outcome = PublishOutcome()
         go = threading.Barrier(2)
@@ -110,12 +80,7 @@ def test_whoever_begins_to_wait_while_it_ends_is_not_forgotten():
         thread.join()
 
 
-def test_it_has_no_other_attributes(outcome):
-    with pytest.raises(AttributeError):
-        outcome.nothing  # noqa: B018 - the access itself is tested
-
-
-async def test_a_call_that_fails_keeps_none_behind_it_waiting(caplog):
+async def test_call_that_fails_keeps_none_behind_it_waiting(caplog):
     made = []
     mailbox = Mailbox(asyncio.get_running_loop())
     mailbox.post(int, "no number")
@@ -126,7 +91,7 @@ async def test_a_call_that_fails_keeps_none_behind_it_waiting(caplog):
     assert "failed" in caplog.text
 
 
-def test_a_loop_that_was_stopped_can_be_stopped_again():
+def test_loop_that_was_stopped_can_be_stopped_again():
     thread = LoopThread("stopped twice")
     thread.stop()
     thread.stop()
@@ -134,7 +99,7 @@ def test_a_loop_that_was_stopped_can_be_stopped_again():
     assert "stopped twice" not in {one.name for one in threading.enumerate()}
 
 
-def test_call_that_is_made_while_the_loop_ends_is_answered():
+def test_call_that_is_made_while_loop_ends_is_answered():
     for _ in range(200):
         loop = LoopThread("test")
         with concurrent.futures.ThreadPoolExecutor(4) as threads:

@@ -50,7 +50,7 @@ def refusal(parser, data):
     return refused.value.payload()
 
 
-def test_what_nsqd_sends_is_what_nsqlookupd_reads(parser):
+def test_commands_of_nsqd_are_read_by_nsqlookupd(parser):
     stream = (
         encode_identify(FIELDS)
         + PING
@@ -85,7 +85,7 @@ def test_everything_is_announced_by_its_channels_or_by_itself():
         (b"UNREGISTER t\n", Unregister("t")),
     ],
 )
-def test_a_line_is_stripped_and_split_on_single_blanks(parser, line, command):
+def test_line_is_stripped_and_split_on_single_blanks(parser, line, command):
     assert commands(parser, line) == [command]
 
 
@@ -102,16 +102,16 @@ def test_a_line_is_stripped_and_split_on_single_blanks(parser, line, command):
         (encode_identify(FIELDS) + b"IDENTIFY\n", b"E_INVALID cannot IDENTIFY again"),
     ],
 )
-def test_what_is_no_command_is_refused(parser, data, payload):
+def test_unknown_command_is_refused(parser, data, payload):
     assert refusal(parser, data) == payload
 
 
 @pytest.mark.parametrize("magic", [b"  V2", b"GET ", b"\x00\x00\x00\x00"])
-def test_another_magic_is_a_bad_protocol(magic):
+def test_unknown_magic_is_bad_protocol(magic):
     assert refusal(CommandParser(), magic) == b"E_BAD_PROTOCOL"
 
 
-def test_the_longest_line_and_body_are_accepted(parser):
+def test_longest_line_and_body_are_accepted(parser):
     line = b"PING " + b"x" * (MAX_LINE - 5) + b"\n"
     body = b"IDENTIFY\n" + MAX_BODY.to_bytes(4, "big") + b"y" * MAX_BODY
 
@@ -126,7 +126,7 @@ def test_the_longest_line_and_body_are_accepted(parser):
         (b"IDENTIFY\n\x00\x00\x00\x05{}", b"E_BAD_BODY IDENTIFY failed to read body"),
     ],
 )
-def test_a_stream_that_ends_inside_a_body_is_told_so(parser, data, payload):
+def test_stream_that_ends_inside_body_is_refused(parser, data, payload):
     assert commands(parser, data) == []
     with pytest.raises(ProtocolError) as refused:
         parser.end_of_stream()
@@ -135,18 +135,18 @@ def test_a_stream_that_ends_inside_a_body_is_told_so(parser, data, payload):
 
 
 @pytest.mark.parametrize("data", [b"", b"PING", b"REGISTER t"])
-def test_a_stream_that_ends_inside_a_line_is_dropped_silently(parser, data):
+def test_stream_that_ends_inside_line_is_dropped_silently(parser, data):
     assert commands(parser, data) == []
     parser.end_of_stream()
 
 
-def test_an_identify_names_the_nsqd():
+def test_identify_names_nsqd():
     body = json.dumps({**FIELDS, "hostname": "h", "topology_zone": "z", "topology_region": "r", "more": []})
 
     assert decode_peer_info(body.encode()) == PeerInfo("host", 4150, 4151, "1.3.0", "h", "z", "r")
 
 
-def test_identify_may_have_an_identity_and_accept_replicas():
+def test_identify_may_have_identity_and_accept_replicas():
     said = {**FIELDS, "identity": "0f" * 16, "accepts_replicas": True}
 
     info = decode_peer_info(json.dumps(said).encode())
@@ -164,7 +164,7 @@ def test_identify_may_have_an_identity_and_accept_replicas():
         {},
     ],
 )
-def test_identify_ignores_an_identity_of_another_form(other):
+def test_identify_ignores_identity_of_another_form(other):
     info = decode_peer_info(json.dumps(FIELDS | other).encode())
 
     assert (info.identity, info.accepts_replicas) == ("", False)
@@ -203,7 +203,7 @@ def test_json_of_another_shape_cannot_be_decoded(body):
 
 @pytest.mark.parametrize("missing", sorted(FIELDS))
 @pytest.mark.parametrize("how", ["absent", "empty"])
-def test_the_four_fields_must_be_there(missing, how):
+def test_four_fields_must_be_there(missing, how):
     fields = dict(FIELDS)
     if how == "absent":
         del fields[missing]
@@ -215,7 +215,7 @@ def test_the_four_fields_must_be_there(missing, how):
     assert refused.value.payload() == b"E_BAD_BODY IDENTIFY missing fields"
 
 
-def test_null_is_a_record_without_fields():
+def test_null_is_record_without_fields():
     with pytest.raises(ProtocolError, match="missing fields"):
         decode_peer_info(b"null")
 
@@ -240,7 +240,7 @@ def test_replies_are_cut_at_their_lengths():
 
 
 @pytest.mark.parametrize("size", [b"\xff\xff\xff\xff", b"\x00\x00\x00\x65"])
-def test_a_reply_of_an_impossible_size_is_refused(size):
+def test_reply_of_impossible_size_is_refused(size):
     parser = ReplyParser(100)
     parser.feed(size)
 
@@ -248,7 +248,7 @@ def test_a_reply_of_an_impossible_size_is_refused(size):
         parser.next_reply()
 
 
-def test_the_answer_to_identify_tells_where_nsqlookupd_is():
+def test_answer_to_identify_tells_where_nsqlookupd_is():
     payload = b'{"broadcast_address":"h","hostname":"x","http_port":4161,"tcp_port":4160,"version":"1.3.0"}'
 
     assert decode_lookupd_info(payload) == LookupdInfo("h", 4160, 4161, "1.3.0")
@@ -256,7 +256,7 @@ def test_the_answer_to_identify_tells_where_nsqlookupd_is():
 
 
 @pytest.mark.parametrize("payload", [b"E_INVALID", b"", b"[]", b"\xff"])
-def test_an_answer_to_identify_that_is_no_object_is_refused(payload):
+def test_answer_to_identify_that_is_no_object_is_refused(payload):
     with pytest.raises(ValueError):
         decode_lookupd_info(payload)
 
@@ -281,7 +281,7 @@ def test_whether_publishes_are_taken_is_one_line(line, obstacle):
 
 
 @pytest.mark.parametrize("obstacle", ["", "draining"])
-def test_what_is_said_is_what_is_read(obstacle):
+def test_availability_is_read_back(obstacle):
     parser = CommandParser()
     parser.feed(MAGIC_V1 + encode_available(obstacle))
 
@@ -289,6 +289,6 @@ def test_what_is_said_is_what_is_read(obstacle):
 
 
 @pytest.mark.parametrize(("text", "takes"), [(b"true", True), (b"1", False), (b"null", False)])
-def test_only_a_nsqlookupd_that_says_so_is_told(text, takes):
+def test_info_says_whether_nsqlookupd_takes_availability(text, takes):
     assert decode_lookupd_info(b'{"availability":%b}' % text).accepts_availability is takes
     assert decode_lookupd_info(b"{}").accepts_availability is False

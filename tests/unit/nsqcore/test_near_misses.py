@@ -21,33 +21,33 @@ from nsqcore.process.addresses import split_host_port
         ("4150", "127.0.0.1:4150"),
     ],
 )
-def test_an_address_is_guessed(text, meant):
+def test_address_is_guessed(text, meant):
     assert meant_address(text, 4160) == f"; is {meant} meant?"
 
 
 @pytest.mark.parametrize(
     "text", ["", "a:b:c", "host:", "/run/nsqd.sock", "http://", "http://[::1", "0", "99999"]
 )
-def test_without_an_idea_nothing_is_guessed(text):
+def test_address_without_near_miss_has_no_guess(text):
     assert meant_address(text, 4160) == ""
 
 
 @pytest.mark.parametrize("text", ["4150", "127.0.0.1", "::1", "[::1]", "localhost", "http://a:1"])
-def test_no_socket_file_is_made_where_an_address_was_meant(text):
+def test_mistyped_address_makes_no_socket_file(text):
     assert is_no_path(text)
 
 
 @pytest.mark.parametrize("text", ["/run/nsqd.sock", "nsqd.sock", "./4150"])
-def test_a_path_is_a_path(text):
+def test_path_is_path(text):
     assert not is_no_path(text)
 
 
-def test_the_nearest_name_is_guessed():
+def test_nearest_name_is_guessed():
     assert meant_name("tcp-adress", ["tcp-address", "http-address"]) == "tcp-address"
     assert meant_name("bogus", ["tcp-address"]) == ""
 
 
-def test_a_list_of_addresses_is_checked_one_by_one():
+def test_list_of_addresses_is_checked_one_by_one():
     check = address_check("lookupd-tcp-address", 4160, split_host_port)
 
     assert check(("a:1", "b:2")) is None

@@ -25,7 +25,7 @@ def engine(request, monkeypatch):
         (r"^\w+\.[a-z-]{2,}$|^x#ephemeral$", "x#ephemeral"),
     ],
 )
-def test_a_pattern_is_looked_for_anywhere_in_the_name(engine, pattern, topic):
+def test_pattern_is_looked_for_anywhere_in_name(engine, pattern, topic):
     assert search_for(pattern)(topic)
 
 
@@ -45,7 +45,7 @@ def test_other_names_do_not_match(engine, pattern, topic):
 
 
 @pytest.mark.parametrize("pattern", ["(", "*", "(?=a)", "[[:letters:]]", "\ud800"])
-def test_what_is_no_pattern_is_refused_without_a_word_on_stderr(engine, pattern, capfd):
+def test_invalid_pattern_is_refused_without_output_on_stderr(engine, pattern, capfd):
     with pytest.raises(PatternError, match=r"\w"):
         search_for(pattern)
 
@@ -53,7 +53,7 @@ def test_what_is_no_pattern_is_refused_without_a_word_on_stderr(engine, pattern,
 
 
 @pytest.mark.parametrize("pattern", ["(?i)LOGS", r"^\pL+$", "(a|b)+", r"\Qa.b\E", "(a|b)(c|d)", "a*b*c*d*e*"])
-def test_what_needs_re2_says_what_brings_it(pattern, monkeypatch):
+def test_pattern_that_needs_re2_names_the_extra(pattern, monkeypatch):
     assert search_for(pattern)("") in {True, False}
     monkeypatch.setattr(patterns, "re2", None)
     with pytest.raises(PatternError, match=NEEDS_RE2.replace("[", r"\[")):

@@ -59,7 +59,7 @@ def meant_by_re2(pattern):
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(parts, max_size=7).map("".join), st.lists(names, min_size=3, max_size=10))
-def test_what_is_translated_means_the_same_to_re2(pattern, texts):
+def test_translated_pattern_means_the_same_to_re2(pattern, texts):
     plain = translated(pattern)
     if plain is None:
         return
@@ -81,7 +81,7 @@ def test_what_is_translated_means_the_same_to_re2(pattern, texts):
         "^[[:upper:]][[:word:]]{0,20}#ephemeral$",
     ],
 )
-def test_what_people_write_is_translated(pattern):
+def test_common_patterns_are_translated(pattern):
     assert translated(pattern) is not None
 
 
@@ -107,5 +107,5 @@ def test_what_people_write_is_translated(pattern):
         "(?P<n>a)",
     ],
 )
-def test_what_may_take_long_or_is_not_simple_is_not_translated(pattern):
+def test_slow_or_complex_pattern_is_not_translated(pattern):
     assert translated(pattern) is None

@@ -55,21 +55,21 @@ def node(*answers: dict | None) -> Iterator[tuple[DrainOptions, list[str]]]:
         server.server_close()
 
 
-def test_a_node_that_does_not_answer_once_is_asked_again():
+def test_node_that_does_not_answer_once_is_asked_again():
     with node(WAITING, WAITING, None, WAITING, DRAINED) as (options, asked):
         drain(options)
 
     assert asked == ["POST /drain", *["GET /drain"] * 4]
 
 
-def test_a_node_that_never_answers_again_ends_the_command_when_the_time_is_up():
+def test_node_that_never_answers_again_ends_command_when_time_is_up():
     with node(None) as (options, asked), pytest.raises(DrainError, match=r"GET http://.*/drain: "):
         _answer(partial(ask_node, options, "/drain"), time.monotonic() + 3, "GET")
 
     assert len(asked) > 1
 
 
-def test_a_drain_that_somebody_ended_ends_the_command():
+def test_drain_that_somebody_ended_ends_command():
     with (
         node(WAITING, WAITING | {"draining": False}) as (options, _),
         pytest.raises(DrainError, match="cancelled, or ended by a restart; the node accepts publishes"),
@@ -77,7 +77,7 @@ def test_a_drain_that_somebody_ended_ends_the_command():
         drain(options)
 
 
-def test_a_process_that_is_gone_is_not_waited_for():
+def test_process_that_is_gone_is_not_waited_for():
     options = DrainOptions(f"127.0.0.1:{free_port()}", 3600.0, 0.0, 3600.0)
 
     with pytest.raises(DrainError, match=r"GET http://.*refused"):
@@ -96,11 +96,11 @@ def test_a_process_that_is_gone_is_not_waited_for():
         (b"[1]", "[1]"),
     ],
 )
-def test_a_refusal_is_one_line(body, reason):
+def test_refusal_is_one_line(body, reason):
     assert _refusal(body) == reason
 
 
-def test_without_flags_the_node_of_this_machine_is_drained_within_five_minutes():
+def test_without_flags_node_of_this_machine_is_drained_within_five_minutes():
     assert parse_arguments([]) == DrainOptions("127.0.0.1:4151", 300.0, 0.0, 60.0)
 
 
@@ -110,7 +110,7 @@ def test_durations_are_written_as_for_nsqd():
     assert (options.timeout_s, options.grace_s, options.poll_interval_s) == (90.0, 0.5, 0.0)
 
 
-def test_a_bad_duration_is_refused(capsys):
+def test_bad_duration_is_refused(capsys):
     with pytest.raises(SystemExit) as ended:
         parse_arguments(["--timeout=soon"])
 

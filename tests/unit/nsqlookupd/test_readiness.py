@@ -42,14 +42,14 @@ def start():
     return Start()
 
 
-def test_without_word_from_others_every_nsqd_gets_its_time_to_come_back(start):
+def test_nsqds_get_time_to_return_without_answers_of_others(start):
     start.announce("a", "t")
 
     assert not start.ready_at(RECONNECT - 1)
     assert start.ready_at(RECONNECT)
 
 
-def test_it_is_ready_once_all_that_another_knows_are_back(start):
+def test_nsqlookupd_is_ready_when_nsqds_of_another_are_back(start):
     start.told(a="t u", b="t")
     start.announce("a", "t", "u")
 
@@ -59,7 +59,7 @@ def test_it_is_ready_once_all_that_another_knows_are_back(start):
     assert start.ready_at(S)
 
 
-def test_a_nsqd_is_back_when_all_its_topics_are(start):
+def test_nsqd_is_back_when_all_its_topics_are(start):
     start.told(a="t u")
     peer = start.announce("a", "t")
 
@@ -68,7 +68,7 @@ def test_a_nsqd_is_back_when_all_its_topics_are(start):
     assert start.ready_at(S)
 
 
-def test_one_look_is_not_enough_for_the_channels_of_the_last_topic_follow_it(start):
+def test_readiness_needs_second_check_for_last_channels(start):
     start.told(a="t")
     start.announce("a", "t")
 
@@ -76,7 +76,7 @@ def test_one_look_is_not_enough_for_the_channels_of_the_last_topic_follow_it(sta
     assert start.readiness.check(S)
 
 
-def test_a_topic_that_was_deleted_meanwhile_is_waited_for_no_longer(start):
+def test_topic_that_was_deleted_meanwhile_is_waited_for_no_longer(start):
     start.told(a="t gone")
     start.announce("a", "t")
     assert not start.ready_at(S)
@@ -86,7 +86,7 @@ def test_a_topic_that_was_deleted_meanwhile_is_waited_for_no_longer(start):
     assert start.ready_at(S)
 
 
-def test_what_several_others_know_adds_up(start):
+def test_readiness_adds_up_nsqds_of_others(start):
     start.readiness.learn_topics(
         [{key("a"): frozenset("t")}, {key("a"): frozenset("u"), key("b"): frozenset()}]
     )
@@ -97,19 +97,19 @@ def test_what_several_others_know_adds_up(start):
     assert start.readiness.reason == "waiting for 1 of 2 nsqd: a:4150"
 
 
-def test_others_that_know_of_nobody_make_it_ready_at_once(start):
+def test_readiness_is_immediate_if_others_know_no_nsqd(start):
     start.told()
 
     assert start.ready_at(0)
 
 
-def test_others_that_give_no_answer_do_not_count(start):
+def test_readiness_ignores_others_without_answer(start):
     start.readiness.learn_topics([])
 
     assert not start.ready_at(RECONNECT - 1)
 
 
-def test_a_nsqd_that_stays_away_is_not_waited_for_for_ever(start):
+def test_nsqd_that_stays_away_is_not_waited_for_for_ever(start):
     start.told(a="t")
 
     assert not start.ready_at(AT_MOST - 1)
@@ -118,7 +118,7 @@ def test_a_nsqd_that_stays_away_is_not_waited_for_for_ever(start):
 
 
 @pytest.mark.parametrize(("known", "absent"), [(2, 2), (3, 2), (19, 2), (20, 3), (50, 6), (50, 50)])
-def test_an_nsqlookupd_that_most_do_not_know_yet_is_waited_for_as_long_as_it_takes(start, known, absent):
+def test_nsqlookupd_unknown_to_most_nsqds_is_not_ready(start, known, absent):
     names = [f"n{number}" for number in range(known)]
     start.told(**dict.fromkeys(names, "t"))
     for name in names[absent:]:
@@ -140,14 +140,14 @@ def test_nsqds_that_left_the_others_too_are_not_waited_for(start):
     assert start.ready_at(AT_MOST)
 
 
-def test_many_missing_nsqds_are_counted_and_a_few_named(start):
+def test_missing_nsqds_are_counted_and_few_named(start):
     start.told(**dict.fromkeys("abcde", "t"))
 
     assert not start.ready_at(S)
     assert start.readiness.reason == "waiting for 5 of 5 nsqd: a:4150, b:4150, c:4150, 2 more"
 
 
-def test_once_ready_it_stays_ready(start):
+def test_ready_nsqlookupd_stays_ready(start):
     start.told(a="t")
     peer = start.announce("a", "t")
     assert start.ready_at(S)

@@ -19,7 +19,7 @@ class Job:
         return done
 
 
-async def test_little_work_is_done_in_the_next_round():
+async def test_small_work_is_done_in_next_round():
     rounds, job = Rounds(), Job(3)
     rounds.add(job.step)
     assert job.left == 3
@@ -28,7 +28,7 @@ async def test_little_work_is_done_in_the_next_round():
     assert job.steps == [3]
 
 
-async def test_much_work_is_bounded_in_each_round():
+async def test_large_work_is_bounded_in_each_round():
     rounds, job = Rounds(), Job(3 * COMMANDS_PER_TURN + 1)
     rounds.add(job.step)
     lefts = []
@@ -39,7 +39,7 @@ async def test_much_work_is_bounded_in_each_round():
     assert lefts == [2 * COMMANDS_PER_TURN + 1, COMMANDS_PER_TURN + 1, 1, 0]
 
 
-async def test_many_who_have_little_share_a_round_and_its_bound():
+async def test_small_workers_share_round_and_its_bound():
     rounds = Rounds()
     jobs = [Job(1) for _ in range(2 * COMMANDS_PER_TURN)]
     for job in jobs:
@@ -49,7 +49,7 @@ async def test_many_who_have_little_share_a_round_and_its_bound():
     assert [job.left for job in jobs] == [0] * COMMANDS_PER_TURN + [1] * COMMANDS_PER_TURN
 
 
-async def test_who_has_much_takes_turns_with_the_others():
+async def test_large_worker_takes_turns_with_others():
     rounds, long, short = Rounds(), Job(10 * COMMANDS_PER_TURN), Job(1)
     rounds.add(long.step)
     rounds.add(short.step)

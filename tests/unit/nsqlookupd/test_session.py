@@ -46,29 +46,14 @@ def test_identify_is_answered_with_who_we_are(session, registry):
     assert SessionNote(f"DB: client({PEER}) REGISTER category:client key: subkey:") in answer.notes
 
 
-def test_obstacle_changes_the_cached_answers(known):
+def test_obstacle_changes_cached_answers(known):
     known.peer.text = known.peer.node_text = b"as before"
     known.handle(Available("draining"), 0)
 
     assert (known.peer.text, known.peer.node_text) == (b"", b"")
 
 
-def test_an_obstacle_is_the_one_that_was_told_last(known, registry):
-    known.handle(Register("t", None), 0)
-
-    def publishable():
-        return [peer.id for peer in registry.publishable("t", 0)]
-
-    assert publishable() == [PEER]
-    known.handle(Available("draining"), 0)
-    assert publishable() == []
-    known.handle(Available("disk"), 0)
-    assert known.peer.obstacle == "disk"
-    known.handle(Available(""), 0)
-    assert publishable() == [PEER]
-
-
-def test_only_ping_refreshes_the_time_of_the_last_update(known):
+def test_ping_alone_refreshes_last_update(known):
     known.handle(Register("t"), 5)
     assert known.peer.last_update_ns == 0
 
@@ -79,7 +64,7 @@ def test_only_ping_refreshes_the_time_of_the_last_update(known):
     assert answer.notes == (SessionNote(f"CLIENT({PEER}): pinged (last ping 15s)"),)
 
 
-def test_a_registration_is_noted_once(known):
+def test_registration_is_noted_once(known):
     notes = [known.handle(Register("t", "c"), 0).notes for _ in range(2)]
 
     assert notes == [
@@ -91,7 +76,7 @@ def test_a_registration_is_noted_once(known):
     ]
 
 
-def test_channels_left_over_at_an_unregistered_topic_are_warned_of(known):
+def test_channels_left_over_at_unregistered_topic_are_warned_of(known):
     known.handle(Register("t", "c"), 0)
 
     answer = known.handle(Unregister("t"), 0)
@@ -105,13 +90,13 @@ def test_channels_left_over_at_an_unregistered_topic_are_warned_of(known):
     )
 
 
-def test_a_blank_at_the_end_of_a_line_is_no_channel(known, registry):
+def test_blank_at_the_end_of_line_is_no_channel(known, registry):
     known.handle(Register("t", ""), 0)
 
     assert registry.channels("t") == []
 
 
-def test_a_closed_session_leaves_nothing_behind(known, registry):
+def test_closed_session_leaves_nothing_behind(known, registry):
     known.handle(Register("t"), 0)
     known.close(0)
 
@@ -121,7 +106,7 @@ def test_a_closed_session_leaves_nothing_behind(known, registry):
     assert known.forget(1) == []
 
 
-def test_a_session_that_never_identified_closes_silently(session):
+def test_session_that_never_identified_closes_silently(session):
     session.close(0)
 
     assert session.forget(1) == []

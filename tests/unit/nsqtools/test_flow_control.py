@@ -20,7 +20,7 @@ def now():
     return asyncio.get_running_loop().time()
 
 
-async def test_a_call_that_is_quick_changes_nothing():
+async def test_call_that_is_quick_changes_nothing():
     reading = Reading(msg_timeout=3600)
     flow = FlowControl([reading], 200)
     assert await flow.during(asyncio.sleep(0, "done"), now()) == "done"
@@ -29,7 +29,7 @@ async def test_a_call_that_is_quick_changes_nothing():
     assert reading.told == []
 
 
-async def test_call_that_outlasts_the_message_timeout_stops_all_consumers_until_resumed():
+async def test_call_that_outlasts_message_timeout_stops_all_consumers_until_resumed():
     readings = [Reading(msg_timeout=0.01), Reading(msg_timeout=3600)]
     flow = FlowControl(readings, 200)
     end = asyncio.Event()
@@ -42,14 +42,14 @@ async def test_call_that_outlasts_the_message_timeout_stops_all_consumers_until_
     assert [one.told for one in readings] == [[0, 200], [0, 200]]
 
 
-async def test_the_time_counts_from_the_oldest_message_not_from_the_call():
+async def test_time_counts_from_oldest_message_not_from_call():
     reading = Reading(msg_timeout=3600)
     await FlowControl([reading], 200).during(asyncio.sleep(0), now() - 3000)
 
     assert reading.told == [0]
 
 
-async def test_an_nsqd_that_is_found_while_a_call_blocks_has_its_own_time_out():
+async def test_nsqd_that_is_found_while_call_blocks_has_its_own_time_out():
     reading = Reading(msg_timeout=math.inf)  # there is no nsqd
     end = asyncio.Event()
     calling = asyncio.create_task(FlowControl([reading], 200).during(end.wait(), now()))
@@ -60,7 +60,7 @@ async def test_an_nsqd_that_is_found_while_a_call_blocks_has_its_own_time_out():
     await calling
 
 
-async def test_a_lower_limit_holds_at_once_or_when_the_supply_goes_on():
+async def test_lower_limit_holds_immediately_or_after_stall():
     reading = Reading(msg_timeout=3600)
     flow = FlowControl([reading], 200)
     flow.limit(20)

@@ -14,22 +14,22 @@ def picks(pool, count: int, now: float = 0) -> list[str]:
     return [pool.pick(now) for _ in range(count)]
 
 
-def test_round_robin_starts_with_the_second():
+def test_round_robin_starts_with_second():
     assert picks(RoundRobin("abc"), 5) == ["b", "c", "a", "b", "c"]
 
 
-def test_round_robin_goes_on_to_a_host_that_failed():
+def test_round_robin_continues_with_host_that_failed():
     pool = RoundRobin("ab")
     pool.failed("b", 0)
 
     assert picks(pool, 2) == ["b", "a"]
 
 
-def test_a_pool_takes_all_hosts_in_turn():
+def test_pool_takes_all_hosts_in_turn():
     assert picks(HostPool("abc"), 4) == ["a", "b", "c", "a"]
 
 
-def test_a_host_that_failed_rests_30_seconds():
+def test_host_that_failed_rests_30_seconds():
     pool = HostPool("ab")
     pool.failed("a", 0)
 
@@ -37,7 +37,7 @@ def test_a_host_that_failed_rests_30_seconds():
     assert "a" in picks(pool, 2, now=30.1)
 
 
-def test_a_host_that_is_tried_again_gets_one_message_and_twice_the_rest():
+def test_host_that_is_tried_again_gets_one_message_and_twice_the_rest():
     pool = HostPool("ab")
     pool.failed("a", 0)
 
@@ -46,7 +46,7 @@ def test_a_host_that_is_tried_again_gets_one_message_and_twice_the_rest():
     assert "a" in picks(pool, 4, now=31 + 60.1)
 
 
-def test_a_rest_is_never_longer_than_15_minutes():
+def test_rest_is_never_longer_than_15_minutes():
     pool, now = HostPool("ab"), 0.0
     pool.failed("a", now)
     for _ in range(12):
@@ -54,7 +54,7 @@ def test_a_rest_is_never_longer_than_15_minutes():
         assert "a" in picks(pool, 2, now)
 
 
-def test_a_success_brings_a_host_back():
+def test_success_brings_host_back():
     pool = HostPool("ab")
     pool.failed("a", 0)
     pool.succeeded("a", 0.1, 1)
@@ -62,7 +62,7 @@ def test_a_success_brings_a_host_back():
     assert set(picks(pool, 4, now=1)) == {"a", "b"}
 
 
-def test_all_dead_are_all_revived_and_the_first_is_used():
+def test_dead_hosts_are_all_revived_and_first_is_used():
     pool = HostPool("abc")
     for host in "abc":
         pool.failed(host, 0)
@@ -70,7 +70,7 @@ def test_all_dead_are_all_revived_and_the_first_is_used():
     assert picks(pool, 3, now=1) == ["a", "a", "b"]
 
 
-def test_a_quick_host_gets_most_of_the_messages():
+def test_quick_host_gets_most_of_messages():
     pool = EpsilonGreedy("ab", random.Random(1).random)
     counts: Counter[str] = Counter()
     for turn in range(2000):
@@ -82,13 +82,13 @@ def test_a_quick_host_gets_most_of_the_messages():
     assert 0.8 < counts["a"] / 2000 < 0.95
 
 
-def test_a_slow_host_is_found_out_by_exploring():
+def test_slow_host_is_found_out_by_exploring():
     pool = EpsilonGreedy("ab", random.Random(1).random)
 
     assert set(picks(pool, 50)) == {"a", "b"}
 
 
-def test_a_dead_host_gets_nothing_however_quick_it_was():
+def test_dead_host_gets_nothing_however_quick_it_was():
     pool = EpsilonGreedy("ab", random.Random(1).random)
     pool.succeeded("a", 0.001, 0)
     pool.succeeded("b", 1, 0)
@@ -117,7 +117,7 @@ def test_times_older_than_five_minutes_are_forgotten():
     st.integers(1, 4),
     st.lists(st.tuples(st.floats(0, 1000), st.booleans(), st.floats(0, 60))),
 )
-def test_there_is_always_a_host_to_try(mode, hosts, story):
+def test_pool_always_has_host_to_try(mode, hosts, story):
     names = [f"h{number}" for number in range(hosts)]
     pool, now = chooser(mode, names, random.Random(0).random), 0.0
 
@@ -132,7 +132,7 @@ def test_there_is_always_a_host_to_try(mode, hosts, story):
 
 
 @pytest.mark.parametrize("mode", ["hostpool", "epsilon-greedy"])
-def test_a_live_host_is_preferred_to_one_that_just_failed(mode):
+def test_live_host_is_preferred_to_one_that_just_failed(mode):
     pool = chooser(mode, ["dead", "live"], random.Random(0).random)
     pool.failed("dead", 0)
 

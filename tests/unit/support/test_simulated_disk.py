@@ -174,7 +174,7 @@ class Player:
 @settings(max_examples=200, deadline=None)
 @example([("make_folder", "a"), ("replace", "a", 5)])
 @given(st.lists(OPERATIONS, max_size=40))
-def test_the_same_operations_get_the_same_answers_as_from_a_real_disk(operations):
+def test_same_operations_get_the_same_answers_as_from_real_disk(operations):
     with tempfile.TemporaryDirectory() as folder:
         real = Player(Disk(), Path(folder))
         simulated = Player(SimulatedDisk(DATA), DATA)
@@ -189,32 +189,32 @@ def test_the_same_operations_get_the_same_answers_as_from_a_real_disk(operations
 # --- what a power cut leaves ---
 
 
-def test_a_killed_process_leaves_everything_it_wrote(disk):
+def test_killed_process_leaves_everything_it_wrote(disk):
     written(disk, "a", b"not synced")
 
     assert content(disk.killed(), "a") == b"not synced"
 
 
-def test_what_was_written_before_a_kill_may_still_be_lost_by_a_power_cut_after_it(disk):
+def test_power_cut_after_kill_may_lose_earlier_writes(disk):
     written(disk, "a", b"not synced")
 
     assert None in cuts(disk.killed(), "a")
 
 
-def test_what_was_synced_with_its_folder_is_always_there(disk):
+def test_file_synced_with_its_folder_survives(disk):
     written(disk, "a", b"x" * 9000, synced=True)
 
     assert cuts(disk, "a") == {b"x" * 9000}
 
 
-def test_a_synced_file_whose_folder_was_not_may_be_missing_but_is_never_damaged(disk):
+def test_synced_file_whose_folder_was_not_may_be_missing_but_is_never_damaged(disk):
     fd = written(disk, "a", b"x" * 9000)
     disk.sync(fd)
 
     assert cuts(disk, "a") == {None, b"x" * 9000}
 
 
-def test_an_unsynced_tail_may_be_there_in_any_part(disk):
+def test_unsynced_tail_may_be_there_in_any_part(disk):
     fd = written(disk, "a", b"a" * PAGE, synced=True)
     for letter in (b"b", b"c", b"d"):
         disk.append(fd, [letter * PAGE])
@@ -230,7 +230,7 @@ def test_an_unsynced_tail_may_be_there_in_any_part(disk):
     assert all(found.startswith(b"a" * PAGE) for found in left)
 
 
-def test_of_a_page_written_several_times_any_version_may_be_there(disk):
+def test_rewritten_page_may_have_any_version_after_power_cut(disk):
     fd = disk.open_write(DATA / "a")
     disk.write_at(fd, b"1" * 100, 0)
     disk.sync(fd)
@@ -241,7 +241,7 @@ def test_of_a_page_written_several_times_any_version_may_be_there(disk):
     assert cuts(disk, "a") == {b"1" * 100, b"2" * 100, b"3" * 100}
 
 
-def test_a_file_that_was_replaced_durably_is_the_old_or_the_new_one(disk):
+def test_file_that_was_replaced_durably_is_old_or_new_one(disk):
     written(disk, "a", b"old", synced=True)
     disk.replace(DATA / "a", b"new", durable=True)
 
@@ -252,7 +252,7 @@ def test_a_file_that_was_replaced_durably_is_the_old_or_the_new_one(disk):
     assert cuts(disk, "a") == {b"new"}
 
 
-def test_a_file_that_was_replaced_without_sync_may_be_empty(disk):
+def test_file_that_was_replaced_without_sync_may_be_empty(disk):
     written(disk, "a", b"old", synced=True)
     disk.replace(DATA / "a", b"new", durable=False)
     disk.sync_folder(DATA)
@@ -260,7 +260,7 @@ def test_a_file_that_was_replaced_without_sync_may_be_empty(disk):
     assert cuts(disk, "a") == {b"", b"\0\0\0", b"new"}
 
 
-def test_a_removed_file_may_come_back_until_its_folder_is_synced(disk):
+def test_removed_file_may_come_back_until_its_folder_is_synced(disk):
     written(disk, "a", b"old", synced=True)
     disk.remove(DATA / "a")
 
@@ -271,7 +271,7 @@ def test_a_removed_file_may_come_back_until_its_folder_is_synced(disk):
     assert cuts(disk, "a") == {None}
 
 
-def test_changes_of_a_folder_may_be_lost_in_any_order(disk):
+def test_changes_of_folder_may_be_lost_in_any_order(disk):
     written(disk, "a", b"")
     written(disk, "b", b"")
     rng = random.Random(1)
@@ -281,7 +281,7 @@ def test_changes_of_a_folder_may_be_lost_in_any_order(disk):
     assert left == {(), ("a",), ("b",), ("a", "b")}
 
 
-def test_a_folder_is_lost_with_all_that_was_synced_in_it_when_its_own_entry_was_not(disk):
+def test_folder_without_synced_entry_is_lost_with_its_files(disk):
     disk.make_folder(DATA / "topic")
     fd = disk.create(DATA / "topic" / "a")
     disk.append(fd, [b"x"])
@@ -291,7 +291,7 @@ def test_a_folder_is_lost_with_all_that_was_synced_in_it_when_its_own_entry_was_
     assert cuts(disk, "topic/a") == {None, b"x"}
 
 
-def test_after_sync_all_nothing_is_lost(disk):
+def test_synced_files_survive_power_cut(disk):
     disk.make_folder(DATA / "topic")
     disk.replace(DATA / "topic" / "a", b"x", durable=False)
     disk.sync_all()
@@ -299,7 +299,7 @@ def test_after_sync_all_nothing_is_lost(disk):
     assert cuts(disk, "topic/a") == {b"x"}
 
 
-def test_what_a_failed_sync_did_not_write_no_later_one_makes_durable(disk):
+def test_pages_of_failed_sync_never_become_durable(disk):
     fd = written(disk, "a", b"1", synced=True)
     disk.append(fd, [b"2"])
     disk.fail(errno.EIO, "sync")
@@ -310,7 +310,7 @@ def test_what_a_failed_sync_did_not_write_no_later_one_makes_durable(disk):
     assert b"1\0" in cuts(disk, "a")
 
 
-def test_history_gives_the_disk_at_every_moment(disk):
+def test_history_gives_disk_at_every_moment(disk):
     fd = written(disk, "a", b"1")
     disk.sync(fd)
     disk.append(fd, [b"2"])
@@ -321,7 +321,7 @@ def test_history_gives_the_disk_at_every_moment(disk):
     assert states == [None, (), (b"1",), (b"1",), (b"12",), None]
 
 
-def test_a_copied_folder_has_other_inodes(disk):
+def test_copied_folder_has_other_inodes(disk):
     written(disk, "a", b"x")
     disk.copied(DATA, Path("/copy"))
 
@@ -332,7 +332,7 @@ def test_a_copied_folder_has_other_inodes(disk):
 # --- faults ---
 
 
-def test_a_call_fails_once_by_its_number(disk):
+def test_call_fails_once_by_its_number(disk):
     disk.fail(errno.EIO, call=1)
     disk.make_folder(DATA / "a")
     with pytest.raises(OSError, match="Input/output"):
@@ -356,7 +356,7 @@ def test_calls_fail_by_operation_and_path_until_told_otherwise(disk):
     assert disk.read_file(DATA / "a.log") == b"x"
 
 
-def test_a_write_can_fail_half_way(disk):
+def test_write_can_fail_half_way(disk):
     fd = disk.create(DATA / "a")
     disk.fail(errno.EIO, "append", partial=3)
     with pytest.raises(OSError, match="Input/output"):
@@ -365,7 +365,7 @@ def test_a_write_can_fail_half_way(disk):
     assert content(disk, "a") == b"123"
 
 
-def test_a_read_can_end_early(disk):
+def test_read_can_end_early(disk):
     written(disk, "a", b"12345")
     disk.fail(0, "read", partial=2)
 
@@ -373,7 +373,7 @@ def test_a_read_can_end_early(disk):
     assert content(disk, "a") == b"12345"
 
 
-def test_a_full_disk_takes_what_fits_and_more_once_something_was_removed(disk):
+def test_full_disk_takes_part_of_write_and_more_after_removal(disk):
     disk.capacity = 2 * PAGE
     written(disk, "a", b"a" * PAGE)
     fd = disk.create(DATA / "b")
@@ -392,7 +392,7 @@ def test_a_full_disk_takes_what_fits_and_more_once_something_was_removed(disk):
     assert content(disk, "b") == b"b" * (PAGE + 1)
 
 
-def test_what_was_allocated_can_be_written_on_a_full_disk(disk):
+def test_allocated_bytes_can_be_written_on_full_disk(disk):
     disk.capacity = 2 * PAGE
     fd = disk.open_write(DATA / "a")
     disk.allocate(fd, 2 * PAGE)
@@ -404,7 +404,7 @@ def test_what_was_allocated_can_be_written_on_a_full_disk(disk):
     assert content(disk, "a") == b"x" * 2 * PAGE
 
 
-def test_no_more_files_are_open_than_allowed(disk):
+def test_open_files_stay_within_limit(disk):
     disk.max_open = 1
     fd = disk.create(DATA / "a")
     with pytest.raises(OSError, match="Too many open files"):
@@ -415,7 +415,7 @@ def test_no_more_files_are_open_than_allowed(disk):
     assert disk.open_paths == []
 
 
-def test_a_descriptor_of_a_removed_file_is_a_leak_and_one_for_reading_is_not(disk):
+def test_descriptor_of_removed_file_is_leak_and_one_for_reading_is_not(disk):
     disk.close(disk.create(DATA / "a"))
     disk.close(disk.create(DATA / "b"))
     disk.open_read(DATA / "a")
@@ -426,7 +426,7 @@ def test_a_descriptor_of_a_removed_file_is_a_leak_and_one_for_reading_is_not(dis
     assert disk.leaks() == ["/data/b"]
 
 
-def test_a_file_that_is_open_twice_or_to_be_written_is_a_leak(disk):
+def test_file_that_is_open_twice_or_to_be_written_is_leak(disk):
     disk.create(DATA / "a")
     disk.close(disk.create(DATA / "b"))
     disk.open_read(DATA / "b")

@@ -3,7 +3,7 @@ import pytest
 from nsqadmin.access.rights import is_inside, parse_cidr
 
 
-def test_a_network_may_be_written_with_a_host_address():
+def test_network_may_be_written_with_host_address():
     network = parse_cidr("127.0.0.1/8")
 
     assert is_inside(network, "127.9.9.9")
@@ -22,6 +22,6 @@ def test_invalid_network_is_refused(text):
         parse_cidr(text)
 
 
-def test_a_peer_that_is_no_address_is_an_error():
+def test_peer_that_is_no_address_is_error():
     with pytest.raises(ValueError, match="@"):
         is_inside(parse_cidr("127.0.0.1/8"), "@")

@@ -17,7 +17,7 @@ def log(text):
     return Log("", LogLevel.INFO, text)
 
 
-def test_the_secret_is_that_of_the_file_as_it_is_now(tmp_path, log):
+def test_secret_is_that_of_file_as_it_is_now(tmp_path, log):
     file = tmp_path / "secret"
     file.write_bytes(b"a" * 32 + b"\n")
     secret = SessionSecret(str(file), log)
@@ -28,7 +28,7 @@ def test_the_secret_is_that_of_the_file_as_it_is_now(tmp_path, log):
     assert secret() == b"b" * 33
 
 
-def test_while_the_file_cannot_be_used_the_old_secret_is_and_the_log_says_so_once(tmp_path, log, text):
+def test_unusable_file_keeps_old_secret_and_is_logged_once(tmp_path, log, text):
     file = tmp_path / "secret"
     file.write_bytes(b"a" * 32)
     secret = SessionSecret(str(file), log)
@@ -45,7 +45,7 @@ def test_while_the_file_cannot_be_used_the_old_secret_is_and_the_log_says_so_onc
     ]
 
 
-def test_a_file_that_cannot_be_used_at_the_start_is_refused(tmp_path, log):
+def test_file_that_cannot_be_used_at_start_is_refused(tmp_path, log):
     file = tmp_path / "secret"
     with pytest.raises(FileNotFoundError):
         SessionSecret(str(file), log)

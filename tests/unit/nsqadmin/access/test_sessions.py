@@ -8,7 +8,7 @@ ALICE = Person("alice", ("ops",), "sign-in")
 SIGNER = Signer(lambda: b"s" * 32)
 
 
-def test_a_session_is_good_until_it_is_over():
+def test_session_is_good_until_it_is_over():
     sessions = Sessions(SIGNER, lasts_s=100)
     cookie = sessions.create("1", ALICE, 1000)
 
@@ -16,7 +16,7 @@ def test_a_session_is_good_until_it_is_over():
     assert sessions.person(cookie, 1101) is None
 
 
-def test_a_session_that_was_ended_is_ended_wherever_its_cookie_was_copied_to():
+def test_session_that_was_ended_is_ended_wherever_its_cookie_was_copied_to():
     sessions = Sessions(SIGNER, lasts_s=100)
     cookie, other = sessions.create("1", ALICE, 1000), sessions.create("2", ALICE, 1000)
 
@@ -26,7 +26,7 @@ def test_a_session_that_was_ended_is_ended_wherever_its_cookie_was_copied_to():
     assert sessions.person(other, 1002) == ALICE
 
 
-def test_a_session_that_was_ended_stays_ended_when_the_clock_is_set_back():
+def test_session_that_was_ended_stays_ended_when_clock_is_set_back():
     sessions = Sessions(SIGNER, lasts_s=100)
     cookie = sessions.create("1", ALICE, 1000)
     sessions.end(cookie, 1001)
@@ -37,13 +37,13 @@ def test_a_session_that_was_ended_stays_ended_when_the_clock_is_set_back():
     assert sessions.person(cookie, 1002) is None
 
 
-def test_nobody_else_can_write_one_and_one_is_not_good_for_something_else():
+def test_signed_value_is_bound_to_secret_and_purpose():
     sessions = Sessions(SIGNER, lasts_s=100)
     cookie = sessions.create("1", ALICE, 1000)
-    body, _, mark = cookie.partition(".")
+    body, _, signature = cookie.partition(".")
 
     assert Sessions(Signer(lambda: b"t" * 32), 100).person(cookie, 1001) is None
-    assert sessions.person(f"{body}x.{mark}", 1001) is None
+    assert sessions.person(f"{body}x.{signature}", 1001) is None
     assert sessions.person(body, 1001) is None
     assert sessions.person("é.x", 1001) is None
     assert SIGNER.read("sign-in", cookie, 1001) is None
@@ -62,5 +62,5 @@ def test_nobody_else_can_write_one_and_one_is_not_good_for_something_else():
         ("/ok\n/x", "/"),
     ],
 )
-def test_a_sign_in_leads_to_places_of_our_own_only(text, place):
+def test_sign_in_leads_to_places_of_our_own_only(text, place):
     assert local_path(text, "/") == place

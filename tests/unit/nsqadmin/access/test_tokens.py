@@ -11,7 +11,7 @@ def line(name, secret, role="operator", *topics):
     return " ".join([name, role, hashlib.sha256(secret.encode()).hexdigest(), *topics])
 
 
-def test_a_token_is_known_by_its_digest():
+def test_token_is_known_by_its_digest():
     first, second = parse_tokens(
         f"# who\n{line('ci', 'one')}\n\n{line('pay', 'two', 'admin', 'pay*')}  # note\n"
     )
@@ -28,7 +28,7 @@ def test_invalid_line_is_named(text):
         parse_tokens(f"\n{text}")
 
 
-def test_a_token_that_is_taken_out_of_the_file_ends(tmp_path):
+def test_token_that_is_taken_out_of_file_ends(tmp_path):
     path = tmp_path / "tokens"
     path.write_text(line("ci", "one") + "\n" + line("other", "two"))
     tokens = TokenFile(str(path))
@@ -40,5 +40,5 @@ def test_a_token_that_is_taken_out_of_the_file_ends(tmp_path):
     assert (tokens.named("one"), tokens.named("two")) == ("ci", "")
 
 
-def test_without_a_file_there_are_no_tokens():
+def test_tokens_without_file_are_empty():
     assert TokenFile("").tokens == []

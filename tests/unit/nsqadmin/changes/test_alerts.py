@@ -4,15 +4,15 @@ import pytest
 
 from nsqadmin.changes.alerts import MUTE_S, Alerts, key_text, subject_of
 from nsqadmin.collecting.views import Round
-from nsqadmin.stats.attention import Concern, Level
 from nsqadmin.stats.cluster_sum import ClusterSum
 from nsqadmin.stats.instant import Instant
+from nsqadmin.stats.problems import Level, Problem
 
-STUCK = Concern(
+STUCK = Problem(
     Level.PROBLEM, "stuck", "9 messages wait", "orders", "billing", messages=9, began=Instant(0, 100.0)
 )
 NOW = Instant(500 * 10**9, 1000.0)
-PAUSED = Concern(Level.WARNING, "paused", "paused", "orders")
+PAUSED = Problem(Level.WARNING, "paused", "paused", "orders")
 
 
 class Told(list):
@@ -24,7 +24,7 @@ async def follow(alerts, *problems, now=NOW):
     await alerts.follow(Round(now, ClusterSum({}), (), problems, (), ()))
 
 
-async def test_a_problem_is_told_when_it_comes_and_when_it_is_over_and_not_between():
+async def test_problem_is_told_when_it_comes_and_when_it_is_over_and_not_between():
     told = Told()
     alerts = Alerts(told, "json")
     for problems in ((STUCK, PAUSED), (STUCK,), (STUCK,), ()):
@@ -43,14 +43,14 @@ async def test_a_problem_is_told_when_it_comes_and_when_it_is_over_and_not_betwe
     }
 
 
-async def test_slack_gets_a_text():
+async def test_slack_gets_text():
     told = Told()
     await follow(Alerts(told, "slack"), STUCK)
 
     assert told == [{"text": "Problem: orders/billing stuck. 9 messages wait"}]
 
 
-async def test_what_is_muted_is_told_when_the_hour_is_over():
+async def test_muted_problem_is_reported_after_an_hour():
     told = Told()
     alerts = Alerts(told, "json")
     alerts.mute(key_text(STUCK.key), NOW)
@@ -65,7 +65,7 @@ async def test_what_is_muted_is_told_when_the_hour_is_over():
 
 
 @pytest.mark.parametrize("step", [-86_400.0, 86_400.0])
-async def test_what_is_muted_is_so_for_an_hour_when_the_clock_is_set(step):
+async def test_mute_lasts_an_hour_when_clock_is_set(step):
     told = Told()
     alerts = Alerts(told, "json")
     alerts.mute(key_text(STUCK.key), NOW)
@@ -79,7 +79,7 @@ async def test_what_is_muted_is_so_for_an_hour_when_the_clock_is_set(step):
     assert len(told) == 1
 
 
-async def test_what_is_told_of_again_is_told_of_at_once():
+async def test_unmuted_problem_is_reported_immediately():
     told = Told()
     alerts = Alerts(told, "json")
     alerts.mute(key_text(STUCK.key), NOW)
@@ -90,8 +90,8 @@ async def test_what_is_told_of_again_is_told_of_at_once():
     assert len(told) == 1
 
 
-def test_the_name_of_a_problem_says_what_it_is_about():
-    silent = Concern(Level.PROBLEM, "unreachable", "it does not answer", node="10.0.0.1:4151")
+def test_name_of_problem_says_what_it_is_about():
+    silent = Problem(Level.PROBLEM, "unreachable", "it does not answer", node="10.0.0.1:4151")
 
     assert subject_of(key_text(STUCK.key)) == ("orders", "billing", "")
     assert subject_of(key_text(silent.key)) == ("", "", "10.0.0.1:4151")
@@ -99,7 +99,7 @@ def test_the_name_of_a_problem_says_what_it_is_about():
 
 
 @pytest.mark.parametrize(("lasts_s", "told_of"), [(8, 0), (59, 0), (60, 1)])
-async def test_alert_needs_a_minimum_duration(lasts_s, told_of):
+async def test_alert_needs_minimum_duration(lasts_s, told_of):
     told = Told()
     began = NOW.after(-lasts_s)
     await follow(Alerts(told, "json"), replace(STUCK, began=began))

@@ -22,7 +22,7 @@ def audit(path="", most_bytes=10_000, stream=None):
     return Audit(str(path), Log(stream=stream or io.StringIO()), most_bytes)
 
 
-def test_every_deed_is_one_line_whatever_a_name_holds(tmp_path):
+def test_audit_entries_are_one_line_each(tmp_path):
     path = tmp_path / "audit"
     audit(path).note(AuditEntry(1.0, "a\nb", "", "@", "delete_topic", topic='x"\n{"user":"root"}\u2028'))
 
@@ -31,7 +31,7 @@ def test_every_deed_is_one_line_whatever_a_name_holds(tmp_path):
     assert path.read_bytes().count(b"\n") == 1
 
 
-def test_what_an_earlier_run_wrote_is_shown_the_newest_first(tmp_path):
+def test_entries_of_earlier_run_are_shown_newest_first(tmp_path):
     path = tmp_path / "audit"
     first = audit(path)
     for number in range(3):
@@ -45,7 +45,7 @@ def test_what_an_earlier_run_wrote_is_shown_the_newest_first(tmp_path):
     assert again[0] == first.latest()[0]
 
 
-def test_the_file_has_a_bound_and_the_last_is_kept(tmp_path):
+def test_file_has_bound_and_the_last_is_kept(tmp_path):
     path = tmp_path / "audit"
     book = audit(path, most_bytes=1000)
     for number in range(100):
@@ -57,7 +57,7 @@ def test_the_file_has_a_bound_and_the_last_is_kept(tmp_path):
     assert b'"t99"' in path.read_bytes()
 
 
-def test_a_line_that_cannot_be_read_is_left_out_and_named(tmp_path):
+def test_line_that_cannot_be_read_is_left_out_and_named(tmp_path):
     path = tmp_path / "audit"
     audit(path).note(entry())
     with path.open("ab") as file:
@@ -68,7 +68,7 @@ def test_a_line_that_cannot_be_read_is_left_out_and_named(tmp_path):
     assert stream.getvalue().count("cannot be read") == 2
 
 
-def test_the_result_says_where_it_was_done_and_where_not():
+def test_result_says_where_it_was_done_and_where_not():
     assert entry(results={"a:1": "done", "b:1": "timed out"}, silent=("c:1",)).result == (
         "1 of 2 nodes; b:1: timed out; not reached: c:1"
     )
@@ -118,7 +118,7 @@ def test_later_outcome_is_read_from_statistics(action, channels, outcome):
     assert later_outcome(done, topic_stats("t", *channels)) == f"{outcome} when the node answered again"
 
 
-def test_audit_writes_a_line_later_that_it_could_not_write(tmp_path):
+def test_audit_writes_line_later_that_it_could_not_write(tmp_path):
     folder = tmp_path / "there"
     folder.mkdir()
     stream = io.StringIO()
@@ -139,7 +139,7 @@ def test_audit_writes_a_line_later_that_it_could_not_write(tmp_path):
     assert [json.loads(line)["action"] for line in lines] == ["pause_topic"] * 2
 
 
-def test_audit_leaves_no_part_of_a_line_on_a_full_disk(tmp_path, monkeypatch):
+def test_audit_leaves_no_part_of_line_on_full_disk(tmp_path, monkeypatch):
     book = audit(tmp_path / "audit")
     book.note(entry(1))
     before = (tmp_path / "audit").read_bytes()

@@ -4,7 +4,7 @@ from nsqadmin.collecting.clock import instant
 from tests.support.simulated_loop import SimulatedTime
 
 
-def test_setting_the_clock_moves_the_time_of_day_and_no_span():
+def test_setting_clock_moves_time_of_day_and_no_span():
     time = SimulatedTime()
     with time.everywhere():
         before = instant()

@@ -6,13 +6,13 @@ from tests.support.records import channel_json, topic_stats
 SECOND = 10**9
 
 
-def oldest_of(pace, at_s, **figures):
-    topics = (topic_stats("orders", channel_json("audit", **figures)),)
+def oldest_of(pace, at_s, **statistics):
+    topics = (topic_stats("orders", channel_json("audit", **statistics)),)
     look = NodeSnapshot.of(NodeStats(listed_topics=topics), pace, at_s * SECOND, float(at_s))
     return look.load.oldest_ns
 
 
-def test_oldest_message_is_the_oldest_waiting_one():
+def test_oldest_message_is_oldest_waiting_one():
     pace = NodePace()
     deferred = {"deferred_count": 1, "oldest_message_time": 100 * SECOND}
 
@@ -24,7 +24,7 @@ def test_oldest_message_is_the_oldest_waiting_one():
     assert oldest_of(NodePace(), 130, depth=1, **deferred) == -1
 
 
-def test_channel_with_nothing_but_messages_in_flight_has_no_oldest_waiting_one():
+def test_channel_with_only_in_flight_messages_has_no_oldest():
     assert oldest_of(NodePace(), 110, in_flight_count=3, oldest_message_time=100 * SECOND) == 0
 
 
@@ -32,7 +32,7 @@ def is_replicated(*topics):
     return NodeSnapshot.of(NodeStats(listed_topics=topics), NodePace(), 0, 0.0).is_replicated
 
 
-def test_node_is_replicated_if_each_topic_with_messages_has_a_replica_in_sync():
+def test_node_is_replicated_if_its_topics_have_replica_in_sync():
     replicated = topic_stats("orders", channel_json("audit", depth=2), replicas_in_sync=1, replicas_wanted=1)
     not_replicated = topic_stats("payments", channel_json("audit", in_flight_count=1), replicas_wanted=1)
     empty = topic_stats("shipments", channel_json("audit"), replicas_wanted=1)
@@ -42,7 +42,7 @@ def test_node_is_replicated_if_each_topic_with_messages_has_a_replica_in_sync():
     assert not is_replicated(topic_stats("no-channel", depth=1))
 
 
-def test_consumers_of_a_channel_are_remembered_until_its_topic_is_gone():
+def test_consumers_of_channel_are_remembered_until_its_topic_is_gone():
     pace = NodePace()
     billing = [{"client_id": f"billing-{number}"} for number in range(5)]
 

@@ -5,9 +5,9 @@ from nsqadmin.collecting.node_snapshot import NodeSnapshot
 from nsqadmin.history import recorder as history
 from nsqadmin.history.recorder import Recorder
 from nsqadmin.history.ring import SLOTS, TOTALS, HistoryFile
-from nsqadmin.stats.attention import Concern, Level
 from nsqadmin.stats.cluster_sum import ClusterSum
 from nsqadmin.stats.instant import Instant
+from nsqadmin.stats.problems import Level, Problem
 from nsqadmin.stats.sums import add_up
 from nsqadmin.stats.trend import Counted, NodePace
 from nsqclient.wire.node_error import NodeError
@@ -31,7 +31,7 @@ def read(file, name, now_s):
     return [point for _, point in file.read(name, history.ring_of("hour"), now_s)]
 
 
-def test_the_whole_and_each_topic_and_channel_are_kept():
+def test_whole_and_each_topic_and_channel_are_kept():
     with HistoryFile() as file:
         Recorder(file).record(cluster(orders=100, clicks=20), [], NOON)
 
@@ -45,7 +45,7 @@ def test_the_whole_and_each_topic_and_channel_are_kept():
     assert (round(channel.published), round(channel.finished)) == (20, 20)
 
 
-def test_the_busiest_have_a_place_and_a_much_busier_one_takes_the_place_of_the_least():
+def test_busiest_have_place_and_much_busier_one_takes_place_of_least():
     quiet = {f"t{number}": 1 for number in range(SLOTS)}
     with HistoryFile() as file:
         recorder = Recorder(file)
@@ -58,7 +58,7 @@ def test_the_busiest_have_a_place_and_a_much_busier_one_takes_the_place_of_the_l
         assert TOTALS in file.names
 
 
-def test_how_old_the_oldest_is_is_kept_where_it_is_known():
+def test_how_old_oldest_is_is_kept_where_it_is_known():
     def one(**given):
         stats = topic_stats("orders", channel_json("a", **given))
         return ClusterSum({"orders": add_up("orders", [(stats, (), 0, "n:1")])})
@@ -75,9 +75,9 @@ def test_how_old_the_oldest_is_is_kept_where_it_is_known():
 
 
 @pytest.mark.parametrize("pause_s", [60, 3600])
-def test_problems_that_did_not_end_are_known_after_a_short_pause(monkeypatch, pause_s):
-    stuck = Concern(Level.PROBLEM, "stuck", "9 wait", "orders", "a", began=Instant(0, NOON - 50.0))
-    down = Concern(Level.PROBLEM, "unreachable", "silent", node="a:1", began=Instant(0, NOON - 40.0))
+def test_problems_that_did_not_end_are_known_after_short_pause(monkeypatch, pause_s):
+    stuck = Problem(Level.PROBLEM, "stuck", "9 wait", "orders", "a", began=Instant(0, NOON - 50.0))
+    down = Problem(Level.PROBLEM, "unreachable", "silent", node="a:1", began=Instant(0, NOON - 40.0))
     with HistoryFile() as file:
         recorder = Recorder(file)
         recorder.record(cluster(orders=1), [], NOON)
@@ -97,7 +97,7 @@ def test_problems_that_did_not_end_are_known_after_a_short_pause(monkeypatch, pa
         assert (found.key, found.level, found.since_s) == (stuck.key, Level.PROBLEM, NOON - 50)
 
 
-def test_totals_include_the_last_known_depth_of_a_node_that_is_silent():
+def test_totals_include_the_last_known_depth_of_node_that_is_silent():
     stats = topic_stats("orders", channel_json("a", depth=200))
     silent = Member("b:1", NodeInfo("b", "b", 0, 1, "1.3.0"))
     silent.snapshot = NodeSnapshot.of(NodeStats("1.3.0", "OK", 0, (stats,)), NodePace(), NOON * SECOND, NOON)

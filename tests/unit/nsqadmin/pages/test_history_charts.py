@@ -22,7 +22,7 @@ def courses():
     recorder.close()
 
 
-def test_timeline_begins_with_the_latest_and_a_problem_that_ended_is_one_entry(courses):
+def test_timeline_begins_with_latest_and_problem_that_ended_is_one_entry(courses):
     found = courses(
         (0, "stuck", "5 messages wait", channel("orders", "billing")),
         (1, CHANGE, "pause channel orders/billing by anna", channel("orders", "billing")),
@@ -38,7 +38,7 @@ def test_timeline_begins_with_the_latest_and_a_problem_that_ended_is_one_entry(c
     assert round(found[2].ended_s - found[2].at_s) == 60
 
 
-def test_timeline_of_a_topic_has_its_channels_and_its_nodes_and_nothing_else(courses):
+def test_timeline_of_topic_has_its_channels_and_its_nodes_and_nothing_else(courses):
     known = courses(
         (0, "stuck", "", channel("orders", "billing")),
         (1, "stuck", "", channel("other", "billing")),
@@ -53,7 +53,7 @@ def test_timeline_of_a_topic_has_its_channels_and_its_nodes_and_nothing_else(cou
     assert HistoryCharts(None, lambda: ClusterSum({})).timeline() == []
 
 
-def test_problems_of_one_kind_that_begin_together_are_one_entry_of_the_timeline(courses):
+def test_timeline_has_one_entry_for_problems_that_begin_together(courses):
     bare = [(number / 300, "no consumers", "9 wait", channel(f"t{number}", "a")) for number in range(300)]
     ends = [(30, f"{OVER}no consumers", "9 wait", name) for _, _, _, name in bare]
     known = courses(
@@ -64,3 +64,20 @@ def test_problems_of_one_kind_that_begin_together_are_one_entry_of_the_timeline(
 
     assert (late.place, down.place) == ("late / a", "a:1")
     assert (together.place, together.count, together.level) == ("t0 / a and 299 more", 300, "over")
+
+
+def test_timeline_problem_that_another_replaced_is_not_over(courses):
+    name = node("a:4151")
+    known = courses(
+        (0, "timing out", "", name),
+        (1, "unreachable", "", name),
+        (29, "down", "", name),
+        (30, f"{OVER}unreachable", "", name),
+        (50, f"{OVER}down", "", name),
+    )
+
+    assert [(one.kind, one.became, one.level) for one in known.timeline()] == [
+        ("down", "", "over"),
+        ("unreachable", "down", "problem"),
+        ("timing out", "", "warning"),
+    ]

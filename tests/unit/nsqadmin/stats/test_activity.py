@@ -3,7 +3,7 @@ from nsqadmin.stats.activity import MAX_CONSUMERS, UNKNOWN, ActivityTracker
 WHO = ("a:1", "10.0.0.1:5", "orders", "billing")
 
 
-def test_one_look_tells_nothing_and_two_tell_the_rate():
+def test_activity_is_unknown_until_second_poll():
     book = ActivityTracker()
 
     assert book.note(WHO, 100, 0.0) == UNKNOWN
@@ -12,7 +12,7 @@ def test_one_look_tells_nothing_and_two_tell_the_rate():
     assert (activity.rate, activity.silent_s) == (10, 0)
 
 
-def test_who_finishes_nothing_is_silent_since_it_was_seen_to_finish_something():
+def test_consumer_is_silent_since_last_finished_message():
     book = ActivityTracker()
     book.note(WHO, 100, 0.0)
     book.note(WHO, 120, 2.0)
@@ -23,7 +23,7 @@ def test_who_finishes_nothing_is_silent_since_it_was_seen_to_finish_something():
     assert (activity.rate, activity.silent_s) == (0, 30)
 
 
-def test_two_looks_in_a_moment_make_no_rate_of_their_own():
+def test_polls_in_short_succession_make_no_rate():
     book = ActivityTracker()
     book.note(WHO, 100, 0.0)
     book.note(WHO, 120, 2.0)
@@ -31,7 +31,7 @@ def test_two_looks_in_a_moment_make_no_rate_of_their_own():
     assert book.note(WHO, 125, 2.5).rate == 10
 
 
-def test_a_count_that_starts_over_is_another_consumer():
+def test_count_that_starts_over_is_another_consumer():
     book = ActivityTracker()
     book.note(WHO, 100, 0.0)
     book.note(WHO, 120, 2.0)

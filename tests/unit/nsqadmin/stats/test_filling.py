@@ -1,7 +1,7 @@
 from nsqadmin.stats.filling import FAR_S, WINDOW_S, Filling
 
 
-def test_a_disk_that_fills_up_is_full_when_its_pace_says_so():
+def test_disk_that_fills_up_is_full_when_its_pace_says_so():
     disk = Filling()
 
     assert disk.note(0, 1000) is None
@@ -9,7 +9,7 @@ def test_a_disk_that_fills_up_is_full_when_its_pace_says_so():
     assert disk.note(600, 800) == 2400
 
 
-def test_a_disk_that_gets_emptier_is_never_full():
+def test_disk_that_gets_emptier_is_never_full():
     disk = Filling()
     disk.note(0, 1000)
 
@@ -17,7 +17,7 @@ def test_a_disk_that_gets_emptier_is_never_full():
     assert disk.note(700, 1500) is None
 
 
-def test_only_the_last_minutes_count():
+def test_filling_uses_last_minutes():
     disk = Filling()
     disk.note(0, 10_000)
     for minute in range(1, 40):
@@ -34,7 +34,7 @@ def test_unknown_names_are_forgotten():
     assert disk.note(700, 500) is None
 
 
-def test_what_is_years_away_is_not_told():
+def test_filling_has_no_forecast_for_years():
     disk = Filling()
     disk.note(0, 1 << 40)
 

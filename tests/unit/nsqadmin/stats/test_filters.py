@@ -2,7 +2,7 @@ from contextlib import suppress
 
 import pytest
 
-from nsqadmin.stats.filters import FilterProblem, parse_filter
+from nsqadmin.stats.filters import FilterError, parse_filter
 
 ROWS = [
     {"names": ["payments", "billing"], "state": ["stuck", "no consumers"], "depth": 2000, "age": 300.0},
@@ -37,7 +37,7 @@ def found(text):
         ("-pa", ["orders"]),
     ],
 )
-def test_all_words_of_a_filter_have_to_hold(text, names):
+def test_filter_requires_all_words(text, names):
     assert found(text) == names
 
 
@@ -52,7 +52,7 @@ def test_all_words_of_a_filter_have_to_hold(text, names):
     ],
 )
 def test_invalid_filter_is_reported(text, sentence):
-    with pytest.raises(FilterProblem) as problem:
+    with pytest.raises(FilterError) as problem:
         found(text)
 
     assert sentence in str(problem.value)
@@ -60,5 +60,5 @@ def test_invalid_filter_is_reported(text, sentence):
 
 @pytest.mark.parametrize("text", ["depth:many", "(", "[a", "::", "-", "a:b:c*"])
 def test_odd_words_find_nothing_or_are_refused_and_never_fail(text):
-    with suppress(FilterProblem):
+    with suppress(FilterError):
         found(text)

@@ -1,12 +1,8 @@
 from nsqadmin.stats.groups import grouped, heats
-from nsqadmin.stats.slow import ConsumerState
+from tests.support.records import consumer
 
 
-def consumer(in_flight=0, ready=1, silent_s=0.0, rate=1.0):
-    return ConsumerState("c", "n:1", in_flight, ready, silent_s, rate)
-
-
-def test_who_has_silent_connections_comes_first_then_who_has_most():
+def test_groups_with_silent_connections_come_first():
     groups = grouped(
         [
             ("many", consumer()),
@@ -26,18 +22,18 @@ def test_who_has_silent_connections_comes_first_then_who_has_most():
     assert (groups[0].in_flight, groups[1].ready, groups[1].rate) == (3, 2, 2.0)
 
 
-def test_a_rate_of_which_a_part_is_not_known_is_not_known():
+def test_rate_of_group_is_unknown_if_a_part_is():
     (group,) = grouped([("a", consumer(rate=None)), ("a", consumer())])
 
     assert group.rate is None
 
 
-def test_a_node_is_as_hot_as_what_waits_there():
+def test_heat_follows_backlog_of_node():
     assert heats([]) == []
     assert heats([0, 0]) == [0, 0]
     assert heats([0, 1, 1000, 1_000_000]) == [0, 1, 3, 5]
 
 
-def test_a_depth_below_zero_which_a_damaged_queue_of_go_has_is_as_cold_as_none():
+def test_heat_of_negative_depth_is_zero():
     assert heats([-1, -(2**63), 1000]) == [0, 0, 5]
     assert heats([-5]) == [0]

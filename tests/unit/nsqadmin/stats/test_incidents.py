@@ -1,19 +1,19 @@
-from nsqadmin.stats.attention import Concern, Level
 from nsqadmin.stats.incidents import incidents
 from nsqadmin.stats.instant import Instant
+from nsqadmin.stats.problems import Level, Problem
 
 
 def bare(topic, channel, messages=10, **given):
     given = {"level": Level.PROBLEM, "began": Instant(0, 100.0 + messages), **given}
     level = given.pop("level")
-    return Concern(level, "no consumers", "x", topic, channel, weight=messages, messages=messages, **given)
+    return Problem(level, "no consumers", "x", topic, channel, weight=messages, messages=messages, **given)
 
 
-def node(mark, address="a:1", level=Level.PROBLEM, **given):
-    return Concern(level, mark, "gone", node=address, weight=float("inf"), **given)
+def node(kind, address="a:1", level=Level.PROBLEM, **given):
+    return Problem(level, kind, "gone", node=address, weight=float("inf"), **given)
 
 
-def test_channels_without_consumers_share_a_card_with_a_row_for_each_name():
+def test_channels_without_consumers_share_card_with_a_row_for_each_name():
     found = [bare(f"t{number}", name) for number in range(286) for name in ("archive", "indexer")]
 
     (card,) = incidents([*found, bare("t0", "notify", messages=900)])
@@ -31,11 +31,11 @@ def test_channels_without_consumers_share_a_card_with_a_row_for_each_name():
 def test_lost_node_comes_before_channels_and_warnings_come_last():
     cards = incidents(
         [
-            Concern(Level.WARNING, "paused", "paused", "orders", "a", messages=10**6),
+            Problem(Level.WARNING, "paused", "paused", "orders", "a", messages=10**6),
             *(bare(f"t{number}", "a", messages=1000) for number in range(858)),
             node("disk", level=Level.WARNING),
             node("down"),
-            Concern(Level.PROBLEM, "dead letters", "18 a second", "orders", "a"),
+            Problem(Level.PROBLEM, "dead letters", "18 a second", "orders", "a"),
         ]
     )
 
@@ -48,7 +48,7 @@ def test_lost_node_comes_before_channels_and_warnings_come_last():
     ]
 
 
-def test_few_nodes_have_a_card_each_and_many_share_one():
+def test_few_nodes_have_card_each_and_many_share_one():
     few = incidents([node("down", f"{number}:1") for number in range(3)])
     many = incidents([node("down", f"{number}:1") for number in range(4)])
 
@@ -62,9 +62,9 @@ def test_card_of_last_known_problems_says_so():
     assert card.impact == "20 messages in 2 topics (1 of them last known: nsqd x:1 does not answer)"
 
 
-def test_dead_letters_of_a_channel_and_the_topic_where_they_wait_are_one_card():
-    channel = Concern(Level.PROBLEM, "dead letters", "18 a second", "orders", "fraud", messages=1832)
-    waiting = Concern(Level.WARNING, "dead letters", "1,832 wait", "orders.fraud.dead", messages=1832)
+def test_dead_letters_of_channel_and_topic_where_they_wait_are_one_card():
+    channel = Problem(Level.PROBLEM, "dead letters", "18 a second", "orders", "fraud", messages=1832)
+    waiting = Problem(Level.WARNING, "dead letters", "1,832 wait", "orders.fraud.dead", messages=1832)
 
     assert [(card.title, card.messages) for card in incidents([waiting, channel])] == [
         ("orders / fraud has dead letters", 1832)

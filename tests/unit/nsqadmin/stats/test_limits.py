@@ -1,8 +1,8 @@
 import pytest
 
-from nsqadmin.stats.attention import Level
 from nsqadmin.stats.cluster_sum import ClusterSum
 from nsqadmin.stats.limits import limited, parse_limit
+from nsqadmin.stats.problems import Level
 from nsqadmin.stats.sums import add_up
 from tests.support.records import channel_json, topic_stats
 
@@ -17,12 +17,12 @@ def cluster(**depths):
 
 def found(total, *limits):
     return [
-        (one.mark, one.topic, one.level)
-        for one in limited(total.topics.values(), total.concerns, [parse_limit(text) for text in limits])
+        (one.kind, one.topic, one.level)
+        for one in limited(total.topics.values(), total.problems, [parse_limit(text) for text in limits])
     ]
 
 
-def test_what_is_over_a_limit_of_its_topic_is_problem():
+def test_backlog_over_limit_of_topic_is_problem():
     total = cluster(pay=11, orders=11, small=10)
     over = ("over limit", "pay", Level.PROBLEM)
 
@@ -33,11 +33,11 @@ def test_what_is_over_a_limit_of_its_topic_is_problem():
     ]
 
 
-def test_topics_that_are_off_are_worth_a_look_at_most():
+def test_topics_that_are_off_are_worth_look_at_most():
     assert found(cluster(test=5), "test*:off") == [("no consumers", "test", Level.WARNING)]
 
 
 @pytest.mark.parametrize("text", ["", "a", "a:", "a:depth", "a:depth:x", ":off", "a:on"])
-def test_invalid_limit_is_refused_with_a_sentence(text):
+def test_invalid_limit_is_refused_with_sentence(text):
     with pytest.raises(ValueError, match="is neither PATTERN:depth:N nor PATTERN:off"):
         parse_limit(text)

@@ -14,7 +14,7 @@ def message(body, encoding="text", **given):
     return FoundMessage("a:4151", listed)
 
 
-def test_a_body_is_what_was_published_however_it_is_written():
+def test_body_is_what_was_published_however_it_is_written():
     assert message("héllo").content == "héllo".encode()
     assert message(base64.b64encode(b"\xff\x00").decode(), "base64").content == b"\xff\x00"
     assert message(b'{"a":1}', "json").content == b'{"a":1}'
@@ -41,7 +41,7 @@ def test_bytes_that_are_no_text_have_none():
 
 
 @pytest.mark.parametrize("value", [{"user": [1, 2.5, None, True]}, [{"a": b"\xff"}]])
-def test_body_in_messagepack_has_a_tree(value):
+def test_body_in_messagepack_has_tree(value):
     packed = message(base64.b64encode(msgspec.msgpack.encode(value)).decode(), "base64")
 
     assert packed.text is None
@@ -55,12 +55,12 @@ def test_bytes_that_are_no_messagepack_object_have_no_tree(body):
     assert message(base64.b64encode(body).decode(), "base64").tree is None
 
 
-def test_a_preview_is_one_short_line():
+def test_preview_is_one_short_line():
     assert message("a\n  b\tc").preview == "a b c"
     assert len(message("x" * 5000).preview) == 161
 
 
-def test_who_may_not_read_gets_neither_body_nor_headers():
+def test_message_without_read_right_has_no_body_and_headers():
     said = message("secret", headers={"tenant": "blue"}, state="waiting")
     hidden = FoundMessage(said.node, said.listed, readable=False)
 
@@ -72,13 +72,13 @@ def test_who_may_not_read_gets_neither_body_nor_headers():
     assert bytes(said.to_json()["body"]) == b'"secret"'
 
 
-def test_a_body_of_json_is_passed_on_as_it_was_written():
+def test_body_of_json_is_passed_on_as_it_was_written():
     told = message(b'{"x":1e999,"price":1.10}', "json").to_json()
 
     assert msgspec.json.encode(told["body"]) == b'{"x":1e999,"price":1.10}'
 
 
-def test_the_trace_of_a_message_is_where_its_headers_say():
+def test_trace_of_message_is_where_its_headers_say():
     traced = message("", headers={"traceparent": "00-abc-def-01", "tenant": "a/b"})
 
     assert traced.trace("https://t/{trace_id}/{span_id}?of={tenant}") == "https://t/abc/def?of=a%2Fb"
@@ -86,18 +86,18 @@ def test_the_trace_of_a_message_is_where_its_headers_say():
     assert message("", headers={"traceparent": "abc"}).trace("https://t/{trace_id}") == ""
 
 
-def test_who_has_it_is_named_by_what_is_known():
+def test_holder_of_message_is_named():
     assert message("", client={"client_id": "app", "address": "1:2"}).holder == "app at 1:2"
     assert message("", client={"address": "1:2"}).holder == "1:2"
     assert message("").holder == ""
 
 
-def test_a_dead_letter_says_where_it_came_from():
+def test_dead_letter_says_where_it_came_from():
     assert message("", headers={"dead-topic": "t", "dead-channel": "c"}).origin == ("t", "c")
     assert message("", headers={"dead-topic": "t"}).origin is None
 
 
-def test_bytes_are_written_sixteen_a_line():
+def test_bytes_are_written_sixteen_line():
     first, second = hex_lines(b"abcdefghijklmnop\x00\xff")
 
     assert first == "00000000  61 62 63 64 65 66 67 68 69 6a 6b 6c 6d 6e 6f 70  abcdefghijklmnop"

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from nsqadmin.stats.attention import Level, of_missing
 from nsqadmin.stats.instant import Instant
 from nsqadmin.stats.missing import EMPTY_S, MAX_MISSING, MissingNode, MissingNodes
+from nsqadmin.stats.problems import Level, problem_of_missing
 
 
 def at(seconds):
@@ -29,7 +29,7 @@ def failed_over(*, seen_s=0.0):
     return book
 
 
-def test_a_node_that_left_is_missed_until_it_is_back():
+def test_node_that_left_is_missed_until_it_is_back():
     book = MissingNodes()
     book.add(gone())
 
@@ -38,7 +38,7 @@ def test_a_node_that_left_is_missed_until_it_is_back():
     assert addresses(book) == []
 
 
-def test_a_dismissed_node_is_missed_no_longer():
+def test_dismissed_node_is_missed_no_longer():
     book = MissingNodes()
     book.add(gone())
 
@@ -47,7 +47,7 @@ def test_a_dismissed_node_is_missed_no_longer():
     assert addresses(book) == []
 
 
-def test_one_that_left_empty_is_forgotten_after_a_while():
+def test_empty_down_node_is_forgotten_after_a_while():
     book = MissingNodes()
     book.add(gone(messages=0))
 
@@ -55,7 +55,7 @@ def test_one_that_left_empty_is_forgotten_after_a_while():
     assert addresses(book, EMPTY_S + 1) == []
 
 
-def test_those_that_held_most_come_first_and_are_kept_longest():
+def test_down_nodes_with_most_messages_come_first_and_stay_longest():
     book = MissingNodes()
     for number in range(MAX_MISSING + 10):
         book.add(gone(f"node-{number}:4151", messages=number))
@@ -65,13 +65,13 @@ def test_those_that_held_most_come_first_and_are_kept_longest():
     assert "node-0:4151" not in addresses(book)
 
 
-def test_a_node_that_left_with_messages_is_problem_and_an_empty_one_is_not():
-    held = of_missing(gone(), at(40))
-    empty = of_missing(gone(messages=0), at(40))
-    unseen = of_missing(gone(messages=0, seen_s=None), at(40))
+def test_node_that_left_with_messages_is_problem_and_empty_one_is_not():
+    held = problem_of_missing(gone(), at(40))
+    empty = problem_of_missing(gone(messages=0), at(40))
+    unseen = problem_of_missing(gone(messages=0, seen_s=None), at(40))
 
     assert held.text == "Down for 40 s. 300 messages in 2 topics are unavailable until it is back"
-    replicated = of_missing(replace(gone(), replicated=True), at(40))
+    replicated = problem_of_missing(replace(gone(), replicated=True), at(40))
     assert replicated.text.endswith("are unavailable until a replica takes over, or it is back")
     assert replicated.level is Level.PROBLEM
     assert (held.level, empty.level, unseen.level) == (Level.PROBLEM, Level.WARNING, Level.PROBLEM)
@@ -79,16 +79,16 @@ def test_a_node_that_left_with_messages_is_problem_and_an_empty_one_is_not():
     assert unseen.text == "Down for 40 s. Its messages are unknown"
 
 
-def test_the_owner_of_a_promoted_copy_is_named():
+def test_owner_of_promoted_copy_is_named():
     node = replace(gone(), owners=("10.0.0.2:4151",), pending=3)
     unseen = replace(gone(messages=0, seen_s=None), owners=("10.0.0.2:4151",), pending=3)
 
-    for concern in (of_missing(node, at(40)), of_missing(unseen, at(40))):
-        assert concern.level is Level.WARNING
-        assert concern.text.endswith("its messages are delivered by 10.0.0.2:4151 (3 messages pending there)")
+    for problem in (problem_of_missing(node, at(40)), problem_of_missing(unseen, at(40))):
+        assert problem.level is Level.WARNING
+        assert problem.text.endswith("its messages are delivered by 10.0.0.2:4151 (3 messages pending there)")
 
 
-def test_a_node_that_answers_without_being_listed_is_missed_with_its_own_messages():
+def test_unlisted_answering_node_is_down_with_its_present_messages():
     book = failed_over()
 
     book.promoted("b:4151", 1, {}, at(12))

@@ -8,7 +8,7 @@ RATES = st.none() | st.floats(0, 4e9)
 
 
 @given(st.none() | st.integers(0, 2**31 - 1), RATES, RATES, RATES, RATES)
-def test_a_point_comes_back_as_it_was_within_a_thousandth(depth, came, went, age_s, more):
+def test_point_comes_back_as_it_was_within_thousandth(depth, came, went, age_s, more):
     point = Point(depth, came, went, age_s, more)
 
     back = Point.unpack(point.pack())
@@ -21,7 +21,7 @@ def test_a_point_comes_back_as_it_was_within_a_thousandth(depth, came, went, age
             assert have == pytest.approx(want, rel=0.001, abs=0.001)
 
 
-def test_oversized_value_is_stored_as_the_largest():
+def test_oversized_value_is_stored_as_largest():
     assert Point.unpack(Point(2**40, published=1e30).pack()).depth == 2**31 - 1
     assert Point.unpack(UNKNOWN.pack()) == UNKNOWN
 
@@ -33,7 +33,7 @@ def test_several_points_become_one():
     assert average([]) == UNKNOWN
 
 
-def test_a_partial_point_keeps_its_mark_and_depth():
+def test_partial_point_keeps_its_mark_and_depth():
     for depth in (0, 7, 2**31 - 2):
         point = Point(depth, is_partial=True)
 

@@ -21,7 +21,7 @@ RULES = [
 
 
 @pytest.mark.parametrize(("topic", "channel"), PLACES)
-def test_the_same_counts_as_in_nsqd(topic, channel):
+def test_same_counts_as_in_nsqd(topic, channel):
     theirs = PolicySet(
         Policy(one.name, {k: v for k, v in one.to_json().items() if k != "name"}) for one in RULES
     )
@@ -31,7 +31,7 @@ def test_the_same_counts_as_in_nsqd(topic, channel):
     assert counts.name == theirs.in_force(topic, channel).name
 
 
-def test_those_that_match_are_listed_and_the_first_counts():
+def test_matching_policies_are_listed_and_first_counts():
     assert [one.name for one in PolicyRules(RULES).matching("orders", "billing")] == [
         "bills",
         "a",
@@ -46,7 +46,7 @@ def test_invalid_pattern_matches_nothing():
     assert PolicyRules([PolicyRule.of(told)]).in_force("orders", "") is None
 
 
-def test_a_change_is_shown_field_by_field():
+def test_change_is_shown_field_by_field():
     before = PolicyRules(RULES)
     after = before.with_rule(rule("all", ".*", priority=1, max_depth=6, ttl="1h")).without("b")
 
@@ -57,7 +57,7 @@ def test_a_change_is_shown_field_by_field():
     assert other == {"priority": (0, 1), "definition.max_depth": (5, 6), "definition.ttl": (None, "1h")}
 
 
-def test_it_is_told_where_something_else_is_in_force_afterwards():
+def test_subject_changes_list_other_policies_in_force():
     before = PolicyRules(RULES)
     after = before.without("a")
 
@@ -78,7 +78,7 @@ def test_policy_preview_names_its_scope():
     }
 
 
-def test_what_a_node_has_from_its_file_stays_when_others_are_copied_to_it():
+def test_policies_from_file_stay_when_others_are_copied():
     own = PolicyRule("all", ".*", "", 0, {"ttl": "1h"}, in_file=True)
     node = PolicyRules([own, rule("old", "x")])
 

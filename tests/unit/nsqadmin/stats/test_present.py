@@ -33,7 +33,7 @@ def test_durations_have_about_three_digits(nanoseconds, text):
     ("rate", "text"),
     [(0, "0"), (0.04, "0"), (0.25, "0.2"), (4, "4"), (99.94, "99.9"), (99.96, "100"), (12345.6, "12,346")],
 )
-def test_rates_show_a_decimal_only_where_it_says_something(rate, text):
+def test_rates_show_decimal_only_where_it_says_something(rate, text):
     assert present.per_second(rate) == text
 
 
@@ -67,7 +67,7 @@ def test_sizes_have_about_three_digits(number, text):
     assert present.size(number) == text
 
 
-def test_what_was_more_than_a_day_ago_is_written_with_its_date():
+def test_time_more_than_a_day_ago_has_date():
     now_s = datetime(2026, 11, 22, 14, 5, 9, tzinfo=UTC).timestamp()
 
     assert present.time_text(now_s - 600, now_s) == "13:55:09"
@@ -81,7 +81,7 @@ def failure(reason="refused", **fields):
     return present.failure(NodeError("GET", "http://a:1/", "a:1", reason, **fields), "nsqd")
 
 
-def test_failures_name_the_node_and_say_what_it_did_not_do():
+def test_failures_name_node_and_say_what_it_did_not_do():
     assert failure("timed out after 5s") == "nsqd a:1 does not answer (timed out after 5s)"
     assert failure(status=404, code="TOPIC_NOT_FOUND") == "nsqd a:1 does not know this topic"
     assert failure(status=404, code="CHANNEL_NOT_FOUND") == "nsqd a:1 does not have this channel"
@@ -92,5 +92,5 @@ def test_failures_name_the_node_and_say_what_it_did_not_do():
 @pytest.mark.parametrize(
     ("number", "text"), [(0, "0"), (999_999_999, "999,999,999"), (5_892_216_788, "5.89 bn")]
 )
-def test_what_is_counted_for_ever_fits_into_a_tile(number, text):
+def test_large_counter_fits_into_tile(number, text):
     assert present.counted(number) == text

@@ -1,153 +1,250 @@
-from dataclasses import replace
-
 import pytest
 
-from nsqadmin.stats.attention import Concern, Level, When
-from nsqadmin.stats.instant import Instant
-from nsqadmin.stats.problems import RESTORED_S, ProblemTracker
+from nsqadmin.stats.problems import (
+    ALERT_S,
+    DiskState,
+    Level,
+    ShareState,
+    problems_of_channel,
+    problems_of_lookupds,
+    problems_of_node,
+    problems_of_topic,
+    worst_first,
+    worst_level,
+)
+from nsqadmin.stats.sums import add_up
+from nsqadmin.stats.trend import Trend
+from tests.support.records import channel_json, topic_stats
 
 
-def concern(mark="stuck", topic="orders", channel="audit", **when):
-    return Concern(Level.PROBLEM, mark, "", topic, channel, when=When(**when))
+def channel(**fields):
+    stats = topic_stats("orders", channel_json("audit", **fields))
+    return add_up("orders", [(stats, (), 0, "a:1")]).channels[0]
 
 
-def at(seconds, clock_s=None):
-    """A moment at which the clock says *clock_s*."""
-    return Instant(int(seconds) * 10**9, float(seconds if clock_s is None else clock_s))
+def of_topic(depth, *, name="orders", paused=False, has_channels=False):
+    return problems_of_topic(name, depth, paused=paused, has_channels=has_channels)
 
 
-def shown(book, now_s, *concerns, clock_s=None):
-    return [(one.mark, one.level, one.since_s) for one in book.note(concerns, at(now_s, clock_s))]
+def trend(*, span_s=10.0, messages=0.0, finished=0.0, depth=0.0, timeouts=0.0, dead=0.0):
+    return Trend(span_s, messages, finished, depth, timeouts, dead)
 
 
-def test_what_needs_no_time_is_shown_at_once_with_its_beginning_and_goes_at_once():
-    book = ProblemTracker()
-
-    assert shown(book, 100, concern()) == [("stuck", Level.PROBLEM, 100)]
-    assert shown(book, 160, concern()) == [("stuck", Level.PROBLEM, 100)]
-    assert shown(book, 162) == []
-    assert shown(book, 164, concern()) == [("stuck", Level.PROBLEM, 164)]
+def kinds(problems):
+    return [(problem.kind, problem.level) for problem in problems]
 
 
-def test_a_mark_that_needs_time_is_shown_when_it_has_lasted_so_long_without_a_break():
-    book = ProblemTracker()
-    slow = concern(been_s=10, shown_s=60)
-
-    assert shown(book, 100, slow) == []
-    assert shown(book, 140, slow) == []
-    assert shown(book, 150, slow) == [("stuck", Level.PROBLEM, 90)]
-    assert shown(ProblemTracker(), 100, concern(been_s=60, shown_s=60)) == [("stuck", Level.PROBLEM, 40)]
-
-    book = ProblemTracker()
-    shown(book, 100, slow)
-    shown(book, 110)
-    assert shown(book, 155, slow) == []
-
-
-def test_a_mark_of_two_looks_does_not_flicker():
-    book = ProblemTracker()
-    steady = concern(stays_s=6)
-    shown(book, 100, steady)
-
-    assert shown(book, 104) == [("stuck", Level.PROBLEM, 100)]
-    assert shown(book, 105, steady) == [("stuck", Level.PROBLEM, 100)]
-    assert shown(book, 112) == []
-
-
-def test_what_may_pass_by_itself_is_worth_a_look_first_and_problem_later():
-    book = ProblemTracker()
-    bare = concern("no consumers", alert_s=65)
-
-    assert shown(book, 100, bare) == [("no consumers", Level.WARNING, 100)]
-    assert shown(book, 165, bare) == [("no consumers", Level.PROBLEM, 100)]
-
-
-def test_one_topic_is_judged_again_without_the_others():
-    book = ProblemTracker()
-    book.note([concern(), concern(topic="clicks")], at(100))
-
-    assert [one.topic for one in book.note([], at(101), "orders")] == []
-    assert [one.topic for one in book.note([concern(topic="clicks")], at(102))] == ["clicks"]
-
-
-# -- the clock is set
-
-
-HOUR = 3600
+TROUBLE, WARNING = Level.PROBLEM, Level.WARNING
+# Fields of a channel, its trend, and what is said of it.
+CHANNELS = {
+    "flowing": ({"depth": 5, "client_count": 1}, {"messages": 100, "finished": 100}, []),
+    "without trend": ({}, None, []),
+    "at rest": ({}, {}, []),
+    "bare": ({"depth": 1200}, None, [("no consumers", TROUBLE, "1,200 messages wait, no consumers")]),
+    "bare and filling": (
+        {"depth": 1},
+        {"messages": 20, "depth": 20},
+        [("no consumers", TROUBLE, "1 message waits, no consumers, 20 more each second")],
+    ),
+    "paused": ({"depth": 10, "paused": True}, {}, [("paused", WARNING, "10 messages wait")]),
+    "stuck": (
+        {"depth": 10, "client_count": 2},
+        {"span_s": 8},
+        [("stuck", TROUBLE, "10 messages wait and 2 consumers finish none")],
+    ),
+    "seen twice in quick succession": ({"depth": 10, "client_count": 2}, {"span_s": 2}, []),
+    "growing": (
+        {"depth": 5000, "client_count": 1},
+        {"messages": 100, "finished": 40, "depth": 60},
+        [
+            (
+                "growing",
+                TROUBLE,
+                "5,000 messages wait, 60 more each second: 1 consumer finishes 40 of 100 a second",
+            )
+        ],
+    ),
+    "small": ({"depth": 50, "client_count": 1}, {"messages": 100, "finished": 40, "depth": 60}, []),
+    "growing slowly": ({"depth": 5000, "client_count": 1}, {"messages": 100, "finished": 98, "depth": 2}, []),
+    "bare and timing out": (
+        {"depth": 10},
+        {"timeouts": 0.5},
+        [
+            ("no consumers", TROUBLE, "10 messages wait, no consumers"),
+            ("timing out", WARNING, "0.5 messages/s time out"),
+        ],
+    ),
+}
 
 
-@pytest.mark.parametrize("step", [-HOUR, HOUR])
-def test_a_problem_stays_one_when_the_clock_is_set(step):
-    book = ProblemTracker()
-    bare = concern("no consumers", alert_s=65)
-    shown(book, 100, bare)
+@pytest.mark.parametrize("name", CHANNELS)
+def test_channel_is_judged_by_its_statistics_and_its_trend(name):
+    fields, rates, said = CHANNELS[name]
 
-    assert shown(book, 165, bare) == [("no consumers", Level.PROBLEM, 100)]
-    # The time of its beginning is told as the clock tells it now.
-    assert shown(book, 166, bare, clock_s=166 + step) == [("no consumers", Level.PROBLEM, 100 + step)]
+    found = problems_of_channel(channel(**fields), None if rates is None else trend(**rates))
 
-
-@pytest.mark.parametrize("step", [-HOUR, HOUR])
-def test_what_is_only_worth_a_look_does_not_become_problem_when_the_clock_is_set(step):
-    book = ProblemTracker()
-    bare = concern("no consumers", alert_s=65)
-    shown(book, 100, bare)
-
-    assert shown(book, 110, bare, clock_s=110 + step) == [("no consumers", Level.WARNING, 100 + step)]
-    assert shown(book, 164, bare, clock_s=164 + step) == [("no consumers", Level.WARNING, 100 + step)]
-    assert shown(book, 165, bare, clock_s=165 + step) == [("no consumers", Level.PROBLEM, 100 + step)]
+    assert [(one.kind, one.level, one.text) for one in found] == said
+    assert all((one.topic, one.channel) == ("orders", "audit") for one in found)
+    assert all(one.when.alert_s == ALERT_S for one in found if one.kind == "no consumers")
 
 
-@pytest.mark.parametrize("step", [-HOUR, HOUR])
-def test_what_began_just_before_the_clock_was_set_is_shown_in_time(step):
-    book = ProblemTracker()
-    slow = concern(shown_s=60)
-    shown(book, 100, slow)
-
-    assert shown(book, 159, slow, clock_s=159 + step) == []
-    assert shown(book, 160, slow, clock_s=160 + step) == [("stuck", Level.PROBLEM, 100 + step)]
-
-
-@pytest.mark.parametrize("step", [-HOUR, HOUR])
-def test_what_has_ended_goes_in_time_when_the_clock_is_set(step):
-    book = ProblemTracker()
-    shown(book, 100, concern(stays_s=6))
-
-    assert shown(book, 105, clock_s=105 + step) == [("stuck", Level.PROBLEM, 100 + step)]
-    assert shown(book, 106, clock_s=106 + step) == []
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        (
+            "orders",
+            {"depth": 3},
+            [("no channel", "3 messages wait in the topic, because it has no channel yet")],
+        ),
+        ("orders", {"depth": 3, "has_channels": True}, []),
+        ("orders", {"depth": 3, "paused": True}, [("paused", "3 messages wait in the topic")]),
+        ("o.bad.dead", {"depth": 9}, [("dead letters", "9 dead letters to inspect, send back or delete")]),
+    ],
+)
+def test_topic_is_judged_by_its_own_queue(name, given, said):
+    assert [(one.kind, one.text) for one in of_topic(name=name, **given)] == said
 
 
-@pytest.mark.parametrize("step", [-HOUR, HOUR])
-def test_what_is_known_to_have_begun_earlier_has_lasted_as_long_as_it_has(step):
-    book = ProblemTracker()
-    silent = replace(concern("unreachable", alert_s=65), began=at(40))
+@pytest.mark.parametrize(
+    ("given", "kind", "level", "text"),
+    [
+        ({"silent": "timed out"}, "unreachable", TROUBLE, "does not answer (timed out)"),
+        ({"silent": "timed out", "remaining": 3}, "unreachable", TROUBLE, "totals are without it"),
+        ({"silent": "got 500", "refuses": True}, "no statistics", TROUBLE, "gives no statistics (got 500)"),
+        ({"health": "NOK - disk full"}, "unhealthy", TROUBLE, "bad health: NOK - disk full"),
+        ({"remaining": 1200}, "draining", WARNING, "1,200 messages remain"),
+        ({"listed": False}, "not registered", TROUBLE, "no nsqlookupd lists it"),
+    ],
+)
+def test_node_is_judged_by_its_answers(given, kind, level, text):
+    (problem,) = problems_of_node("a:4151", **given)
 
-    assert shown(book, 100, silent, clock_s=100 + step) == [("unreachable", Level.WARNING, 40 + step)]
-    assert shown(book, 105, silent, clock_s=105 + step) == [("unreachable", Level.PROBLEM, 40 + step)]
-
-
-def test_unjudged_concern_stays_as_last_known():
-    book = ProblemTracker()
-    shown(book, 100, concern())
-
-    (kept,) = book.note([], at(160), unjudged=lambda _: "nsqd a:1 does not answer")
-    (found,) = book.note([concern()], at(170), unjudged=lambda _: "nsqd a:1 does not answer")
-
-    assert (kept.since_s, kept.sentence) == (100, " (last known: nsqd a:1 does not answer)")
-    assert (found.since_s, found.last_known) == (100, "")
-    assert book.note([], at(180)) == []
+    assert (problem.kind, problem.level) == (kind, level)
+    assert text in problem.text
+    assert not problems_of_node("a:4151")
 
 
-def test_restored_concern_keeps_its_beginning_and_goes_if_it_is_not_found():
-    book = ProblemTracker()
-    earlier = replace(concern(), began=at(40))
-    book.restore([earlier, replace(earlier, channel="other")], at(100))
+def test_in_flight_messages_are_busy_until_they_time_out():
+    (busy,) = problems_of_channel(channel(depth=10, client_count=2, in_flight_count=2), trend(span_s=8))
+    (idle,) = problems_of_channel(channel(depth=10, client_count=2), trend(span_s=8))
+    (late,) = problems_of_channel(
+        channel(depth=10, client_count=2, in_flight_count=2), trend(span_s=8, timeouts=0.1)
+    )[:1]
 
-    first = book.note([concern()], at(102))
-    later = book.note([concern()], at(100 + RESTORED_S))
+    assert (busy.kind, busy.when.shown_s) == ("stuck", 60)
+    assert (idle.when.shown_s, late.when.shown_s) == (5, 5)
 
-    assert [(one.channel, one.since_s, bool(one.last_known)) for one in first] == [
-        ("audit", 40, False),
-        ("other", 40, True),
+
+def share(node="b:4151", depth=21506, consumers=0, in_flight=0, finished=0.0, span_s=10.0, grows=0.0):
+    return ShareState(node, depth, consumers, in_flight, finished, span_s, grows)
+
+
+def test_node_without_consumers_is_named_beside_consumed_nodes():
+    total = channel(depth=21506, client_count=78)
+
+    (problem,) = problems_of_channel(total, trend(messages=100, finished=100), [share()])
+
+    assert problem.kind == "no consumers"
+    assert problem.text == (
+        "21,506 messages wait on b:4151, no consumers there, while other nodes have consumers"
+    )
+    # A consumer asks for new nodes once a minute.
+    assert problem.when.alert_s == 65
+
+
+def test_nodes_whose_consumers_finish_nothing_are_named_after_a_while():
+    total = channel(depth=200, client_count=10)
+    shares = [share("a:1", depth=100, consumers=5), share("b:1", depth=100, consumers=5, finished=10.0)]
+
+    (problem,) = problems_of_channel(total, trend(messages=100, finished=100), shares)
+
+    assert (problem.kind, problem.text) == (
+        "stuck",
+        "100 messages wait on a:1 and the consumers there finish none",
+    )
+    assert (problem.when.shown_s, problem.when.alert_s) == (60, 300)
+
+
+def test_share_whose_pace_is_not_known_is_not_called_stuck():
+    shares = [share("a:1", consumers=5, finished=None), share("b:1", consumers=5, finished=1.0)]
+
+    assert not problems_of_channel(channel(depth=9, client_count=10), trend(messages=1, finished=1), shares)
+
+
+def test_problem_names_few_of_many_nodes():
+    shares = [share(f"n{number}:1", depth=1) for number in range(10)]
+
+    (problem,) = problems_of_channel(channel(depth=10, client_count=1), trend(finished=1), shares)
+
+    assert problem.text.startswith(
+        "10 messages wait on n0:1, n1:1, n2:1, n3:1, n4:1, n5:1, n6:1, n7:1 and 2 more, no"
+    )
+
+
+def test_down_nsqlookupd_is_warning_and_all_are_problem():
+    (one,) = problems_of_lookupds([("l:4161", "timed out")], 2)
+    every = problems_of_lookupds([("l:4161", "timed out"), ("m:4161", "timed out")], 2)
+
+    assert (one.level, one.kind) == (Level.WARNING, "nsqlookupd down")
+    assert [problem.level for problem in every] == [Level.PROBLEM, Level.PROBLEM]
+    assert "the others do" in one.text
+    assert "no nsqlookupd does" in every[0].text
+    assert not problems_of_lookupds([], 2)
+
+
+def test_worst_comes_first_and_nodes_before_channels():
+    problems = [
+        *of_topic(depth=3, paused=True),
+        *problems_of_channel(channel(depth=10), None),
+        *problems_of_channel(channel(depth=20), None),
+        *problems_of_node("a:4151", silent="timed out"),
     ]
-    assert [(one.channel, one.since_s) for one in later] == [("audit", 40)]
+
+    ordered = worst_first(problems)
+
+    assert [problem.kind for problem in ordered] == ["unreachable", "no consumers", "no consumers", "paused"]
+    assert ordered[1].weight == 20
+    assert worst_level(problems) == Level.PROBLEM
+    assert worst_level([]) is None
+
+
+def test_channel_whose_messages_all_become_dead_letters_is_problem():
+    one = channel(client_count=1, dead_count=1000)
+    (every,) = problems_of_channel(one, trend(messages=18, finished=18, dead=18))
+    (some,) = problems_of_channel(one, trend(messages=18, finished=18, dead=2))
+
+    assert (every.kind, every.messages) == ("dead letters", 1000)
+    assert every.text == "Every message becomes a dead letter: 18 a second, 1,000 since the nodes started"
+    assert some.text.startswith("Messages become dead letters: 2 a second")
+
+
+def test_growing_queue_is_burst_while_its_oldest_message_is_young():
+    rate = trend(messages=300, finished=200, depth=100)
+
+    def judged(depth, oldest_s):
+        one = channel(depth=depth, client_count=1, oldest_message_time=int(oldest_s * 1e9))
+        return kinds(problems_of_channel(one, rate, now_s=1000.0))
+
+    assert judged(685, 992) == []
+    assert judged(685, 930) == [("growing", Level.PROBLEM)]
+    # Without the time of the oldest message: 200 a second need 100 s for the backlog.
+    unknown = channel(depth=20_000, client_count=1)
+    assert kinds(problems_of_channel(unknown, rate, now_s=1000.0)) == [("growing", Level.PROBLEM)]
+
+
+@pytest.mark.parametrize(
+    ("free", "total", "level"),
+    [
+        (200_000_000_000, 1_000_000_000_000, None),
+        (90_000_000_000, 1_000_000_000_000, Level.WARNING),
+        (3_900_000_000, 20_000_000_000, Level.WARNING),
+        (10_000_000_000, 1_000_000_000_000, Level.PROBLEM),
+        (-1, -1, None),
+    ],
+)
+def test_disk_with_little_free_space_is_problem(free, total, level):
+    found = problems_of_node("a:4151", disk=DiskState(free, total, 240.0))
+
+    assert kinds(found) == ([("disk", level)] if level else [])
+    if level:
+        assert "full in about 4m 00s. nsqd refuses publishes when it is full" in found[0].text

@@ -1,7 +1,6 @@
-from nsqadmin.stats import attention
-from nsqadmin.stats.attention import Level
 from nsqadmin.stats.cluster_sum import ClusterSum
-from nsqadmin.stats.sums import TopicSum, add_up
+from nsqadmin.stats.problems import Level, worst_first
+from nsqadmin.stats.sums import add_up
 from nsqadmin.stats.trend import Counted
 from tests.support.records import channel_json, topic_stats
 
@@ -16,7 +15,7 @@ def names(rows):
     return [one.name for one in rows]
 
 
-def test_a_topic_is_added_up_over_nodes_and_channels():
+def test_topic_is_added_up_over_nodes_and_channels():
     first = topic_stats("orders", channel_json("a", depth=3, backend_depth=1, client_count=2), depth=10)
     second = topic_stats("orders", channel_json("b", depth=4, in_flight_count=7), message_count=9)
 
@@ -27,7 +26,7 @@ def test_a_topic_is_added_up_over_nodes_and_channels():
     assert [channel.channel_name for channel in total.channels] == ["a", "b"]
 
 
-def test_rates_are_added_over_nodes_and_are_not_known_while_one_of_them_is_not():
+def test_rates_are_added_and_unknown_if_one_is():
     before = topic_stats("orders", channel_json("a", message_count=100, depth=1), message_count=100)
     now = topic_stats("orders", channel_json("a", message_count=120, depth=1), message_count=120)
     new = topic_stats("orders", channel_json("a", message_count=10**6), message_count=10**6)
@@ -42,32 +41,32 @@ def test_rates_are_added_over_nodes_and_are_not_known_while_one_of_them_is_not()
     assert ClusterSum({"orders": with_new}).totals.rate is None
 
 
-def test_a_node_without_consumers_is_found_among_forty():
+def test_node_without_consumers_is_found_among_forty():
     fine = topic_stats("orders", channel_json("a", client_count=2, depth=3))
     bare = topic_stats("orders", channel_json("a", depth=21506))
 
     total = add_up("orders", [(fine, (), 0, f"n{n}:1") for n in range(39)] + [(bare, (), 0, "n39:1")])
 
-    assert [(one.mark, one.messages) for one in total.concerns] == [("no consumers", 21506)]
-    assert "n39:1" in total.concerns[0].text
+    assert [(one.kind, one.messages) for one in total.problems] == [("no consumers", 21506)]
+    assert "n39:1" in total.problems[0].text
 
 
-def test_a_topic_is_as_bad_as_its_worst_channel_and_shows_each_mark_once():
+def test_topic_is_as_bad_as_its_worst_channel_and_shows_each_mark_once():
     one = topic(
         "orders", channel_json("a", depth=3), channel_json("b", depth=4), channel_json("c", paused=True)
     )
 
     assert one.level == Level.PROBLEM
-    assert [mark.mark for mark in one.marks] == ["no consumers", "paused"]
+    assert [mark.kind for mark in one.badges] == ["no consumers", "paused"]
 
 
-def test_a_topic_paused_on_one_node_is_paused():
+def test_topic_paused_on_one_node_is_paused():
     shares = [(topic_stats("orders", paused=on), (), 0, "a:1") for on in (False, True, False)]
 
     assert add_up("orders", shares).paused
 
 
-def test_a_topic_says_when_its_fullest_channel_will_be_empty():
+def test_topic_says_when_its_fullest_channel_will_be_empty():
     before = topic_stats("orders", *(channel_json(name, depth=100) for name in "ab"))
     now = topic_stats("orders", channel_json("a", depth=50), channel_json("b", depth=80))
     still = topic_stats("orders", channel_json("a", depth=50), channel_json("b", depth=100))
@@ -78,13 +77,7 @@ def test_a_topic_says_when_its_fullest_channel_will_be_empty():
     assert sums[0].finished == 7
 
 
-def test_idle_topic_has_no_statistics_and_no_concerns():
-    idle = TopicSum("abandoned", is_idle=True)
-
-    assert (idle.depth, idle.level, idle.to_json()["inactive"]) == (0, None, True)
-
-
-def test_the_worst_concerns_of_the_cluster_come_first():
+def test_worst_problems_of_cluster_come_first():
     cluster = ClusterSum(
         {
             "small": topic("small", channel_json("a", depth=3)),
@@ -93,11 +86,11 @@ def test_the_worst_concerns_of_the_cluster_come_first():
         }
     )
 
-    found = attention.worst_first(cluster.concerns)
-    assert [concern.topic for concern in found] == ["large", "small", "paused"]
+    found = worst_first(cluster.problems)
+    assert [problem.topic for problem in found] == ["large", "small", "paused"]
 
 
-def test_one_changed_topic_changes_the_cluster_and_leaves_the_former_as_it_was():
+def test_changed_topic_gives_new_cluster_sum():
     before = ClusterSum({"a": topic("a", depth=1), "b": topic("b", depth=2)})
 
     after = before.changed("a", topic("a", depth=5), ()).changed("b", None, ["b"])
@@ -106,26 +99,14 @@ def test_one_changed_topic_changes_the_cluster_and_leaves_the_former_as_it_was()
     assert after.rows[1].is_idle
 
 
-def test_what_is_shown_to_be_wrong_is_what_the_book_says():
+def test_topics_show_assigned_problems():
     cluster = ClusterSum({name: topic(name, channel_json("a", depth=3)) for name in ("x", "y")})
-    shown = next(concern for concern in cluster.concerns if concern.topic == "x")
+    shown = next(problem for problem in cluster.problems if problem.topic == "x")
 
     cluster.show([shown])
 
-    assert cluster.topics["x"].channels[0].concerns == [shown]
+    assert cluster.topics["x"].channels[0].problems == [shown]
     assert (cluster.topics["y"].level, cluster.topics["y"].channels[0].level) == (None, None)
-
-
-def test_an_order_is_worked_out_once():
-    cluster = ClusterSum({name: topic(name, depth=depth) for name, depth in (("b", 1), ("a", 2))}, ["idle"])
-
-    order = ("", "name", True)
-
-    found = cluster.ordered(order, lambda rows: list(reversed(rows)))
-
-    assert names(found) == ["idle", "b", "a"]
-    assert cluster.has_order(order)
-    assert cluster.ordered(order, list) is found
 
 
 def test_oldest_message_of_several_nodes_is_unknown_if_one_is_unknown():

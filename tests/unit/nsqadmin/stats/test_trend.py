@@ -7,9 +7,9 @@ from tests.support.records import channel_json, topic_stats
 SECOND = 1_000_000_000
 
 
-def trends(stats, marks, at_ns):
+def trends(stats, samples, at_ns):
     """Return the trends of a topic on one node, and of its channels."""
-    found = add_up(stats.topic_name, [(stats, marks, at_ns, "a:1")])
+    found = add_up(stats.topic_name, [(stats, samples, at_ns, "a:1")])
     return found.trend, [one.trend for one in found.channels]
 
 
@@ -23,11 +23,11 @@ def look(pace, now_s, *, channels=("billing",), **fields):
     return topic, of_channels[0]
 
 
-def test_one_look_gives_no_rate():
+def test_single_poll_gives_no_rate():
     assert look(NodePace(), 0, message_count=100) == (None, None)
 
 
-def test_two_looks_give_messages_in_and_out_per_second():
+def test_polls_give_messages_in_and_out_per_second():
     pace = NodePace()
     look(pace, 0, message_count=100, depth=10, in_flight_count=5)
     _, trend = look(pace, 2, message_count=300, depth=30, in_flight_count=5)
@@ -36,7 +36,7 @@ def test_two_looks_give_messages_in_and_out_per_second():
     assert (trend.messages, trend.finished, trend.depth, trend.span_s) == (100, 90, 10, 2)
 
 
-def test_the_rate_follows_the_last_ten_to_fifteen_seconds():
+def test_rate_follows_the_last_ten_to_fifteen_seconds():
     pace = NodePace()
     for second in range(30):
         look(pace, second, message_count=second * 1000 if second < 15 else 15_000)
@@ -46,7 +46,7 @@ def test_the_rate_follows_the_last_ten_to_fifteen_seconds():
     assert 10 <= topic.span_s <= 15
 
 
-def test_a_topic_that_was_made_again_counts_from_zero():
+def test_topic_that_was_made_again_counts_from_zero():
     pace = NodePace()
     look(pace, 0, message_count=1000)
     look(pace, 2, message_count=2000)
@@ -55,18 +55,18 @@ def test_a_topic_that_was_made_again_counts_from_zero():
     assert look(pace, 4, message_count=30)[0].messages == 7.5
 
 
-def test_an_nsqd_that_started_again_gives_no_rate_until_it_was_looked_at_twice():
+def test_restarted_nsqd_has_no_rate_until_second_poll():
     pace = NodePace()
     stats = topic_stats("orders", channel_json("billing", message_count=50), message_count=50)
     pace.note([stats], 0, 100)
-    marks = pace.note([stats], 2 * SECOND, 200)
+    samples = pace.note([stats], 2 * SECOND, 200)
 
-    assert trends(stats, marks, 2 * SECOND) == (None, [None])
-    marks = pace.note([stats], 4 * SECOND, 200)
-    assert trends(stats, marks, 4 * SECOND)[0].messages == 0
+    assert trends(stats, samples, 2 * SECOND) == (None, [None])
+    samples = pace.note([stats], 4 * SECOND, 200)
+    assert trends(stats, samples, 4 * SECOND)[0].messages == 0
 
 
-def test_a_channel_that_comes_or_goes_leaves_the_rates_of_the_others():
+def test_channel_that_comes_or_goes_leaves_rates_of_the_others():
     pace = NodePace()
     look(pace, 0, message_count=100, channels=("audit", "billing"))
 
@@ -76,7 +76,7 @@ def test_a_channel_that_comes_or_goes_leaves_the_rates_of_the_others():
     assert (topic.messages, first.messages) == (40, 40)
 
 
-def test_a_new_channel_and_a_new_topic_count_from_zero():
+def test_new_channel_and_new_topic_count_from_zero():
     pace = NodePace()
     pace.note([], 0)
     stats = topic_stats("orders", channel_json("billing", message_count=50), message_count=50)
@@ -86,7 +86,7 @@ def test_a_new_channel_and_a_new_topic_count_from_zero():
     assert (topic.messages, channel.messages, channel.finished) == (10, 10, 10)
 
 
-def test_an_emptied_queue_counts_as_gone_and_never_as_negative():
+def test_emptied_queue_counts_as_gone_and_never_as_negative():
     pace = NodePace()
     look(pace, 0, message_count=100, depth=0, deferred_count=0)
     _, trend = look(pace, 1, message_count=100, depth=50)
@@ -94,14 +94,14 @@ def test_an_emptied_queue_counts_as_gone_and_never_as_negative():
     assert trend.finished == 0
 
 
-def test_a_look_from_long_ago_gives_no_rate():
+def test_look_from_long_ago_gives_no_rate():
     pace = NodePace()
     look(pace, 0, message_count=100)
 
     assert look(pace, MAX_AGE_NS / SECOND + 1, message_count=200) == (None, None)
 
 
-def test_a_slow_rhythm_gives_the_average_since_the_look_before():
+def test_slow_rhythm_gives_average_since_look_before():
     pace = NodePace()
     look(pace, 0, message_count=100)
     topic, _ = look(pace, 100, message_count=1100)
@@ -109,7 +109,7 @@ def test_a_slow_rhythm_gives_the_average_since_the_look_before():
     assert topic.messages == pytest.approx(10)
 
 
-def test_a_hundred_looks_a_second_keep_no_more_than_a_window():
+def test_hundred_looks_a_second_keep_no_more_than_a_window():
     pace = NodePace()
     for hundredth in range(4000):
         look(pace, hundredth / 100, message_count=hundredth)
@@ -117,7 +117,7 @@ def test_a_hundred_looks_a_second_keep_no_more_than_a_window():
     assert len(pace._history) <= 4
 
 
-def test_time_outs_are_a_rate_too():
+def test_time_outs_are_rate_too():
     pace = NodePace()
     look(pace, 0, message_count=0, timeout_count=1)
     _, trend = look(pace, 2, message_count=0, timeout_count=5)

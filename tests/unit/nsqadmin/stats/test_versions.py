@@ -19,12 +19,12 @@ def test_versions_are_ordered_as_semantic_versions(older, newer):
     assert version_key(older) < version_key(newer)
 
 
-def test_only_nodes_below_the_newest_version_are_out_of_date():
+def test_nodes_below_newest_version_are_out_of_date():
     nodes = [producer(4151, version="1.3.0"), producer(4251, version="1.2.1")]
 
     assert out_of_date(nodes) == {"127.0.0.1:4250"}
     assert out_of_date([]) == set()
 
 
-def test_a_version_of_thousands_of_digits_is_as_old_as_an_unreadable_one():
+def test_version_of_thousands_of_digits_is_as_old_as_an_unreadable_one():
     assert version_key("9" * 5000 + ".0.0") == version_key("?")

@@ -86,32 +86,25 @@ async def until_read(below):
             await asyncio.sleep(0)
 
 
-async def test_what_is_written_is_compressed(layer, below, peer):
+async def test_written_bytes_are_compressed(layer, below, peer):
     layer.write(b"a")
     layer.writelines([b"b", b"c"])
     peer.feed(below.written)
     assert b"".join(iter(peer.read, b"")) == b"abc"
 
 
-async def test_much_is_heard_in_several_turns_and_nothing_is_read_meanwhile(layer, below, above, peer):
-    layer.data_received(peer.compress(MANY))
-
-    assert 0 < len(b"".join(above.heard)) < len(MANY) / 5
-    assert not below.reading
-    await until_read(below)
-    assert b"".join(above.heard) == MANY
-
-
-async def test_the_end_is_heard_last(layer, below, above, peer):
+async def test_large_data_takes_several_turns_and_pauses_reading(layer, below, above, peer):
     layer.data_received(peer.compress(MANY))
     layer.eof_received()
 
+    assert 0 < len(b"".join(above.heard)) < len(MANY) / 5
+    assert not below.reading
     await until_read(below)
     assert above.heard.pop() == "end"
     assert b"".join(above.heard) == MANY
 
 
-async def test_who_wants_nothing_now_hears_nothing_until_asked_again(layer, below, above, peer):
+async def test_paused_protocol_gets_no_data_until_resumed(layer, below, above, peer):
     above.on_data = layer.pause_reading
     layer.data_received(peer.compress(b"first") + peer.compress(b"x" * 200_000))
     layer.data_received(peer.compress(b"second"))
@@ -127,7 +120,7 @@ async def test_who_wants_nothing_now_hears_nothing_until_asked_again(layer, belo
     assert b"".join(above.heard) == b"first" + b"x" * 200_000 + b"second"
 
 
-async def test_a_connection_that_closes_has_nothing_decompressed_any_more(layer, below, above, peer):
+async def test_connection_that_closes_has_nothing_decompressed_any_more(layer, below, above, peer):
     def close():
         below.closing = True
 
@@ -136,13 +129,13 @@ async def test_a_connection_that_closes_has_nothing_decompressed_any_more(layer,
     assert len(above.heard) == 1
 
 
-async def test_a_corrupt_stream_ends_the_connection_with_its_reason(layer, above):
+async def test_corrupt_stream_ends_connection_with_its_reason(layer, above):
     layer.data_received(b"\xff" * 100)
     (error,) = above.lost
     assert str(error).startswith(("deflate: ", "snappy: "))
 
 
-async def test_what_takes_long_is_heard_a_little_at_a_time_so_that_others_have_their_turn(below, above, peer):
+async def test_slow_protocol_gets_small_chunks(below, above, peer):
     work = 0.0
 
     def take_long():
@@ -164,9 +157,7 @@ async def test_what_takes_long_is_heard_a_little_at_a_time_so_that_others_have_t
     assert max(rounds) < 0.0008
 
 
-async def test_who_stops_and_goes_on_listening_often_has_no_larger_share_of_a_round(
-    layer, below, above, peer
-):
+async def test_pausing_often_gives_no_larger_share_of_round(layer, below, above, peer):
     layer.data_received(peer.compress(MANY))
     for _ in range(5):
         layer.pause_reading()

@@ -9,7 +9,7 @@ from nsqclient.wire import commands
 ID = b"0123456789abcdef"
 
 
-def test_commands_without_a_body():
+def test_commands_without_body():
     assert commands.sub("orders", "billing#ephemeral") == b"SUB orders billing#ephemeral\n"
     assert commands.rdy(0) == b"RDY 0\n"
     assert commands.rdy(2500) == b"RDY 2500\n"
@@ -43,7 +43,7 @@ def test_multi_publish_sizes_all_and_each():
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a\n", "x" * 65, "ö", "a#ephemeralx"])
-def test_a_bad_name_is_refused_here_so_that_the_connection_lives(name):
+def test_bad_name_is_refused_here_so_that_connection_lives(name):
     for build in (
         lambda: commands.pub(name, b"x"),
         lambda: commands.mpub(name, [b"x"]),
@@ -56,7 +56,7 @@ def test_a_bad_name_is_refused_here_so_that_the_connection_lives(name):
         commands.sub("t", name)
 
 
-def test_an_empty_message_is_refused():
+def test_empty_message_is_refused():
     for build in (
         lambda: commands.pub("t", b""),
         lambda: commands.mpub("t", [b"x", b""]),

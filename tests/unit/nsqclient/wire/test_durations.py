@@ -26,7 +26,7 @@ from nsqcore.durations import format_duration
         ("0.0000000001s", 0),
     ],
 )
-def test_a_duration_is_read_as_nanoseconds(text, nanoseconds):
+def test_duration_is_read_as_nanoseconds(text, nanoseconds):
     assert parse_duration(text) == nanoseconds
 
 
@@ -45,7 +45,7 @@ def test_a_duration_is_read_as_nanoseconds(text, nanoseconds):
         ("٣s", 'time: invalid duration "٣s"'),
     ],
 )
-def test_what_is_no_duration_is_refused_with_the_sentence_operators_know(text, sentence):
+def test_invalid_duration_is_refused_with_sentence_of_nsq(text, sentence):
     with pytest.raises(ValueError) as refused:
         parse_duration(text)
 
@@ -66,17 +66,17 @@ def test_what_is_no_duration_is_refused_with_the_sentence_operators_know(text, s
         (-1_500_000_000, "-1.5s"),
     ],
 )
-def test_a_duration_is_written_the_shortest_way(nanoseconds, text):
+def test_duration_is_written_shortest_way(nanoseconds, text):
     assert format_duration(nanoseconds) == text
 
 
 @given(st.integers(min_value=-MAX_DURATION, max_value=MAX_DURATION))
-def test_what_is_written_is_read_back_the_same(span):
+def test_duration_survives_writing_and_reading(span):
     assert parse_duration(format_duration(span)) == span
 
 
 @given(st.text())
-def test_any_text_gives_a_number_or_a_refusal(text):
+def test_text_gives_duration_or_value_error(text):
     try:
         span = parse_duration(text)
     except ValueError:
@@ -84,6 +84,6 @@ def test_any_text_gives_a_number_or_a_refusal(text):
     assert -MAX_DURATION <= span <= MAX_DURATION
 
 
-def test_a_number_lacks_its_unit():
+def test_number_lacks_its_unit():
     assert meant_duration("5") == "; write 5s (or 5ms, 5m, 5h)"
     assert "such as" in meant_duration("five")

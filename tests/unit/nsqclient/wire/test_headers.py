@@ -7,7 +7,7 @@ from nsqclient.wire.frames import FrameError
 from nsqclient.wire.headers import encode_headers, parse_extended
 
 
-def test_a_publish_with_headers_is_their_length_their_json_and_the_body():
+def test_publish_with_headers_is_their_length_their_json_and_body():
     command = commands.pub_ext("t", b"body", {"a": "ü"})
 
     json = '{"a": "ü"}'.encode()
@@ -16,7 +16,7 @@ def test_a_publish_with_headers_is_their_length_their_json_and_the_body():
     )
 
 
-def test_several_messages_have_the_headers_each():
+def test_batch_has_headers_on_each_message():
     command = commands.mpub_ext("t", [b"1", b"22"], {})
 
     first, second = b"\0\x02{}1", b"\0\x02{}22"
@@ -24,7 +24,7 @@ def test_several_messages_have_the_headers_each():
     assert command == b"MPUB_EXT t\n" + (4 + len(messages)).to_bytes(4) + (2).to_bytes(4) + messages
 
 
-def test_what_was_encoded_is_read_back():
+def test_headers_survive_encoding():
     headers = {"traceparent": "00-1-2-01", "k": 'v"\n'}
 
     assert parse_extended(b"\x04" + encode_headers(headers) + b"body") == (headers, b"body")
@@ -38,7 +38,7 @@ def test_values_of_other_kinds_are_read_as_their_json():
 @pytest.mark.parametrize(
     "data", [b"", b"\x02\x03tagbody", b"\x04", b"\x04\0\x09{}", b"\x04\0\x02[]x", b"\x04\0\x02{x", b"\x07"]
 )
-def test_anything_else_is_refused(data):
+def test_malformed_headers_are_refused(data):
     with pytest.raises(FrameError):
         parse_extended(data)
 

@@ -12,7 +12,7 @@ async def answer(target):
     return target * 10
 
 
-async def test_answers_keep_the_order_of_the_targets_and_errors_are_kept_beside_them():
+async def test_answers_keep_order_of_targets_and_errors_are_kept_beside_them():
     found = await call_all([1, -2, 3], answer)
 
     assert found.value == [(1, 10), (3, 30)]
@@ -20,12 +20,12 @@ async def test_answers_keep_the_order_of_the_targets_and_errors_are_kept_beside_
     assert not found.failed
 
 
-async def test_it_failed_only_when_everybody_failed():
+async def test_fanout_fails_only_if_all_nodes_fail():
     assert (await call_all([-1, -2], answer)).failed
     assert not (await call_all([], answer)).failed
 
 
-async def test_an_error_that_is_no_failure_of_a_node_is_not_swallowed():
+async def test_error_that_is_no_failure_of_node_is_not_swallowed():
     async def broken(_):
         raise ZeroDivisionError
 
@@ -33,7 +33,7 @@ async def test_an_error_that_is_no_failure_of_a_node_is_not_swallowed():
         await call_all([1], broken)
 
 
-async def test_no_more_are_asked_at_once_than_was_said():
+async def test_fanout_limits_concurrent_requests():
     running = most = 0
 
     async def busy(target):
@@ -51,7 +51,7 @@ async def test_no_more_are_asked_at_once_than_was_said():
     assert len(found.errors) == 1
 
 
-def test_a_changed_value_keeps_its_errors():
+def test_changed_value_keeps_its_errors():
     error = NodeError("GET", "http://x/", "x", "refused")
 
     assert Partial([1], (error,), 2).map(len) == Partial(1, (error,), 2)

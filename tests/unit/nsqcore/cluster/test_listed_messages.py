@@ -13,7 +13,7 @@ def read(text):
     return msgspec.json.decode(text, type=ListedMessages)
 
 
-def test_a_body_stays_as_it_was_written():
+def test_body_stays_as_it_was_written():
     answer = read(b'{"first":1,"end":9,"next":"8","more":true,"scanned":5,"new":1,"messages":[%b]}' % MESSAGE)
 
     assert bytes(answer.messages[0].body) == b'{"a": 1.10}'
@@ -21,7 +21,7 @@ def test_a_body_stays_as_it_was_written():
 
 
 @pytest.mark.parametrize("text", [b"{}", b"[]", b'{"first":1,"end":9,"messages":[{}]}', b"no"])
-def test_what_is_no_answer_is_refused(text):
+def test_invalid_answer_is_refused(text):
     with pytest.raises(msgspec.DecodeError):
         read(text)
 
@@ -36,7 +36,7 @@ def test_what_is_no_answer_is_refused(text):
         ("json", b'{"a":"\xff"}'),
     ],
 )
-def test_a_body_that_is_not_what_its_encoding_says_makes_the_answer_unusable(encoding, body):
+def test_body_in_wrong_encoding_makes_answer_unusable(encoding, body):
     told = MESSAGE.replace(b'"json"', b'"%b"' % encoding.encode()).replace(b'{"a": 1.10}', body)
 
     with pytest.raises(ValueError, match=r"Expected `str`|base64|padding|utf-8"):

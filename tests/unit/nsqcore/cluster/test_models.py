@@ -9,32 +9,32 @@ def test_null_lists_and_absent_fields_read_as_nothing():
     assert (stats.version, stats.health, stats.start_time, stats.topics) == ("1.3.0", "", 0, ())
 
 
-def test_tombstones_belong_to_the_topic_at_the_same_place_and_topics_are_sorted():
+def test_tombstones_belong_to_topic_at_the_same_place_and_topics_are_sorted():
     found = NodeInfo.from_json({"topics": ["orders", "clicks"], "tombstones": [True, False]})
 
     assert found.topics == (Registration("clicks"), Registration("orders", tombstoned=True))
 
 
-def test_a_tombstone_list_that_is_too_short_means_not_tombstoned():
+def test_tombstone_list_that_is_too_short_means_not_tombstoned():
     found = NodeInfo.from_json({"topics": ["orders"], "tombstones": []})
 
     assert found.topics == (Registration("orders"),)
 
 
-def test_an_ipv6_node_gets_brackets_in_its_addresses():
+def test_ipv6_node_gets_brackets_in_its_addresses():
     found = NodeInfo.from_json({"broadcast_address": "::1", "tcp_port": 4150, "http_port": 4151})
 
     assert (found.tcp_address, found.http_address) == ("[::1]:4150", "[::1]:4151")
 
 
-def test_each_nsqlookupd_adds_where_it_saw_a_node():
+def test_nsqlookupd_adds_address_of_connection():
     found = NodeInfo.from_json({"remote_address": "10.0.0.9:5000"}).listed_by("a:4161")
 
     assert found.remote_addresses == ("a:4161/10.0.0.9:5000",)
     assert NodeInfo.from_json({}).listed_by("a:4161").remote_addresses == ("a:4161/N/A",)
 
 
-def test_node_info_has_the_identity_of_ours_and_none_of_the_original():
+def test_node_info_has_identity_of_ours_and_none_of_the_original():
     ours = NodeInfo.from_json({"identity": "ab", "accepts_replicas": True})
     original = NodeInfo.from_json({})
 
@@ -68,10 +68,10 @@ def test_latency_is_read_with_its_percentiles():
         {"version": 1},
     ],
 )
-def test_a_field_of_the_wrong_type_is_refused(record):
+def test_field_of_wrong_type_is_refused(record):
     with pytest.raises(ValueError, match="Expected"):
         NodeStats.from_json(record)
 
 
-def test_a_lookup_without_producers_is_no_error():
+def test_lookup_without_producers_is_no_error():
     assert Lookup.from_json({"channels": ["billing"], "producers": None}) == Lookup(("billing",), ())

@@ -3,14 +3,14 @@ import pytest
 from nsqcore.cluster.secret import NO_SECRET, SecretFile
 
 
-def test_the_secret_is_the_text_of_the_file_without_the_line_end(tmp_path):
+def test_secret_is_text_of_file_without_line_end(tmp_path):
     path = tmp_path / "secret"
     path.write_text("s3cret\n")
 
     assert SecretFile(str(path)).headers() == {"Authorization": "Bearer s3cret"}
 
 
-def test_a_secret_that_was_changed_is_used_from_then_on(tmp_path):
+def test_secret_that_was_changed_is_used_from_then_on(tmp_path):
     path = tmp_path / "secret"
     path.write_text("old")
     secret = SecretFile(str(path))
@@ -21,12 +21,12 @@ def test_a_secret_that_was_changed_is_used_from_then_on(tmp_path):
     assert secret.read() == "new"
 
 
-def test_without_a_file_nothing_is_shown():
+def test_missing_secret_file_sends_no_header():
     assert NO_SECRET.headers() == {}
 
 
 @pytest.mark.parametrize("content", ["", " \n", "a\nb"])
-def test_a_file_that_holds_no_secret_is_refused(tmp_path, content):
+def test_file_that_holds_no_secret_is_refused(tmp_path, content):
     path = tmp_path / "secret"
     path.write_text(content)
 
@@ -34,12 +34,12 @@ def test_a_file_that_holds_no_secret_is_refused(tmp_path, content):
         SecretFile(str(path)).read()
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
+def test_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(OSError, match="open /no/such/file: No such file or directory"):
         SecretFile("/no/such/file").read()
 
 
-def test_the_sentence_says_which_secret_it_is():
+def test_sentence_says_which_secret_it_is():
     with pytest.raises(OSError, match=r"^cannot read the AUTH secret - open "):
         SecretFile("/no/such/file").read()
     with pytest.raises(OSError, match=r"^cannot read the secret of the client - open "):

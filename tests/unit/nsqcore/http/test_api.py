@@ -21,12 +21,12 @@ from nsqcore.http.api import ApiError, json_text, parse_query
         ("&&a=1&", {"a": "1"}),
     ],
 )
-def test_arguments_are_decoded_and_the_first_of_a_name_counts(text, query):
+def test_arguments_are_decoded_and_the_first_of_name_counts(text, query):
     assert parse_query(text) == query
 
 
 @pytest.mark.parametrize("text", ["a=%zz", "a=%", "a=%4", "%gg=1", "a=1;b=2"])
-def test_a_malformed_query_is_an_invalid_request(text):
+def test_malformed_query_is_invalid_request(text):
     with pytest.raises(ApiError) as refused:
         parse_query(text)
 

@@ -30,5 +30,5 @@ def test_programs_and_our_own_pages_may_send_changes(headers):
         {"Origin": "null", "Host": "admin:4171", "X-Forwarded-Host": ""},
     ],
 )
-def test_another_sites_page_may_not(headers):
+def test_page_of_another_site_may_not(headers):
     assert is_foreign(headers)

@@ -43,7 +43,7 @@ def ours(reply):
     return [line for line in reply.body.decode().splitlines() if "x_" in line]
 
 
-async def test_many_figures_are_written_in_pieces_to_the_same_text():
+async def test_statistics_written_in_pieces_have_the_same_text():
     for count in (0, 1, 999, 1000, 3000):
         whole, paced = (
             Metrics(Whole(count), "prog").reply(),
@@ -54,7 +54,7 @@ async def test_many_figures_are_written_in_pieces_to_the_same_text():
         assert paced.headers == whole.headers
 
 
-async def test_others_have_their_turn_while_many_figures_are_written():
+async def test_tasks_run_while_statistics_are_written():
     turns = 0
     writing = asyncio.ensure_future(Metrics(Paced(5000), "prog").paced_reply())
     while not writing.done():

@@ -30,7 +30,7 @@ def described(operation, method="GET", path="/x", **more):
 
 
 @pytest.mark.parametrize("daemon", EVERY)
-def test_the_names_in_a_path_are_its_parameters(daemon):
+def test_names_in_path_are_its_parameters(daemon):
     for _, path, operation in operations(EVERY[daemon]):
         in_path = {one["name"] for one in operation["parameters"] if one["in"] == "path"}
         assert in_path == set(re.findall(r"{(\w+)}", path))
@@ -38,7 +38,7 @@ def test_the_names_in_a_path_are_its_parameters(daemon):
 
 
 @pytest.mark.parametrize("daemon", EVERY)
-def test_it_is_openapi_3_1(daemon):
+def test_description_is_openapi_3_1(daemon):
     found = json.loads(json.dumps(EVERY[daemon]))
 
     assert found["openapi"].startswith("3.1.")
@@ -54,7 +54,7 @@ def test_it_is_openapi_3_1(daemon):
         assert len(names) == len(set(names))
 
 
-def test_members_of_a_body_are_described_like_arguments():
+def test_members_of_body_are_described_like_arguments():
     found = described(Operation("topics", "create", body=JSON, members="topic! channel"), "POST")
     schema = found["requestBody"]["content"][JSON]["schema"]
 
@@ -65,7 +65,7 @@ def test_members_of_a_body_are_described_like_arguments():
     }
 
 
-def test_a_refusal_has_its_codes_as_far_as_they_are_known():
+def test_refusal_has_its_codes_as_far_as_they_are_known():
     responses = described(
         Operation("topics", "look", refusals=("404 TOPIC_NOT_FOUND", "404 CHANNEL_NOT_FOUND", 400))
     )["responses"]
@@ -75,13 +75,13 @@ def test_a_refusal_has_its_codes_as_far_as_they_are_known():
     assert "x-codes" not in responses["400"]
 
 
-def test_a_refusal_in_text_is_described_as_text():
+def test_refusal_in_text_is_described_as_text():
     responses = described(Operation("node", "ready", refusals=(503,), refused_in=PLAIN))["responses"]
 
     assert responses["503"]["content"] == {PLAIN: {"schema": {}}}
 
 
-def test_a_route_that_may_ask_for_a_secret_says_so():
+def test_route_that_may_ask_for_secret_says_so():
     key = ("GET", "/x")
     found = described(Operation("node", "look"), grants={key: "It has to grant x."})
 

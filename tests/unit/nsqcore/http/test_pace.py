@@ -13,7 +13,7 @@ async def turns_during(work):
     return turns
 
 
-async def test_others_have_a_turn_after_so_many_pieces():
+async def test_pace_lets_other_tasks_run():
     async def work(pieces):
         pace = Pace(10)
         for _ in range(pieces):
@@ -23,7 +23,7 @@ async def test_others_have_a_turn_after_so_many_pieces():
     assert await turns_during(work(9)) <= 2
 
 
-async def test_a_large_piece_counts_for_many():
+async def test_large_piece_counts_for_many():
     async def work():
         pace = Pace(10)
         for _ in range(50):
@@ -32,7 +32,7 @@ async def test_a_large_piece_counts_for_many():
     assert await turns_during(work()) >= 50
 
 
-async def test_a_long_list_is_written_in_pieces_to_the_same_json():
+async def test_long_list_is_written_in_pieces_to_the_same_json():
     value = {"a": None, "b": [{"x": n, "y": "<&>"} for n in range(1000)], "c": [], "d": {"e": [1]}}
 
     assert (await paced_json_reply(value)).body == json_reply(value).body

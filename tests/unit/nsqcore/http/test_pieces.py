@@ -28,7 +28,7 @@ class Written:
             await asyncio.sleep(0)
 
 
-async def test_it_arrives_whole_and_others_have_their_turn_between_its_parts():
+async def test_long_body_arrives_whole_and_lets_other_tasks_run():
     written = Written()
     others = asyncio.create_task(written.take_turns())
     await InPieces(PIECES, "text/plain").write(written)

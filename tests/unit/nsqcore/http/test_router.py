@@ -26,12 +26,12 @@ def found(router, method, path):
     return (match.route.pattern, match.params) if isinstance(match, Match) else match
 
 
-def test_a_plain_path_is_found(router):
+def test_plain_path_is_found(router):
     assert found(router, "GET", "/topics") == ("/topics", {})
     assert found(router, "GET", "/") == ("/", {})
 
 
-def test_segments_with_a_name_are_handed_over_decoded(router):
+def test_segments_with_name_are_handed_over_decoded(router):
     assert found(router, "PUT", "/config/log_level") == ("/config/:opt", {"opt": "log_level"})
     assert found(router, "GET", "/topics/a%23ephemeral/b%20c") == (
         "/topics/:topic/:channel",
@@ -39,7 +39,7 @@ def test_segments_with_a_name_are_handed_over_decoded(router):
     )
 
 
-def test_an_encoded_slash_splits_the_segment(router):
+def test_encoded_slash_splits_segment(router):
     assert found(router, "GET", "/topics/a%2Fb") == (
         "/topics/:topic/:channel",
         {"topic": "a", "channel": "b"},
@@ -47,11 +47,11 @@ def test_an_encoded_slash_splits_the_segment(router):
 
 
 @pytest.mark.parametrize("path", ["/nope", "/topics/a", "/config", "/config/a/b", "/topics/a/b/c", "*"])
-def test_an_unknown_path_is_not_found(router, path):
+def test_unknown_path_is_not_found(router, path):
     assert found(router, "GET", path) is None
 
 
-def test_a_known_path_tells_its_methods(router):
+def test_known_path_tells_its_methods(router):
     assert found(router, "POST", "/topics") == NotAllowed("GET, OPTIONS")
     assert found(router, "HEAD", "/topics") == NotAllowed("GET, OPTIONS")
     assert found(router, "GET", "/topic/create") == NotAllowed("OPTIONS, POST")
@@ -70,19 +70,19 @@ def test_a_known_path_tells_its_methods(router):
         ("/topics/a%20b/c/", "/topics/a%20b/c"),
     ],
 )
-def test_another_spelling_of_a_path_is_redirected(router, path, right):
+def test_path_in_other_spelling_is_redirected(router, path, right):
     assert found(router, "GET", path) == Redirect(right, 301)
 
 
-def test_a_redirected_post_keeps_its_method(router):
+def test_redirected_post_keeps_its_method(router):
     assert found(router, "POST", "/topic/create/") == Redirect("/topic/create", 307)
 
 
-def test_a_redirect_needs_a_handler_for_the_method(router):
+def test_redirect_needs_handler_for_method(router):
     assert found(router, "POST", "/topics/") is None
 
 
-def test_with_a_base_path_everything_lives_below_it():
+def test_base_path_prefixes_all_routes():
     router = Router([Route("GET", "/", handler), Route("GET", "/ping", handler)], "/nsq")
 
     assert found(router, "GET", "/nsq") == ("/", {})

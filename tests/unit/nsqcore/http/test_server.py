@@ -90,7 +90,7 @@ async def service():
     await service.server.close()
 
 
-async def test_json_goes_out_with_the_header_of_nsq(service):
+async def test_json_goes_out_with_header_of_nsq(service):
     status, headers, body = await service.ask("GET /item/a%20b?q=1&q=2")
 
     assert status == 200
@@ -127,7 +127,7 @@ async def test_success_without_data_has_neither_body_nor_type(service):
         ("GET /crash", 500, "INTERNAL_ERROR"),
     ],
 )
-async def test_an_error_is_a_status_and_a_code_in_json(service, head, status, code):
+async def test_error_is_status_and_code_in_json(service, head, status, code):
     answered, headers, body = await service.ask(head)
 
     assert answered == status
@@ -154,20 +154,20 @@ async def test_head_where_it_is_allowed_is_get_without_its_body(service):
 @pytest.mark.parametrize(
     "head", ["GET /ping", "GET /nope", "GET /crash", "POST /create?topic=t", "GET //ping"]
 )
-async def test_no_reply_names_the_libraries_that_run_here(service, head):
+async def test_replies_do_not_name_libraries(service, head):
     _, headers, _ = await service.ask(head)
 
     assert "Server" not in dict(headers)
 
 
-async def test_options_tells_the_methods(service):
+async def test_options_tells_methods(service):
     status, headers, body = await service.ask("OPTIONS /pub")
 
     assert (status, body) == (200, b"")
     assert ("Allow", "OPTIONS, POST") in headers
 
 
-async def test_a_wrong_slash_is_redirected_with_the_query(service):
+async def test_wrong_slash_is_redirected_with_query(service):
     status, headers, body = await service.ask("GET //ping/?a=%41")
 
     assert status == 301
@@ -175,18 +175,18 @@ async def test_a_wrong_slash_is_redirected_with_the_query(service):
     assert body == b'<a href="/ping?a=%41">Moved Permanently</a>.\n\n'
 
 
-async def test_a_wrong_slash_of_a_post_keeps_the_method(service):
+async def test_wrong_slash_of_post_keeps_method(service):
     status, headers, _ = await service.ask("POST /create/?topic=q")
 
     assert status == 307
     assert ("Location", "/create?topic=q") in headers
 
 
-async def test_a_body_of_exactly_the_limit_is_read(service):
+async def test_body_of_exactly_limit_is_read(service):
     assert (await service.ask("POST /pub", b"0123456789"))[2] == b"0123456789"
 
 
-async def test_a_longer_body_is_refused_and_the_connection_ends(service):
+async def test_longer_body_is_refused_and_connection_ends(service):
     status, headers, body = await service.ask("POST /pub", b"0123456789+")
 
     assert status == 413
@@ -194,7 +194,7 @@ async def test_a_longer_body_is_refused_and_the_connection_ends(service):
     assert ("Connection", "close") in headers
 
 
-async def test_a_longer_body_in_chunks_is_refused_too(service):
+async def test_longer_body_in_chunks_is_refused_too(service):
     chunks = b"6\r\nabcdef\r\n6\r\nabcdef\r\n0\r\n\r\n"
     reader, writer = await service.connect()
     writer.write(b"POST /pub HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks)
@@ -204,11 +204,11 @@ async def test_a_longer_body_in_chunks_is_refused_too(service):
     await writer.wait_closed()
 
 
-async def test_a_body_is_taken_as_it_is_even_when_it_calls_itself_compressed(service):
+async def test_body_is_taken_as_it_is_even_when_it_calls_itself_compressed(service):
     assert (await service.ask("POST /pub", b"plain", "Content-Encoding: gzip\r\n"))[2] == b"plain"
 
 
-async def test_a_body_that_comes_in_pieces_is_put_together(service):
+async def test_body_that_comes_in_pieces_is_put_together(service):
     reader, writer = await service.connect()
     writer.write(b"POST /pub HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nabc")
     await writer.drain()
@@ -222,7 +222,7 @@ async def test_a_body_that_comes_in_pieces_is_put_together(service):
     await writer.wait_closed()
 
 
-async def test_many_requests_use_one_connection(service):
+async def test_requests_share_one_connection(service):
     reader, writer = await service.connect()
     for _ in range(3):
         writer.write(b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -240,19 +240,19 @@ async def test_requests_are_logged_with_status_peer_and_time(service):
     )
 
 
-async def test_hot_paths_stay_out_of_the_log(service):
+async def test_hot_paths_stay_out_of_log(service):
     await service.ask("POST /pub", b"hello")
 
     assert service.logged() == [f"INFO: HTTP: listening on 127.0.0.1:{service.server.port}"]
 
 
-async def test_a_crash_is_logged_with_its_traceback(service):
+async def test_crash_is_logged_with_its_traceback(service):
     await service.ask("GET /crash")
 
     assert "ERROR: panic in HTTP handler - oops\nTraceback" in service.lines.getvalue()
 
 
-async def test_garbage_is_answered_400_and_the_server_lives_on(service):
+async def test_garbage_is_answered_400_and_server_lives_on(service):
     reader, writer = await service.connect()
     writer.write(b"\x00\x01garbage\r\n\r\n")
     head, _, body = (await reader.read()).partition(b"\r\n\r\n")
@@ -273,7 +273,7 @@ async def test_garbage_is_answered_400_and_the_server_lives_on(service):
     ],
     ids=["header", "address"],
 )
-async def test_a_line_that_is_too_long_is_answered_with_a_sentence(service, head):
+async def test_line_that_is_too_long_is_answered_with_sentence(service, head):
     reader, writer = await service.connect()
     writer.write(head)
     answer, _, body = (await reader.read()).partition(b"\r\n\r\n")
@@ -299,12 +299,12 @@ SLOW = b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"
 PING = b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
-async def test_who_ends_its_side_behind_a_request_is_answered(service):
+async def test_half_closed_client_is_answered(service):
     for _ in range(20):
         assert (await half_closed(service, PING)).endswith(b"\r\n\r\nOK")
 
 
-async def test_who_ends_its_side_while_its_request_is_served_is_answered_and_let_go(service):
+async def test_client_that_half_closes_during_answer_is_answered_and_closed(service):
     transport, connection = MemoryTransport(), service.server.factory()
     transport.connect(connection)
     transport.say(SLOW)
@@ -319,7 +319,7 @@ async def test_who_ends_its_side_while_its_request_is_served_is_answered_and_let
 
 
 @pytest.mark.parametrize("rounds", range(QUIET_ROUNDS))
-async def test_who_ends_its_side_at_any_moment_of_a_request_is_answered_and_let_go(service, rounds):
+async def test_half_closed_client_at_any_moment_is_answered_and_closed(service, rounds):
     transport, connection = MemoryTransport(), service.server.factory()
     transport.connect(connection)
     transport.say(PING)
@@ -334,7 +334,7 @@ async def test_who_ends_its_side_at_any_moment_of_a_request_is_answered_and_let_
     assert transport.is_closing()
 
 
-async def test_who_ends_its_side_behind_several_requests_is_answered_each(service):
+async def test_half_closed_client_gets_all_answers(service):
     service.gate.set()
     body = b"POST /pub HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
     received = await half_closed(service, SLOW + body + PING)
@@ -343,7 +343,7 @@ async def test_who_ends_its_side_behind_several_requests_is_answered_each(servic
     assert received.endswith(b"OK")
 
 
-async def test_who_ends_its_side_within_a_body_is_told_at_once_that_it_cannot_be_read(service, caplog):
+async def test_client_that_half_closes_within_body_is_refused(service, caplog):
     """Its time limit is shorter than BODY_STALL_S, so only an immediate answer passes."""
     async with asyncio.timeout(20):
         received = await half_closed(
@@ -355,7 +355,7 @@ async def test_who_ends_its_side_within_a_body_is_told_at_once_that_it_cannot_be
     assert received.endswith(b'{"message":"INTERNAL_ERROR"}')
 
 
-async def test_who_ends_its_side_between_requests_is_let_go(service):
+async def test_half_closed_idle_client_is_closed(service):
     reader, writer = await service.connect()
     writer.write(PING)
     await reader.readuntil(b"\r\n\r\n")
@@ -367,12 +367,12 @@ async def test_who_ends_its_side_between_requests_is_let_go(service):
     await writer.wait_closed()
 
 
-async def test_who_ends_its_side_without_a_request_is_let_go(service):
+async def test_half_closed_client_without_request_is_closed(service):
     assert await half_closed(service, b"") == b""
     assert await half_closed(service, b"GET /pi") == b""
 
 
-async def test_a_stop_lets_a_running_handler_finish():
+async def test_stop_lets_running_handler_finish():
     service = Service("127.0.0.1:0")
     await service.server.start()
     asking = asyncio.create_task(service.ask("GET /slow"))
@@ -398,7 +398,7 @@ async def test_pages_are_compressed_for_who_accepts_it():
     assert len(short) < len(long)
 
 
-async def test_a_unix_socket_works_alike_and_is_removed(tmp_path):
+async def test_unix_socket_works_alike_and_is_removed(tmp_path):
     path = tmp_path / "nsqd.sock"
     service = Service(str(path), unix=True)
     await service.server.start()

@@ -31,7 +31,7 @@ def parser():
         ),
     ],
 )
-def test_a_mistake_is_one_sentence_with_a_guess(parser, argv, sentence, capsys):
+def test_mistake_is_one_sentence_with_guess(parser, argv, sentence, capsys):
     with pytest.raises(SystemExit) as ended:
         parser.parse_args(argv)
 
@@ -39,7 +39,7 @@ def test_a_mistake_is_one_sentence_with_a_guess(parser, argv, sentence, capsys):
     assert capsys.readouterr().err == f"prog: {sentence} lists all flags\n"
 
 
-def test_what_is_right_is_taken(parser):
+def test_valid_options_are_taken(parser):
     given = parser.parse_args(["--timeout=5s", "--http-address=a:1"])
 
     assert (given.timeout, given.http_address) == (5_000_000_000, "a:1")

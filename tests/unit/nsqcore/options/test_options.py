@@ -66,11 +66,11 @@ def config(tmp_path):
         ("--tcp-address=:1",),
     ],
 )
-def test_one_dash_or_two_and_a_blank_or_an_equals_sign_mean_the_same(argv):
+def test_flags_take_one_or_two_dashes_and_blank_or_equals_sign(argv):
     assert read(*argv).tcp_address == ":1"
 
 
-def test_without_flags_every_option_has_its_default():
+def test_options_without_flags_have_defaults():
     options = read()
 
     assert options == SampleOptions()
@@ -78,16 +78,16 @@ def test_without_flags_every_option_has_its_default():
 
 
 @pytest.mark.parametrize("word", ["1", "t", "T", "TRUE", "true", "True"])
-def test_a_boolean_takes_many_words_for_yes(word):
+def test_boolean_takes_many_words_for_yes(word):
     assert read("-deflate=false", f"-snappy={word}").snappy is True
 
 
 @pytest.mark.parametrize("word", ["0", "f", "F", "FALSE", "false", "False"])
-def test_a_boolean_takes_many_words_for_no(word):
+def test_boolean_takes_many_words_for_no(word):
     assert read(f"-deflate={word}").deflate is False
 
 
-def test_a_bare_boolean_flag_means_yes():
+def test_bare_boolean_flag_means_yes():
     assert read("-deflate=0", "-snappy").snappy is True
 
 
@@ -95,11 +95,11 @@ def test_a_bare_boolean_flag_means_yes():
     ("word", "number"),
     [("12", 12), ("+12", 12), ("0x10", 16), ("0o17", 15), ("017", 15), ("0b11", 3), ("1_000", 1000)],
 )
-def test_an_integer_may_be_written_in_several_bases(word, number):
+def test_integer_may_be_written_in_several_bases(word, number):
     assert read(f"-sync-every={word}").sync_every == number
 
 
-def test_a_repeated_list_flag_adds_up_and_does_not_split_on_commas():
+def test_repeated_list_flag_adds_up_and_does_not_split_on_commas():
     options = read("-lookupd-tcp-address=a:1,b:2", "--lookupd-tcp-address", "c:3")
 
     assert options.lookupds == ("a:1,b:2", "c:3")
@@ -109,11 +109,11 @@ def test_percentiles_split_on_commas():
     assert read("-e2e-percentile=1.0,.99", "-e2e-percentile", "0.5").percentiles == (1.0, 0.99, 0.5)
 
 
-def test_percentiles_given_as_flags_are_sorted_the_largest_first():
+def test_percentiles_given_as_flags_are_sorted_largest_first():
     assert read("-e2e-percentile=.5,.99", "-e2e-percentile=1").percentiles == (1.0, 0.99, 0.5)
 
 
-def test_the_last_of_a_repeated_flag_counts():
+def test_last_of_repeated_flag_counts():
     assert read("-msg-timeout=1s", "-msg-timeout=2m").msg_timeout == 120 * SECOND
 
 
@@ -135,7 +135,7 @@ def test_the_last_of_a_repeated_flag_counts():
         ),
     ],
 )
-def test_a_misused_flag_gives_one_sentence_and_exit_code_2(argv, sentence):
+def test_misused_flag_gives_one_sentence_and_exit_code_2(argv, sentence):
     code, out, err = refuse(*argv)
 
     assert code == 2
@@ -157,12 +157,12 @@ def test_a_misused_flag_gives_one_sentence_and_exit_code_2(argv, sentence):
         (("-nothing-like-it",), "defined: -nothing-like-it; nsqd -help"),
     ],
 )
-def test_a_near_miss_is_guessed(argv, guess):
+def test_near_miss_is_guessed(argv, guess):
     assert guess in refuse(*argv)[2]
 
 
 @pytest.mark.parametrize("argv", [("extra", "--nope"), ("-snappy", "false"), ("--", "extra"), ("-",)])
-def test_a_stray_word_is_refused_instead_of_hiding_the_flags_after_it(argv):
+def test_stray_word_is_refused_instead_of_hiding_flags_after_it(argv):
     code, _, err = refuse(*argv)
 
     assert code == 2
@@ -170,7 +170,7 @@ def test_a_stray_word_is_refused_instead_of_hiding_the_flags_after_it(argv):
     assert err.count("\n") == 1
 
 
-def test_a_list_of_numbers_that_cannot_be_read_is_one_plain_line():
+def test_list_of_numbers_that_cannot_be_read_is_one_plain_line():
     code, _, err = refuse("-e2e-percentile=0.5,abc")
 
     assert code == 1
@@ -186,7 +186,7 @@ def test_help_lists_every_flag_and_ends_well(word):
     assert all(f"\n  -{spec.flag}" in err for spec in specs(SampleOptions))
 
 
-def test_the_usage_text_names_kinds_and_defaults():
+def test_usage_text_names_kinds_and_defaults():
     text = usage(SampleOptions, "nsqd")
 
     assert '  -tcp-address string\n    \twhere to listen (default "0.0.0.0:4150")\n' in text
@@ -195,7 +195,7 @@ def test_the_usage_text_names_kinds_and_defaults():
     assert "  -lookupd-tcp-address value\n" in text
 
 
-def test_the_version_is_printed_before_the_config_file_is_looked_at():
+def test_version_is_printed_before_config_file_is_looked_at():
     code, out, err = refuse("-config=/does/not/exist", "--version")
 
     assert code == 0
@@ -206,21 +206,21 @@ def test_the_version_is_printed_before_the_config_file_is_looked_at():
 # -- the file -------------------------------------------------------------------------
 
 
-def test_a_flag_beats_the_file_and_the_file_beats_the_default(config):
+def test_flag_beats_file_and_file_beats_default(config):
     options = read(config('tcp_address = "file:1"\nsync_every = 3\n'), "-sync-every=2500")
 
     assert options.tcp_address == "file:1"
     assert options.sync_every == 2500
 
 
-def test_the_key_is_the_one_declared(config):
+def test_key_is_the_one_declared(config):
     options = read(config('id = 3\nnode_id = 4\nnsqlookupd_tcp_addresses = ["a:1"]\n'))
 
     assert options.node_id == 3
     assert options.lookupds == ("a:1",)
 
 
-def test_file_may_begin_with_a_byte_order_mark(config):
+def test_file_may_begin_with_byte_order_mark(config):
     assert read(config("\ufeffsync_every = 3\n")).sync_every == 3
 
 
@@ -241,7 +241,7 @@ def test_file_may_begin_with_a_byte_order_mark(config):
         ('log_level = "WARN"', "log_level", LogLevel.WARN),
     ],
 )
-def test_a_file_value_is_converted(config, line, field, value):
+def test_file_value_is_converted(config, line, field, value):
     assert getattr(read(config(line)), field) == value
 
 
@@ -265,7 +265,7 @@ def test_a_file_value_is_converted(config, line, field, value):
         ('percentiles = "a"', 'percentiles = "a": it must be a number'),
     ],
 )
-def test_a_file_value_of_the_wrong_kind_is_one_sentence_with_its_key(config, line, sentence):
+def test_file_value_of_wrong_kind_is_one_sentence_with_its_key(config, line, sentence):
     code, _, err = refuse(config(line))
 
     assert code == 1
@@ -284,7 +284,7 @@ def test_a_file_value_of_the_wrong_kind_is_one_sentence_with_its_key(config, lin
         ("[nsqd]\nsync_every = 5", ""),
     ],
 )
-def test_a_key_that_means_nothing_is_warned_of_by_its_name(config, line, hint):
+def test_key_that_means_nothing_is_warned_of_by_its_name(config, line, hint):
     stderr = io.StringIO()
     options = parse(SampleOptions, "nsqd", [config(line)], stderr=stderr)
 
@@ -295,7 +295,7 @@ def test_a_key_that_means_nothing_is_warned_of_by_its_name(config, line, hint):
     assert said.endswith(f": the key {key} is not known and has no effect{hint}")
 
 
-def test_a_bad_log_level_in_the_file_is_a_fatal_line(config):
+def test_bad_log_level_in_file_is_fatal_line(config):
     code, _, err = refuse(config('sync_every = 1.5\nlog_level = "bogus"'))
 
     assert code == 1
@@ -303,7 +303,7 @@ def test_a_bad_log_level_in_the_file_is_a_fatal_line(config):
     assert err.endswith(" FATAL: failed parsing log_level bogus\n")
 
 
-def test_a_missing_file_is_a_fatal_line():
+def test_missing_file_is_fatal_line():
     code, _, err = refuse("-config=/does/not/exist")
 
     assert code == 1
@@ -311,7 +311,7 @@ def test_a_missing_file_is_a_fatal_line():
     assert err.endswith(" - open /does/not/exist: no such file or directory\n")
 
 
-def test_a_file_that_is_no_toml_is_a_fatal_line(config):
+def test_file_that_is_no_toml_is_fatal_line(config):
     code, _, err = refuse(config("a = = b"))
 
     assert code == 1
@@ -322,21 +322,21 @@ def test_a_file_that_is_no_toml_is_a_fatal_line(config):
 # -- all sources together -----------------------------------------------------------------------
 
 
-def test_a_value_the_daemon_could_not_work_with_is_a_fatal_line():
+def test_value_daemon_could_not_work_with_is_fatal_line():
     code, _, err = refuse("-sync-every=0")
 
     assert code == 1
     assert err.endswith(" FATAL: failed to instantiate nsqd - --sync-every must be positive\n")
 
 
-def test_options_that_contradict_each_other_are_a_fatal_line():
+def test_options_that_contradict_each_other_are_fatal_line():
     code, _, err = refuse("-snappy")
 
     assert code == 1
     assert err.endswith(" FATAL: failed to instantiate nsqd - --deflate and --snappy exclude each other\n")
 
 
-def test_a_value_is_found_by_its_key_as_the_config_endpoint_shows_it():
+def test_value_is_found_by_its_key_as_config_endpoint_shows_it():
     options = read("-lookupd-tcp-address=a:1")
 
     assert config_value(options, "nsqlookupd_tcp_addresses") == ["a:1"]
@@ -347,7 +347,7 @@ def test_a_value_is_found_by_its_key_as_the_config_endpoint_shows_it():
 
 
 @pytest.mark.parametrize("key", ["node_id", "version", "config", "verbose", "worker_id", "", "nonsense"])
-def test_what_has_no_key_is_not_found(key):
+def test_missing_key_is_not_found(key):
     with pytest.raises(KeyError):
         config_value(read(), key)
 
@@ -363,6 +363,6 @@ def test_what_has_no_key_is_not_found(key):
         ("host:unknown", "host:unknown"),
     ],
 )
-def test_address_to_connect_to_is_this_machine_without_a_host(given, address):
+def test_address_to_connect_to_is_this_machine_without_host(given, address):
     assert DIAL_LIST.from_flag(given) == DIAL_LIST.from_toml([given]) == (address,)
     assert DIAL.from_flag(given) == DIAL.from_toml(given) == address

@@ -36,7 +36,7 @@ class Lines:
         self.is_over.set()
 
 
-async def test_the_end_of_a_shortage_is_seen_though_nobody_comes(monkeypatch):
+async def test_end_of_shortage_is_seen_without_new_client(monkeypatch):
     monkeypatch.setattr(accepting, "PAUSE_S", 0)
     loop = asyncio.get_running_loop()
     # No client connects, so the loop never calls the reader.

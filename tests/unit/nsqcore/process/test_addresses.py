@@ -13,7 +13,7 @@ from nsqcore.process.addresses import is_unix_path, split_host_port
         ("host:", ("host", "")),
     ],
 )
-def test_an_address_is_cut_into_host_and_port(address, parts):
+def test_address_is_cut_into_host_and_port(address, parts):
     assert split_host_port(address) == parts
 
 
@@ -30,14 +30,14 @@ def test_an_address_is_cut_into_host_and_port(address, parts):
         (f"{'a.' * 127}:1", f"address {'a.' * 127}:1: the host name is longer than 253 characters"),
     ],
 )
-def test_what_is_no_address_is_said_to_be_none(address, reason):
+def test_invalid_address_is_named(address, reason):
     with pytest.raises(ValueError) as refused:
         split_host_port(address)
 
     assert str(refused.value) == reason
 
 
-def test_only_what_is_no_host_and_port_is_a_unix_path():
+def test_unix_path_is_neither_host_nor_port():
     assert is_unix_path("/run/nsqd.sock")
     assert is_unix_path("nsqd.sock")
     assert not is_unix_path("127.0.0.1:4150")

@@ -4,7 +4,7 @@ from nsqcore.process.clock import steady_ns
 from tests.support.simulated_loop import SECOND, SimulatedTime
 
 
-def test_setting_the_clock_on_the_wall_does_not_move_it():
+def test_setting_clock_on_wall_does_not_move_it():
     time = SimulatedTime()
     with time.everywhere():
         before = steady_ns()

@@ -5,7 +5,7 @@ import pytest
 from nsqcore.process.file_stamp import stamp_of
 
 
-def test_a_file_that_is_written_or_exchanged_has_another_stamp(tmp_path):
+def test_file_that_is_written_or_exchanged_has_another_stamp(tmp_path):
     link, first, second = (tmp_path / name for name in ("link", "first", "second"))
     for file in (first, second):
         file.write_text("same")
@@ -22,6 +22,6 @@ def test_a_file_that_is_written_or_exchanged_has_another_stamp(tmp_path):
     assert stamp_of(link) != stamp_of(first)
 
 
-def test_a_file_that_is_not_there_has_none(tmp_path):
+def test_file_that_is_not_there_has_none(tmp_path):
     with pytest.raises(FileNotFoundError):
         stamp_of(tmp_path / "gone")

@@ -53,16 +53,16 @@ def stopped_by(number):
     return process.returncode, out, err
 
 
-def test_an_interrupt_a_termination_and_a_hang_up_are_graceful_stops():
+def test_interrupt_termination_and_hang_up_are_graceful_stops():
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         assert stopped_by(number) == (0, "stopping\nstopped\n", "")
 
 
-def test_where_a_hang_up_means_something_else_it_does_not_end_what_is_still_loading():
+def test_sighup_with_other_meaning_does_not_end_loading_daemon():
     with daemon("reloads") as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGHUP)
-        process.stdin.write("go on\n")
+        process.stdin.write("continue\n")
         process.stdin.flush()
         assert process.stdout.readline() == "loaded\n"
         process.send_signal(signal.SIGHUP)
@@ -85,12 +85,12 @@ def test_process_with_too_few_open_files_says_so():
     assert err.count("\n") == 1
 
 
-def test_signal_that_the_parent_ignores_stays_ignored():
+def test_signal_that_parent_ignores_stays_ignored():
     for mode in ("serve", "reloads"):
         with daemon(mode, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as process:
             assert process.stdout.readline() == "ready\n"
             process.send_signal(signal.SIGHUP)
-            process.stdin.write("go on\n")
+            process.stdin.write("continue\n")
             process.stdin.flush()
             process.send_signal(signal.SIGHUP)
             if mode == "reloads":
@@ -102,7 +102,7 @@ def test_signal_that_the_parent_ignores_stays_ignored():
         assert (process.returncode, out, err) == (0, "stopping\nstopped\n", "")
 
 
-def test_signals_without_a_meaning_do_not_end_the_process():
+def test_signals_without_meaning_do_not_end_process():
     with daemon("serve") as process:
         assert process.stdout.readline() == "ready\n"
         for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM):
@@ -113,7 +113,7 @@ def test_signals_without_a_meaning_do_not_end_the_process():
     assert (process.returncode, out, err) == (0, "stopping\nstopped\n", "")
 
 
-def test_signal_that_the_parent_blocks_stops_the_process():
+def test_signal_that_parent_blocks_stops_process():
     def block():
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
@@ -125,7 +125,7 @@ def test_signal_that_the_parent_blocks_stops_the_process():
     assert (process.returncode, out, err) == (0, "stopping\nstopped\n", "")
 
 
-def test_signals_until_the_end_of_the_process_leave_the_exit_code():
+def test_signals_until_the_end_of_process_leave_exit_code():
     with daemon("serve") as process:
         assert process.stdout.readline() == "ready\n"
         while process.poll() is None:
@@ -135,19 +135,19 @@ def test_signals_until_the_end_of_the_process_leave_the_exit_code():
     assert (process.returncode, out, err) == (0, "stopping\nstopped\n", "")
 
 
-def test_further_signals_during_the_stop_are_ignored():
+def test_further_signals_during_stop_are_ignored():
     with daemon("stubborn") as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGTERM)
         assert process.stdout.readline() == "stopping\n"
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate("go on\n", timeout=20)
+        out, _ = process.communicate("continue\n", timeout=20)
 
     assert (process.returncode, out) == (0, "stopped\n")
 
 
-def test_a_daemon_that_cannot_start_says_why_in_one_line():
+def test_daemon_that_cannot_start_says_why_in_one_line():
     with daemon("refuse") as process:
         _, err = process.communicate(timeout=20)
 
@@ -157,7 +157,7 @@ def test_a_daemon_that_cannot_start_says_why_in_one_line():
     assert err.count("\n") == 1
 
 
-def test_a_fault_ends_the_process_with_a_fatal_line():
+def test_fault_ends_process_with_fatal_line():
     with daemon("crash") as process:
         _, err = process.communicate(timeout=20)
 
@@ -166,7 +166,7 @@ def test_a_fault_ends_the_process_with_a_fatal_line():
     assert " FATAL: KeyError: 'lost'\nTraceback " in err
 
 
-def test_a_closed_stream_becomes_no_other_file_and_its_data_goes_nowhere_else():
+def test_closed_stream_becomes_no_other_file_and_its_data_goes_nowhere_else():
     script = """
 import os, sys
 from nsqcore.process.lifecycle import run
@@ -193,7 +193,7 @@ sys.exit(run("nsqd", main, Log()))
     assert (ended.returncode, ended.stdout) == (0, "stderr is closed\n")
 
 
-def test_as_many_files_may_be_open_as_the_system_grants():
+def test_as_many_files_may_be_open_as_system_grants():
     script = (
         "import resource\nfrom nsqcore.process.lifecycle import raise_file_limit\n"
         "raise_file_limit()\nprint(resource.getrlimit(resource.RLIMIT_NOFILE))"

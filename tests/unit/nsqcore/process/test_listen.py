@@ -17,7 +17,7 @@ from nsqcore.process.listen import (
 from nsqcore.process.logs import Log
 
 
-def test_a_peer_is_shown_by_address_and_port():
+def test_peer_is_shown_by_address_and_port():
     assert shown_peer(("127.0.0.1", 5)) == "127.0.0.1:5"
     assert shown_peer(("::1", 5, 0, 0)) == "[::1]:5"
     assert shown_peer("") == "@"
@@ -28,13 +28,13 @@ def test_a_peer_is_shown_by_address_and_port():
     assert peer_ip("") == ""
 
 
-def test_port_0_binds_a_free_port_and_tells_which():
+def test_port_0_binds_free_port_and_tells_which():
     with bind("127.0.0.1:0") as sock:
         assert shown_address(sock) == f"127.0.0.1:{listen_port(sock)}"
         assert listen_port(sock)
 
 
-def test_a_port_in_use_is_one_sentence():
+def test_port_in_use_is_one_sentence():
     with bind("127.0.0.1:0") as first:
         address = shown_address(first)
         with pytest.raises(StartupError) as refused:
@@ -61,7 +61,7 @@ def test_a_port_in_use_is_one_sentence():
         ("no.such.host.invalid:1", "listen tcp: lookup no.such.host.invalid: no such host"),
     ],
 )
-def test_an_address_that_cannot_be_bound_is_one_sentence(address, sentence):
+def test_address_that_cannot_be_bound_is_one_sentence(address, sentence):
     with pytest.raises(StartupError) as refused:
         bind(address)
 
@@ -70,7 +70,7 @@ def test_an_address_that_cannot_be_bound_is_one_sentence(address, sentence):
 
 @pytest.mark.parametrize("address", [":0", "0.0.0.0:0", "[::]:0"])
 @pytest.mark.parametrize("own", ["127.0.0.1", "::1"])
-def test_a_port_alone_and_the_default_address_take_every_interface_of_both_families(address, own):
+def test_port_alone_and_default_address_take_every_interface_of_both_families(address, own):
     with bind(address) as sock:
         try:
             client = socket.create_connection((own, listen_port(sock)), 5)
@@ -85,7 +85,7 @@ def test_a_port_alone_and_the_default_address_take_every_interface_of_both_famil
             assert peer_ip(peer) == own
 
 
-def test_the_default_address_in_use_is_named_as_it_was_given():
+def test_default_address_in_use_is_named_as_it_was_given():
     with bind("0.0.0.0:0") as first:
         address = f"0.0.0.0:{listen_port(first)}"
         with pytest.raises(StartupError) as refused:
@@ -94,16 +94,16 @@ def test_the_default_address_in_use_is_named_as_it_was_given():
     assert f"listen tcp {address}: bind: address already in use" in str(refused.value)
 
 
-def test_the_socket_file_of_a_killed_daemon_is_no_obstacle(tmp_path):
+def test_socket_file_of_killed_daemon_is_no_obstacle(tmp_path):
     path = str(tmp_path / "nsqd.sock")
-    bind(path, allow_unix=True).close()  # the file remains and nobody listens
+    bind(path, allow_unix=True).close()  # the file stays without a listener
 
     with bind(path, allow_unix=True) as sock:
         assert shown_address(sock) == path
         assert listen_port(sock) is None
 
 
-def test_the_socket_file_of_a_living_daemon_is_left_alone(tmp_path):
+def test_socket_file_of_running_daemon_stays(tmp_path):
     path = str(tmp_path / "nsqd.sock")
     with bind(path, allow_unix=True), pytest.raises(StartupError) as refused:
         bind(path, allow_unix=True)
@@ -111,7 +111,7 @@ def test_the_socket_file_of_a_living_daemon_is_left_alone(tmp_path):
     assert str(refused.value) == f"listen ({path}) failed - listen unix {path}: bind: address already in use"
 
 
-def test_an_ordinary_file_is_never_removed(tmp_path):
+def test_ordinary_file_is_never_removed(tmp_path):
     path = tmp_path / "data"
     path.write_text("precious")
 
@@ -120,7 +120,7 @@ def test_an_ordinary_file_is_never_removed(tmp_path):
     assert path.read_text() == "precious"
 
 
-async def test_a_stopped_server_removes_its_socket_file(tmp_path):
+async def test_stopped_server_removes_its_socket_file(tmp_path):
     path = tmp_path / "nsqd.sock"
     lines = io.StringIO()
     server = TcpServer("TCP", bind(str(path), allow_unix=True), Log("", stream=lines))

@@ -12,7 +12,7 @@ def written(level, write):
     return stream.getvalue()
 
 
-def test_a_line_has_prefix_local_time_with_microseconds_and_level():
+def test_line_has_prefix_local_time_with_microseconds_and_level():
     line = written(LogLevel.INFO, lambda log: log.info("TCP: listening on %s", "127.0.0.1:4150"))
 
     assert re.fullmatch(
@@ -30,7 +30,7 @@ def test_a_line_has_prefix_local_time_with_microseconds_and_level():
         (LogLevel.FATAL, ["FATAL"]),
     ],
 )
-def test_a_line_is_written_when_its_level_is_high_enough(level, words):
+def test_line_is_written_when_its_level_is_high_enough(level, words):
     def write(log):
         log.debug("x")
         log.info("x")
@@ -41,7 +41,7 @@ def test_a_line_is_written_when_its_level_is_high_enough(level, words):
     assert re.findall(r"([A-Z]+): x", written(level, write)) == words
 
 
-def test_the_level_can_be_changed_while_running():
+def test_level_can_be_changed_while_running():
     log = Log("", LogLevel.INFO, io.StringIO())
     assert not log.debug_enabled
 
@@ -50,7 +50,7 @@ def test_the_level_can_be_changed_while_running():
     assert log.debug_enabled
 
 
-def test_an_error_can_bring_its_traceback():
+def test_error_can_bring_its_traceback():
     try:
         raise ValueError("broken")
     except ValueError as error:
@@ -74,7 +74,7 @@ def test_two_logs_in_one_process_share_nothing():
 
 
 @pytest.mark.parametrize("word", ["debug", "INFO", "Warn", "eRRoR", "fatal"])
-def test_a_level_word_may_have_any_letter_case(word):
+def test_level_word_may_have_any_letter_case(word):
     assert parse_log_level(word).name == word.upper()
 
 
@@ -95,7 +95,7 @@ def test_other_words_are_no_level(word):
         ("ümlaut", "ümlaut"),
     ],
 )
-def test_what_would_end_a_line_or_move_the_cursor_is_spelled_out(text, shown):
+def test_control_characters_are_escaped(text, shown):
     assert one_line(text) == shown
 
 
@@ -112,7 +112,7 @@ def test_users_and_passwords_of_addresses_are_left_out(text, shown):
     assert without_passwords(text) == shown
 
 
-def test_every_line_of_a_log_is_one_deed_without_passwords():
+def test_log_lines_name_actions_without_passwords():
     stream = io.StringIO()
     log = Log("[x] ", stream=stream)
 

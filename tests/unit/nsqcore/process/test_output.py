@@ -43,33 +43,33 @@ def unread():
     os.close(writer)
 
 
-def test_what_was_asked_for_is_written_as_it_is():
+def test_output_is_written_unchanged():
     stream = io.StringIO()
     output.write_output("a\nb\n", stream)
 
     assert stream.getvalue() == "a\nb\n"
 
 
-def test_what_was_asked_for_and_cannot_be_written_ends_the_command_with_a_sentence(full):
+def test_output_that_cannot_be_written_ends_command_with_sentence(full):
     done = run('write_output("text")', stdout=full)
 
     assert (done.returncode, done.stderr) == (1, FULL)
 
 
-def test_a_closed_stdout_ends_the_command_with_a_sentence():
+def test_closed_stdout_ends_command_with_sentence():
     done = run('sys.stdout = None; write_output("text")')
 
     assert (done.returncode, done.stderr) == (1, "ERROR: failed to write to stdout - it is closed\n")
 
 
-def test_a_reader_that_has_ended_ends_the_command_without_a_word(unread):
+def test_reader_that_has_ended_ends_command_without_word(unread):
     done = run('write_output("text")', stdout=unread)
 
     assert (done.returncode, done.stderr) == (141, "")
 
 
 @pytest.mark.parametrize("call", ['write_all(b"text")', 'write_text("text")'])
-def test_a_caller_may_decide_what_an_unwritable_stdout_means(full, unread, call):
+def test_unwritable_stdout_is_error_for_caller(full, unread, call):
     code = f"try:\n    {call}\nexcept Unwritable as error:\n    sys.exit(type(error).__name__)"
 
     assert [run(f"\n{code}", stdout=out).stderr for out in (full, unread)] == [
@@ -79,13 +79,13 @@ def test_a_caller_may_decide_what_an_unwritable_stdout_means(full, unread, call)
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
-def test_a_line_for_people_that_cannot_be_written_decides_nothing(full, unread, stream):
+def test_line_for_people_that_cannot_be_written_decides_nothing(full, unread, stream):
     code = f'write_message("line", sys.{stream}); sys.exit(3)'
 
     assert [run(code, **{stream: out}).returncode for out in (full, unread)] == [3, 3]
 
 
-def test_a_line_for_people_goes_to_stderr():
+def test_line_for_people_goes_to_stderr():
     done = run('write_message("line")')
 
     assert (done.stdout, done.stderr) == ("", "line\n")

@@ -5,7 +5,7 @@ import pytest
 from nsqcore.process.threads import ThreadRefused, start_pool
 
 
-def test_pool_runs_all_its_threads_from_the_start(monkeypatch):
+def test_pool_runs_all_its_threads_from_start(monkeypatch):
     pool = start_pool(3, "test")
     monkeypatch.setattr(threading.Thread, "start", refuse)
     together = threading.Barrier(3)
@@ -16,7 +16,7 @@ def test_pool_runs_all_its_threads_from_the_start(monkeypatch):
     pool.shutdown()
 
 
-def test_refused_thread_ends_the_others_and_names_the_limit(monkeypatch):
+def test_refused_thread_ends_the_others_and_names_limit(monkeypatch):
     start = threading.Thread.start
     started = []
 

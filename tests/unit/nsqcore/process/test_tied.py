@@ -22,7 +22,7 @@ time.sleep(3600)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells children of the death of their parent")
-def test_a_child_ends_when_its_parent_is_killed():
+def test_child_ends_when_its_parent_is_killed():
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, env=environment) as parent:
         assert parent.stdout is not None

@@ -52,7 +52,7 @@ def presented(client, server):
     return far.getpeercert(binary_form=True)
 
 
-def test_a_client_cannot_renegotiate(first):
+def test_client_cannot_renegotiate(first):
     # Renegotiating costs a server more than its client. Python's clients cannot, so the option is checked.
     context = server_certificates(str(first.certificate), str(first.key), LEAST).context
 
@@ -65,7 +65,7 @@ def test_files_that_did_not_change_are_not_loaded_again(first):
     assert certificates.refresh() is False
 
 
-def test_what_is_new_is_shown_from_then_on(first, second):
+def test_renewed_certificate_is_served(first, second):
     certificates = server_certificates(str(first.certificate), str(first.key), LEAST)
     before = shown(certificates.context)
     shutil.copy(second.certificate, first.certificate)
@@ -76,7 +76,7 @@ def test_what_is_new_is_shown_from_then_on(first, second):
     assert certificates.refresh() is False
 
 
-def test_a_secret_that_is_exchanged_by_moving_a_link_is_noticed(tmp_path, first, second):
+def test_secret_that_is_exchanged_by_moving_link_is_noticed(tmp_path, first, second):
     link = tmp_path / "mounted"
     link.symlink_to(first.certificate.parent)
     certificates = server_certificates(str(link / "server.pem"), str(link / "server.key"), LEAST)
@@ -90,7 +90,7 @@ def test_a_secret_that_is_exchanged_by_moving_a_link_is_noticed(tmp_path, first,
 
 
 @pytest.mark.parametrize("damage", ["other key", "other certificate", "garbage", "gone"])
-def test_what_cannot_be_used_is_told_each_time_and_the_old_serves_on(first, second, damage):
+def test_invalid_certificate_is_reported_and_old_one_stays(first, second, damage):
     certificates = server_certificates(str(first.certificate), str(first.key), LEAST)
     before = shown(certificates.context)
     if damage == "other key":
@@ -109,7 +109,7 @@ def test_what_cannot_be_used_is_told_each_time_and_the_old_serves_on(first, seco
     assert shown(certificates.context) == before
 
 
-def test_an_authority_that_is_added_is_believed(first, second):
+def test_authority_that_is_added_is_believed(first, second):
     believed = trust(str(first.file))
     assert len(believed.context.get_ca_certs()) == 1
     first.file.write_bytes(first.file.read_bytes() + second.file.read_bytes())
@@ -118,7 +118,7 @@ def test_an_authority_that_is_added_is_believed(first, second):
     assert len(believed.context.get_ca_certs()) == 2
 
 
-def test_a_renewed_certificate_is_what_a_client_shows_from_then_on(tmp_path, first):
+def test_renewed_client_certificate_is_shown(tmp_path, first):
     server = server_certificates(
         str(first.certificate), str(first.key), LEAST, verify_clients=True, authorities=str(first.file)
     ).context
@@ -133,7 +133,7 @@ def test_a_renewed_certificate_is_what_a_client_shows_from_then_on(tmp_path, fir
     assert presented(client.context, server) != before
 
 
-def test_the_file_that_cannot_be_used_is_named(tmp_path, first, second):
+def test_file_that_cannot_be_used_is_named(tmp_path, first, second):
     empty, encrypted = tmp_path / "empty", tmp_path / "encrypted"
     empty.touch()
     key = serialization.load_pem_private_key(first.key.read_bytes(), None)
@@ -166,7 +166,7 @@ def test_the_file_that_cannot_be_used_is_named(tmp_path, first, second):
             assert reason(caught.value) == sentence
 
 
-def test_import_without_system_authorities_leaves_the_environment_as_it_was(monkeypatch):
+def test_import_without_system_authorities_leaves_environment_as_it_was(monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", "/chosen.pem")
     monkeypatch.delenv("SSL_CERT_DIR", raising=False)
 

@@ -31,11 +31,11 @@ def sentence(capsys, *argv):
         (["dump", "--data-path=/", "--chan=x"], "--chan=x"),
     ],
 )
-def test_a_bad_flag_gets_one_sentence(capsys, argv, word):
+def test_bad_flag_gets_one_sentence(capsys, argv, word):
     assert word in sentence(capsys, *argv)
 
 
-def test_one_dash_is_as_good_as_two(tmp_path):
+def test_options_take_one_dash_or_two(tmp_path):
     given = parse_arguments(["repair", f"-data-path={tmp_path}", "-topic", "t", "-write"])
     assert (given.data_path, given.topic, given.write) == (tmp_path, "t", True)
 
@@ -46,18 +46,18 @@ def test_times_are_utc_unless_they_say_otherwise(tmp_path):
         assert parse_arguments(["dump", f"--data-path={tmp_path}", f"--from-time={time}"]).from_time == 10**9
 
 
-def test_all_is_dumped_unless_told_otherwise(tmp_path):
+def test_dump_has_all_messages_by_default(tmp_path):
     given = parse_arguments(["dump", f"--data-path={tmp_path}"])
     assert (given.start, given.end, given.from_time, given.to_time) == (0, ALL, 0, ALL)
 
 
-def test_an_unknown_topic_is_said(tmp_path, capsys):
+def test_unknown_topic_is_said(tmp_path, capsys):
     assert main(["summary", f"--data-path={tmp_path}", "--topic=t"]) == 2
     assert capsys.readouterr().err == f"nsqd-data: there is no topic t in {tmp_path}\n"
 
 
 @pytest.mark.parametrize("command", ["verify", "summary", "dump", "repair"])
-def test_an_empty_data_path_is_well(tmp_path, capsys, command):
+def test_empty_data_path_is_well(tmp_path, capsys, command):
     assert main([command, f"--data-path={tmp_path}"]) == 0
     assert capsys.readouterr().out == ""
     assert list(tmp_path.iterdir()) == []

@@ -27,11 +27,11 @@ def findings(shop):
     return list(examine(Disk(), segment))
 
 
-def test_of_a_whole_segment_there_is_nothing_to_say(shop):
+def test_whole_segment_has_no_damage(shop):
     assert findings(shop) == []
 
 
-def test_a_flipped_bit_in_any_byte_of_a_segment_is_found(shop):
+def test_flipped_bit_in_any_byte_of_segment_is_found(shop):
     path = shop.log(1)
     whole = path.read_bytes()
     for at in range(len(whole)):
@@ -42,7 +42,7 @@ def test_a_flipped_bit_in_any_byte_of_a_segment_is_found(shop):
     assert path.read_bytes() == whole
 
 
-def test_one_wrong_byte_of_any_header_is_mended_as_it_was(shop):
+def test_header_with_one_wrong_byte_is_mended(shop):
     path = shop.log(1)
     whole = path.read_bytes()
     mended = 0
@@ -59,7 +59,7 @@ def test_one_wrong_byte_of_any_header_is_mended_as_it_was(shop):
     assert mended == FILE_HEADER_BYTES + 3 * APPEND_HEADER_BYTES
 
 
-def test_a_header_that_cannot_be_mended_is_a_loss(shop):
+def test_header_that_cannot_be_mended_is_loss(shop):
     path = shop.log(1)
     at = path.read_bytes().index(b"\xb5NSQ", 200)
     for byte in (3, 20, 40):
@@ -76,7 +76,7 @@ def test_damaged_data_says_which_messages(shop):
     assert finding.text == "2 messages from sequence 1002 on are damaged and lost"
 
 
-def test_flipped_bit_of_an_index_is_found_and_a_missing_index_is_no_damage(shop):
+def test_flipped_bit_of_index_is_found_and_missing_index_is_no_damage(shop):
     (segment,) = shop.store.segments
     for at in range(segment.index_path.stat().st_size):
         bit = 8 * at + at % 8

@@ -24,7 +24,7 @@ def disk(root, tmp_path):
     assert {path.name: path.read_bytes() for path in root.iterdir()} == {"a": b"0123456789"}
 
 
-def test_a_file_that_is_removed_is_gone_there_only(disk, root):
+def test_file_that_is_removed_is_gone_there_only(disk, root):
     disk.remove(root / "a")
     assert disk.names(root) == []
     with pytest.raises(FileNotFoundError):
@@ -37,7 +37,7 @@ def test_removing_what_is_not_there_is_no_change(disk, root):
     assert disk.changes == []
 
 
-def test_a_file_is_cut(disk, root):
+def test_file_is_cut(disk, root):
     disk.truncate(root / "a", 4)
     assert disk.read_file(root / "a") == b"0123"
     assert disk.changes == ["cut a to 4 bytes"]
@@ -57,7 +57,7 @@ def test_bytes_are_written_over(disk, root):
     assert disk.changes == ["write 2 bytes at 3 of a"]
 
 
-def test_a_renamed_file_is_found_by_its_new_name_also_after_a_change(disk, root):
+def test_renamed_file_is_found_by_its_new_name_also_after_change(disk, root):
     disk.truncate(root / "a", 2)
     disk.rename(root / "a", root / "b")
     assert disk.names(root) == ["b"]
@@ -65,7 +65,7 @@ def test_a_renamed_file_is_found_by_its_new_name_also_after_a_change(disk, root)
     assert disk.changes[-1] == "rename a to b"
 
 
-def test_a_new_file_is_written_to_its_end(disk, root):
+def test_new_file_is_written_to_its_end(disk, root):
     fd = disk.create(root / "new")
     disk.append(fd, [b"one", b"two"])
     disk.close(fd)
@@ -77,7 +77,7 @@ def test_a_new_file_is_written_to_its_end(disk, root):
         disk.create(root / "a")
 
 
-def test_a_file_may_come_again_after_it_was_removed(disk, root):
+def test_file_may_come_again_after_it_was_removed(disk, root):
     disk.remove(root / "a")
     disk.replace(root / "a", b"new", durable=False)
     assert disk.names(root) == ["a"]

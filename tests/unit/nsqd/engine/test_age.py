@@ -37,11 +37,11 @@ def oldest(ages, node, channel):
     return ages.oldest_ns(node.topic(), channel, node.now_ns)
 
 
-def test_nothing_owed_has_no_age(node, ages):
+def test_empty_backlog_has_no_age(node, ages):
     assert oldest(ages, node, node.channel()) == 0
 
 
-def test_the_oldest_that_is_owed_counts_wherever_it_is(node, channel, ages):
+def test_oldest_that_is_owed_counts_wherever_it_is(node, channel, ages):
     began_ns = node.now_ns
     node.publish(b"a")
     node.advance(5)
@@ -54,14 +54,14 @@ def test_the_oldest_that_is_owed_counts_wherever_it_is(node, channel, ages):
     assert oldest(ages, node, channel) == began_ns + 5 * SECOND
 
 
-def test_what_the_topic_holds_back_counts(node, channel, ages):
+def test_topic_backlog_counts_in_age(node, channel, ages):
     node.broker.pause_topic(node.topic(), paused=True)
     node.publish(b"a")
 
     assert oldest(ages, node, channel) == node.now_ns
 
 
-def test_a_message_is_read_once_however_often_somebody_asks(node, channel, ages):
+def test_message_is_read_once_however_often_somebody_asks(node, channel, ages):
     node.publish(b"a")
     disk = stored(node.topic())
 
@@ -89,7 +89,7 @@ def test_so_many_are_read_in_a_second_and_the_others_are_taken_for_older(node, a
     assert {oldest(ages, node, channel) for channel in channels} == {began_ns + SECOND}
 
 
-def test_what_cannot_be_read_is_as_old_as_it_was(node, channel, ages):
+def test_unreadable_message_keeps_its_age(node, channel, ages):
     node.publish(b"a", b"b")
     disk = stored(node.topic())
     told = oldest(ages, node, channel)
@@ -99,7 +99,7 @@ def test_what_cannot_be_read_is_as_old_as_it_was(node, channel, ages):
     assert oldest(ages, node, channel) == told
 
 
-def test_nothing_is_kept_of_channels_that_are_no_more(node, channel, ages):
+def test_deleted_channels_are_forgotten(node, channel, ages):
     node.publish(b"a")
     oldest(ages, node, channel)
     node.broker.delete_channel(node.topic(), "c")

@@ -1,4 +1,4 @@
-"""Figures of a channel together with the promoted copies beside it."""
+"""Statistics of a channel together with the promoted copies next to it."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_messages_of_all_logs_are_counted(owner):
     assert all_logs.deferred(channel) == 1
 
 
-def test_messages_moving_to_the_dead_letters_are_counted(owner):
+def test_messages_moving_to_dead_letters_are_counted(owner):
     channel = owner.channel()
     sibling = channel.siblings[0]
     for one in (channel.backlog, sibling.backlog):
@@ -53,7 +53,7 @@ def test_messages_moving_to_the_dead_letters_are_counted(owner):
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["own", "promoted"])
-def test_withheld_messages_count_only_while_the_holders_are_asked(owner, which):
+def test_withheld_messages_count_only_while_holders_are_asked(owner, which):
     channel = owner.channel()
     one = all_logs.logs_of(channel)[which]
     before, waiting = all_logs.depth(channel), one.backlog.pending.count
@@ -63,11 +63,11 @@ def test_withheld_messages_count_only_while_the_holders_are_asked(owner, which):
     assert all_logs.depth(channel, asks_holders=True) >= before
 
 
-def test_messages_of_promoted_copies_have_a_count_of_their_own(owner):
+def test_messages_of_promoted_copies_have_count_of_their_own(owner):
     assert all_logs.promoted_count(owner.channel()) == 6
 
 
-def test_messages_without_a_channel_are_counted(owner):
+def test_messages_without_channel_are_counted(owner):
     other = Node()
     other.publish(b"early", topic="u")
     owner.promote(other.topic("u"))
@@ -78,20 +78,20 @@ def test_messages_without_a_channel_are_counted(owner):
     )
 
 
-def test_a_drain_waits_for_promoted_copies(owner):
+def test_drain_waits_for_promoted_copies(owner):
     owner.broker.draining = True
     report = draining.report(owner.broker, Unread(), owner.now_ns)
 
     assert (report["remaining"], report["drained"]) == (8, False)
 
 
-def test_the_oldest_message_may_be_of_a_promoted_copy(owner):
+def test_oldest_message_may_be_of_promoted_copy(owner):
     published_ns = Ages().oldest_ns(owner.topic(), owner.channel(), owner.now_ns)
 
     assert published_ns == owner.now_ns - 10 * SECOND + owner.broker.wall.offset_ns
 
 
-def test_a_pause_of_a_copys_channel_is_shown_while_messages_wait(owner):
+def test_pause_of_copys_channel_is_shown_while_messages_wait(owner):
     channel, topic = owner.channel(), owner.topic()
     sibling = channel.siblings[0]
     sibling.paused = True
@@ -110,7 +110,7 @@ def test_a_pause_of_a_copys_channel_is_shown_while_messages_wait(owner):
     assert shown() == (False, False)
 
 
-def test_a_pause_of_a_copys_topic_is_shown_while_messages_wait():
+def test_pause_of_copys_topic_is_shown_while_messages_wait():
     origin, owner = Node(), Owner()
     origin.channel()
     origin.broker.pause_topic(origin.topic(), paused=True)

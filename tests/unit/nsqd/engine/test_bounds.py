@@ -1,8 +1,7 @@
 import pytest
 
-from nsqd.engine.bounds import Full
+from nsqd.engine.bounds import Full, excess
 from nsqd.engine.settings import NOTHING, Settings
-from nsqd.engine.weight import excess
 from tests.support.engine import Node
 
 HEAD = 34
@@ -25,13 +24,13 @@ def publish(node, *bodies):
     node.publish(*bodies, topic="t#ephemeral")
 
 
-def test_without_a_bound_there_is_never_too_much(node):
+def test_unbounded_backlog_has_no_excess(node):
     publish(node, b"1", b"2")
 
-    assert excess(node.topic("t#ephemeral").channels["c"], NOTHING, node.topic("t#ephemeral").log, 100) == 0
+    assert beyond(node, 100) == 0
 
 
-def test_what_is_about_to_come_counts(node):
+def test_excess_counts_incoming_messages(node):
     publish(node, b"1", b"2")
 
     assert beyond(node, max_depth=2) == 0
@@ -48,7 +47,7 @@ def test_bytes_are_counted_in_messages_of_usual_size(node):
     assert beyond(node, 1, 100, max_bytes=1000) == 1
 
 
-def test_a_heavy_message_is_weighed_though_it_is_one_of_many(node):
+def test_heavy_message_is_weighed_though_it_is_one_of_many(node):
     publish(node, *[b"x"] * 100)
     assert beyond(node, max_bytes=4000) == 0
 
@@ -84,7 +83,7 @@ def accepted(node, body=b"x", topic="t", most=1000):
 
 
 @pytest.mark.parametrize("keep_back", [pause, hold])
-def test_channel_of_a_paused_topic_counts_the_messages_that_the_topic_holds(keep_back):
+def test_channel_of_paused_topic_counts_messages_that_topic_holds(keep_back):
     node = Node()
     channel = node.channel()
     bound(node, max_depth=10)
@@ -98,7 +97,7 @@ def test_channel_of_a_paused_topic_counts_the_messages_that_the_topic_holds(keep
     assert accepted(node) == 0
 
 
-def test_what_is_staged_counts_once_while_the_topic_is_paused():
+def test_staged_messages_count_once_while_topic_is_paused():
     node = Node()
     node.channel()
     bound(node, max_depth=10)
@@ -113,7 +112,7 @@ def test_what_is_staged_counts_once_while_the_topic_is_paused():
 
 @pytest.mark.parametrize("before", [0, 4])
 @pytest.mark.parametrize("max_bytes", range(900, 1101, 10))
-def test_bound_of_bytes_refuses_the_same_message_at_a_paused_topic(before, max_bytes):
+def test_bound_of_bytes_refuses_the_same_message_at_paused_topic(before, max_bytes):
     taken = []
     for paused in (False, True):
         node = Node()
@@ -127,7 +126,7 @@ def test_bound_of_bytes_refuses_the_same_message_at_a_paused_topic(before, max_b
     assert 8 - before <= taken[0] <= 11 - before
 
 
-def test_a_deferred_message_that_the_topic_holds_back_counts():
+def test_deferred_message_that_topic_holds_back_counts():
     node = Node()
     node.channel()
     bound(node, max_depth=2)
@@ -138,7 +137,7 @@ def test_a_deferred_message_that_the_topic_holds_back_counts():
     assert accepted(node) == 0
 
 
-def test_a_channel_that_is_made_while_the_topic_is_paused_counts_what_it_will_get():
+def test_channel_made_while_topic_is_paused_counts_topic_backlog():
     node = Node()
     bound(node, max_depth=5)
     pause(node.broker, node.topic(), True)
@@ -152,7 +151,7 @@ def test_a_channel_that_is_made_while_the_topic_is_paused_counts_what_it_will_ge
     assert channel.backlog.pending.count == 5
 
 
-def test_each_channel_counts_what_it_will_get_beside_what_it_owes():
+def test_channel_bound_counts_topic_backlog():
     node = Node()
     full, emptied = node.channel("full"), node.channel("emptied")
     bound(node, max_depth=5)
@@ -165,7 +164,7 @@ def test_each_channel_counts_what_it_will_get_beside_what_it_owes():
     assert accepted(node) == 4
 
 
-def test_what_is_acknowledged_while_the_topic_holds_it_back_does_not_count():
+def test_acknowledged_topic_backlog_does_not_count():
     node = Node()
     channel = node.channel()
     bound(node, max_depth=10)
@@ -182,7 +181,7 @@ def test_what_is_acknowledged_while_the_topic_holds_it_back_does_not_count():
     assert channel.backlog.pending.count == 10
 
 
-def test_a_paused_topic_whose_channels_drop_their_oldest_takes_all():
+def test_paused_topic_whose_channels_drop_their_oldest_takes_all():
     node = Node()
     channel = node.channel()
     bound(node, max_depth=3, drop_oldest=True)

@@ -30,7 +30,7 @@ def test_finishing_makes_room_for_the_next(node, channel):
     assert consumer.finish_count == 1
 
 
-def test_every_channel_gets_its_own_copy_with_the_same_id(node, channel):
+def test_channels_get_copies_with_the_same_id(node, channel):
     other = node.channel("other")
     _, left = node.subscribe(channel, rdy=1)
     _, right = node.subscribe(other, rdy=1)
@@ -51,7 +51,7 @@ def test_idle_consumers_take_turns(node, channel):
     assert [len(outlet.taken()) for outlet in outlets] == [10, 10, 10, 10]
 
 
-def test_a_batch_is_shared_by_those_who_are_ready(node, channel):
+def test_batch_is_shared_by_those_who_are_ready(node, channel):
     outlets = [node.subscribe(channel, rdy=2500)[1] for _ in range(4)]
 
     node.publish(*[b"x"] * 200)
@@ -70,7 +70,7 @@ def test_consumers_that_leave_or_stop_are_not_ready(node, channel, paused):
     assert list(channel.ready) == [third]
 
 
-def test_requeue_without_delay_joins_the_tail_with_one_more_attempt(node, channel):
+def test_requeue_without_delay_joins_tail_with_one_more_attempt(node, channel):
     node.publish(b"1", b"2", b"3")
     consumer, outlet = node.subscribe(channel, rdy=1)
     ((first, attempts, _),) = outlet.taken()
@@ -99,7 +99,7 @@ def test_requeue_with_delay_comes_back_when_it_is_due(node, channel):
     assert [(a, body) for _, a, body in outlet.taken()] == [(2, b"1")]
 
 
-def test_a_message_returns_to_the_queue_when_its_timeout_passes(node, channel):
+def test_message_returns_to_queue_when_its_timeout_passes(node, channel):
     node.publish(b"1")
     consumer, outlet = node.subscribe(channel, rdy=1, msg_timeout=1)
     ((first, _, _),) = outlet.taken()
@@ -125,7 +125,7 @@ def test_attempts_count_on_through_timeouts_and_are_forgotten_at_finish(node, ch
     assert channel.backlog.attempts == {}
 
 
-def test_touch_prolongs_but_not_past_the_maximum_from_delivery(node, channel):
+def test_touch_prolongs_but_not_past_maximum_from_delivery(node, channel):
     node.publish(b"1")
     consumer, _ = node.subscribe(channel, rdy=1, msg_timeout=2)
     seq = channel.backlog.in_flight.ranges()[0][0]
@@ -140,7 +140,7 @@ def test_touch_prolongs_but_not_past_the_maximum_from_delivery(node, channel):
     assert channel.timeout_count == 1
 
 
-def test_touched_message_times_out_at_the_maximum_before_its_own_time_out(node, channel):
+def test_touched_message_times_out_at_maximum_before_its_own_time_out(node, channel):
     node.publish(b"1")
     consumer, _ = node.subscribe(channel, rdy=1, msg_timeout=60)
     channel.touch(channel.backlog.in_flight.ranges()[0][0], consumer, 4_000_000_000, node.now_ns)
@@ -152,7 +152,7 @@ def test_touched_message_times_out_at_the_maximum_before_its_own_time_out(node, 
     assert channel.timeout_count == 1
 
 
-def test_a_disconnect_gives_messages_back_at_once(node, channel):
+def test_disconnect_gives_messages_back_at_once(node, channel):
     node.publish(b"1", b"2")
     consumer, _ = node.subscribe(channel, rdy=2)
 
@@ -163,7 +163,7 @@ def test_a_disconnect_gives_messages_back_at_once(node, channel):
     assert (channel.returned_count, channel.requeue_count, channel.timeout_count) == (2, 0, 0)
 
 
-def test_a_paused_channel_keeps_its_messages(node, channel):
+def test_paused_channel_keeps_its_messages(node, channel):
     channel.paused = True
     _, outlet = node.subscribe(channel, rdy=1)
     node.publish(b"1")
@@ -202,7 +202,7 @@ def test_lowering_rdy_recalls_nothing(node, channel):
     assert bodies(outlet) == [b"1", b"2"]
 
 
-def test_a_consumer_whose_socket_is_full_gets_nothing(node, channel):
+def test_consumer_whose_socket_is_full_gets_nothing(node, channel):
     consumer, outlet = node.subscribe(channel, rdy=10)
     consumer.blocked = True
     node.publish(b"1")
@@ -214,14 +214,14 @@ def test_a_consumer_whose_socket_is_full_gets_nothing(node, channel):
     assert bodies(outlet) == [b"1"]
 
 
-def test_the_number_of_consumers_is_limited(node, channel):
+def test_number_of_consumers_is_limited(node, channel):
     node.subscribe(channel)
 
     with pytest.raises(TooManyConsumers, match="consumers for t:c exceeds limit of 1"):
         channel.subscribe(Consumer(Outlet(), SECOND), 1)
 
 
-def test_an_ephemeral_channel_drops_what_exceeds_its_memory():
+def test_ephemeral_channel_drops_what_exceeds_its_memory():
     node = Node(mem_queue_size=3)
     channel = node.channel("c#ephemeral", topic="t#ephemeral")
 
@@ -231,10 +231,10 @@ def test_an_ephemeral_channel_drops_what_exceeds_its_memory():
     assert bodies(outlet) == [b"0", b"1", b"2"]
 
 
-def test_without_memory_an_ephemeral_channel_hands_messages_to_whoever_waits():
+def test_ephemeral_channel_without_memory_delivers_to_ready_consumers():
     node = Node(mem_queue_size=0)
     channel = node.channel("c#ephemeral", topic="t#ephemeral")
-    node.publish(b"nobody is there", topic="t#ephemeral")
+    node.publish(b"no consumer", topic="t#ephemeral")
     _, outlet = node.subscribe(channel, rdy=1)
 
     node.publish(b"1", topic="t#ephemeral")
@@ -242,7 +242,7 @@ def test_without_memory_an_ephemeral_channel_hands_messages_to_whoever_waits():
     assert bodies(outlet) == [b"1"]
 
 
-def test_ephemeral_channel_with_a_ready_consumer_has_published_messages_only():
+def test_ephemeral_channel_with_ready_consumer_has_published_messages_only():
     node = Node(mem_queue_size=0)
     channel = node.channel("c#ephemeral")
     consumer, outlet = node.subscribe(channel, rdy=5)
@@ -263,7 +263,7 @@ def test_ephemeral_channel_with_a_ready_consumer_has_published_messages_only():
     assert consumer.in_flight == 0
 
 
-def test_a_message_that_comes_back_to_a_full_ephemeral_channel_comes_back_alone():
+def test_requeue_to_full_ephemeral_channel_drops_no_other_message():
     node = Node(mem_queue_size=0)
     channel = node.channel("c#ephemeral")
     consumer, outlet = node.subscribe(channel, rdy=5)
@@ -295,7 +295,7 @@ def test_commit_acknowledges_waiting_deferred_and_flying_messages_below(node, ch
     assert consumer.in_flight == 0
 
 
-def test_a_sampling_consumer_loses_what_is_not_drawn(node, channel):
+def test_sampling_consumer_loses_what_is_not_drawn(node, channel):
     draws = iter([True, False, False, True, True])
     consumer, outlet = node.subscribe(channel)
     consumer.keep = lambda: next(draws)
@@ -378,7 +378,7 @@ def test_messages_on_disk_that_came_back_are_delivered_in_that_order(node, store
     assert (stored.backlog.pending.count, stored.backlog.in_flight.count) == (0, 8)
 
 
-def test_on_disk_too_what_came_back_waits_behind_what_was_published_together(node, stored):
+def test_requeued_message_on_disk_waits_behind_its_batch(node, stored):
     consumer, _outlet = node.subscribe(stored, rdy=1)
     first = stored.log.next_seq - 8
     stored.backlog.pending.entries.append(PendingRange(first + 8, first + 8 + 1000, redelivered=False))
@@ -413,7 +413,7 @@ def apart(node, stored):
     return stored, consumer, outlet, first
 
 
-def test_what_is_due_together_is_one_run_of_which_each_is_answered_by_itself(node, apart):
+def test_due_messages_are_one_run_answered_one_by_one(node, apart):
     channel, consumer, outlet, first = apart
     node.ready(consumer, 4)
     # Some were on disk and some in memory; each had been delivered once before.
@@ -434,7 +434,7 @@ def test_what_is_due_together_is_one_run_of_which_each_is_answered_by_itself(nod
     assert (channel.backlog.pending.count, channel.backlog.in_flight.count) == (3, 1)
 
 
-def test_what_is_due_together_and_not_answered_comes_back_together(node, apart):
+def test_due_messages_time_out_together(node, apart):
     channel, consumer, outlet, first = apart
     node.ready(consumer, 4)
     assert len(outlet.taken()) == 4
@@ -449,7 +449,7 @@ def test_what_is_due_together_and_not_answered_comes_back_together(node, apart):
     assert (channel.timeout_count, consumer.in_flight) == (3, 0)
 
 
-def test_missing_message_is_counted_and_the_others_due_with_it_are_delivered(node, shelf, apart):
+def test_missing_due_message_is_counted_and_the_others_delivered(node, shelf, apart):
     channel, consumer, outlet, first = apart
     shelf.gaps = [Gap(first + 2, first + 3, Why.DAMAGED)]
 
@@ -459,7 +459,7 @@ def test_missing_message_is_counted_and_the_others_due_with_it_are_delivered(nod
     assert (channel.lost_count, channel.backlog.pending.count) == (1, 0)
 
 
-def test_those_that_are_due_together_wait_for_a_file_that_cannot_be_read(node, shelf, apart):
+def test_due_messages_wait_for_unreadable_file(node, shelf, apart):
     channel, consumer, outlet, _first = apart
     shelf.reason = "input/output error"
     node.ready(consumer, 8)
@@ -486,7 +486,7 @@ def test_how_long_each_of_those_took_that_were_due_together_is_measured(node, ap
     assert found["percentiles"][0]["value"] == 6 * SECOND
 
 
-def test_a_sampled_consumer_draws_each_of_those_that_are_due_together(node, apart):
+def test_sampled_consumer_draws_each_of_those_that_are_due_together(node, apart):
     channel, _consumer, _outlet, _first = apart
     drawn = iter([True, False, True, False, True, False])
     sampled, outlet = node.subscribe(channel)
@@ -498,7 +498,7 @@ def test_a_sampled_consumer_draws_each_of_those_that_are_due_together(node, apar
     assert (channel.backlog.pending.count, channel.backlog.in_flight.count) == (0, 3)
 
 
-def test_a_message_that_is_finished_is_not_read_to_know_how_long_it_took(node, shelf, stored):
+def test_message_that_is_finished_is_not_read_to_know_how_long_it_took(node, shelf, stored):
     stored.latency = Latency((0.5,), 60 * SECOND, node.now_ns)
     consumer, outlet = node.subscribe(stored, rdy=8)
     assert len(outlet.taken()) == 8
@@ -519,7 +519,7 @@ def first_bytes(outlet):
     return [body[:1] for _, _, body in outlet.taken()]
 
 
-def test_what_cannot_be_read_just_now_waits_and_is_delivered_later(node, shelf, stored):
+def test_unreadable_message_is_delivered_later(node, shelf, stored):
     shelf.reason = "too many open files"
     _, outlet = node.subscribe(stored, rdy=10)
     assert (outlet.taken(), stored.backlog.pending.count, stored.lost_count) == ([], 8, 0)
@@ -532,7 +532,7 @@ def test_what_cannot_be_read_just_now_waits_and_is_delivered_later(node, shelf, 
     assert (stored.backlog.pending.count, stored.lost_count, stored.stalled) == (0, 0, "")
 
 
-def test_what_was_read_before_the_failure_is_delivered(node, shelf, stored):
+def test_messages_read_before_failure_are_delivered(node, shelf, stored):
     _, outlet = node.subscribe(stored, rdy=1)
     assert first_bytes(outlet) == [b"0"]
     shelf.reason = "input/output error"
@@ -541,7 +541,7 @@ def test_what_was_read_before_the_failure_is_delivered(node, shelf, stored):
     assert (outlet.taken(), stored.backlog.pending.count, stored.backlog.in_flight.count) == ([], 7, 1)
 
 
-def test_a_failure_without_a_text_stalls_all_the_same(node, shelf, stored):
+def test_failure_without_text_stalls_all_the_same(node, shelf, stored):
     shelf.reason = ""
     node.subscribe(stored, rdy=10)
 
@@ -549,7 +549,7 @@ def test_a_failure_without_a_text_stalls_all_the_same(node, shelf, stored):
     assert stored.backlog.pending.count == 8
 
 
-def test_pauses_between_attempts_grow_up_to_a_limit_and_begin_again_after_a_success(node, shelf, stored):
+def test_retry_pauses_grow_to_limit_and_restart_after_success(node, shelf, stored):
     shelf.reason = "input/output error"
     consumer, outlet = node.subscribe(stored, rdy=1)
     pauses = []
@@ -568,7 +568,7 @@ def test_pauses_between_attempts_grow_up_to_a_limit_and_begin_again_after_a_succ
     assert stored.retry_ns - node.now_ns == 50_000_000
 
 
-def test_until_it_is_tried_again_nobody_reads(node, shelf, stored):
+def test_stalled_channel_reads_nothing_until_retry(node, shelf, stored):
     shelf.reason = "input/output error"
     consumer, outlet = node.subscribe(stored, rdy=1)
     shelf.reason = None
@@ -580,7 +580,7 @@ def test_until_it_is_tried_again_nobody_reads(node, shelf, stored):
     assert first_bytes(outlet) == [b"0", b"1"]
 
 
-def test_one_channel_that_cannot_read_does_not_hold_up_another_that_needs_not(node, shelf, stored):
+def test_stalled_channel_does_not_block_others(node, shelf, stored):
     shelf.reason = "input/output error"
     node.subscribe(stored, rdy=1)
     other = node.channel("other")
@@ -591,7 +591,7 @@ def test_one_channel_that_cannot_read_does_not_hold_up_another_that_needs_not(no
     assert bodies(outlet) == [b"new"]
 
 
-def test_what_is_lost_is_counted_and_what_was_finished_is_not(node, shelf, stored):
+def test_lost_messages_are_counted_unless_finished(node, shelf, stored):
     first = stored.backlog.lowest()
     shelf.gaps = [Gap(first, first + 2, Why.DAMAGED), Gap(first + 2, first + 3, Why.COMPACTED)]
 
@@ -601,7 +601,7 @@ def test_what_is_lost_is_counted_and_what_was_finished_is_not(node, shelf, store
     assert (stored.lost_count, stored.backlog.pending.count) == (2, 0)
 
 
-def test_a_message_is_drawn_once_though_it_cannot_be_read_for_a_while(node, shelf, stored):
+def test_message_is_drawn_once_though_it_cannot_be_read_for_a_while(node, shelf, stored):
     draws = iter([False, True] + [False] * 100)
     consumer, outlet = node.subscribe(stored)
     consumer.keep = lambda: next(draws)
@@ -618,12 +618,12 @@ def test_a_message_is_drawn_once_though_it_cannot_be_read_for_a_while(node, shel
     assert stored.backlog.pending.count == 0
 
 
-def test_a_sampling_consumer_is_handed_no_more_bytes_at_a_time_than_another(node, shelf, stored):
+def test_sampling_consumer_is_handed_no_more_bytes_at_a_time_than_another(node, shelf, stored):
     consumer, _outlet = node.subscribe(stored)
     consumer.keep = lambda: True
     consumer.rdy = 8
 
-    pieces = deliver(stored, consumer, 8, node.now_ns)[0]
+    pieces = deliver(stored, consumer, 8, node.now_ns, 32)[0]
 
     # Only the last message may go beyond the limit.
     assert sum(map(len, pieces)) < MAX_DELIVERY_BYTES + 101_000

@@ -2,8 +2,6 @@
 
 import pytest
 
-from tests.support.engine import SECOND
-
 
 @pytest.fixture
 def channel(node):
@@ -21,15 +19,7 @@ def bodies(outlet):
     return [int(body) for _, _, body in outlet.taken()]
 
 
-def test_what_waits_is_finished(node, channel, first):
-    done = channel.remove([(first + 2, first + 5), (first + 10, first + 18)])
-
-    assert done == [(first + 2, first + 5), (first + 10, first + 18)]
-    _, outlet = node.subscribe(channel, rdy=100)
-    assert bodies(outlet) == [0, 1, 5, 6, 7, 8, 9, 18, 19]
-
-
-def test_a_consumer_loses_what_it_has_in_flight(node, channel, first):
+def test_consumer_loses_what_it_has_in_flight(node, channel, first):
     consumer, outlet = node.subscribe(channel, rdy=4)
     assert bodies(outlet) == [0, 1, 2, 3]
 
@@ -44,26 +34,7 @@ def test_a_consumer_loses_what_it_has_in_flight(node, channel, first):
     assert consumer.in_flight == 3
 
 
-def test_what_is_deferred_is_finished(node, channel, first):
-    consumer, _ = node.subscribe(channel, rdy=20)
-    for seq in (first, first + 1, first + 2):
-        channel.requeue(seq, consumer, 5 * SECOND, node.now_ns)
-
-    channel.remove([(first + 1, first + 20)])
-
-    assert sorted(seq for _, seq in channel.backlog.deferred) == [first]
-    assert list(channel.backlog.attempts) == [first]
-    assert channel.backlog.count() == 1
-
-
-def test_what_was_finished_is_no_news(channel, first):
-    channel.remove([(first, first + 5)])
-
-    assert channel.remove([(first, first + 7)]) == [(first + 5, first + 7)]
-    assert channel.remove([(first, first + 7)]) == []
-
-
-def test_what_the_topic_holds_back_is_finished_when_the_channel_gets_it(node, channel, first):
+def test_topic_backlog_is_finished_when_channel_gets_it(node, channel, first):
     topic = node.topic()
     node.broker.pause_topic(topic, paused=True)
     node.publish(b"20", b"21", b"22")
@@ -78,7 +49,7 @@ def test_what_the_topic_holds_back_is_finished_when_the_channel_gets_it(node, ch
     assert bodies(outlet) == [22]
 
 
-def test_what_lies_behind_the_log_is_not_remembered(channel):
+def test_messages_behind_log_are_not_remembered(channel):
     end = channel.log.next_seq
 
     channel.merge_finished([(end, end + 100)], end)

@@ -17,7 +17,7 @@ def spans(moves):
         ("t" * 30, "c" * 28, f"{'t' * 30}.{'c' * 28}.dead"),
     ],
 )
-def test_dead_letters_have_a_topic_of_their_own_for_each_channel(topic, channel, expected):
+def test_dead_letters_have_topic_of_their_own_for_each_channel(topic, channel, expected):
     assert dead_letter_topic(topic, channel, NOTHING) == expected
 
 
@@ -28,11 +28,11 @@ def test_long_names_are_cut_to_one_that_is_legal_and_no_other_channels():
     assert all(is_valid_name(name) and len(name) == 64 and name.endswith(".dead") for name in names)
 
 
-def test_a_policy_may_name_the_topic():
+def test_policy_may_name_topic():
     assert dead_letter_topic("t", "c", Settings(dead_letter_topic="poison")) == "poison"
 
 
-def test_what_is_taken_is_counted_until_it_is_done():
+def test_taken_letters_count_until_written():
     dead_letter_queue = DeadLetterQueue()
     dead_letter_queue.add(5, 6, REQUEUED, "me")
     dead_letter_queue.add(7, 9, REQUEUED)
@@ -54,49 +54,3 @@ def test_many_are_taken_in_parts():
     assert spans(dead_letter_queue.take(4)) == [(4, 8)]
     assert spans(dead_letter_queue.take(4)) == [(8, 10)]
     assert dead_letter_queue.take(4) == []
-
-
-def test_what_failed_is_taken_again():
-    dead_letter_queue = DeadLetterQueue()
-    dead_letter_queue.add(0, 10, REQUEUED)
-    (first,) = dead_letter_queue.take(4)
-
-    dead_letter_queue.failed(first)
-
-    assert dead_letter_queue.has_pending
-    assert spans(dead_letter_queue.take(4)) == [(0, 4)]
-    assert dead_letter_queue.count == 10
-
-
-@pytest.mark.parametrize("below", [3, 6, 10])
-def test_what_is_owed_no_longer_is_neither_done_nor_tried_again(below):
-    dead_letter_queue = DeadLetterQueue()
-    dead_letter_queue.add(0, 8, REQUEUED)
-    dead_letter_queue.add(8, 10, REQUEUED)
-    (first,) = dead_letter_queue.take(4)
-
-    dead_letter_queue.remove([(0, below)])
-
-    assert dead_letter_queue.count == 10 - below
-    assert not dead_letter_queue.written(first)
-    dead_letter_queue.failed(first)
-    assert sorted(spans(dead_letter_queue.take(10))) == [
-        pair for pair in [(3, 4), (4, 8), (6, 8), (8, 10)] if pair in _left(below)
-    ]
-
-
-def _left(below):
-    return {3: [(3, 4), (4, 8), (8, 10)], 6: [(6, 8), (8, 10)], 10: []}[below]
-
-
-def test_an_emptied_channel_gives_nothing_up():
-    dead_letter_queue = DeadLetterQueue()
-    dead_letter_queue.add(0, 8, REQUEUED)
-    (first,) = dead_letter_queue.take(4)
-
-    dead_letter_queue.remove([(0, 10)])
-
-    assert (dead_letter_queue.count, dead_letter_queue.has_pending) == (0, False)
-    assert not dead_letter_queue.written(first)
-    dead_letter_queue.failed(first)
-    assert not dead_letter_queue.has_pending

@@ -41,7 +41,7 @@ def bodies(node, topic="t"):
     return got
 
 
-def test_a_second_publish_of_an_id_stores_nothing(node):
+def test_second_publish_of_id_stores_nothing(node):
     node.channel()
     publish(node, "a", "b", "a")
     publish(node, "b", "c", "a")
@@ -50,7 +50,7 @@ def test_a_second_publish_of_an_id_stores_nothing(node):
     assert node.topic().published.repeated == 3
 
 
-def test_messages_without_an_id_are_all_stored(node):
+def test_messages_without_id_are_all_stored(node):
     node.channel()
     publish(node, "", "", "")
     topic = node.topic()
@@ -63,7 +63,7 @@ def test_messages_without_an_id_are_all_stored(node):
 
 
 @pytest.mark.parametrize("hours", [0, 1, -1])
-def test_after_the_window_the_id_may_be_used_again_however_the_clock_is_set(node, hours):
+def test_dedup_id_is_free_after_window_whatever_clock_is_set_to(node, hours):
     node.channel()
     publish(node, "a")
     node.broker.wall.offset_ns += hours * 3600 * SECOND
@@ -77,7 +77,7 @@ def test_after_the_window_the_id_may_be_used_again_however_the_clock_is_set(node
     assert bodies(node) == [b"a"]
 
 
-def test_a_batch_keeps_what_is_new_in_it(node):
+def test_batch_keeps_what_is_new_in_it(node):
     node.channel()
     publish(node, "a")
     names = ["a", "b", "", "b", "c"]
@@ -94,7 +94,7 @@ def test_a_batch_keeps_what_is_new_in_it(node):
     assert topic.message_bytes == 4
 
 
-def test_an_id_that_was_not_stored_may_be_published_again(node):
+def test_id_that_was_not_stored_may_be_published_again(node):
     node.channel()
     topic = node.topic()
     topic.stage(b"a", node.now_ns, extension=said("a"))
@@ -106,7 +106,7 @@ def test_an_id_that_was_not_stored_may_be_published_again(node):
     assert bodies(node) == [b"a"]
 
 
-def test_an_id_that_was_refused_may_be_published_again(node):
+def test_id_that_was_refused_may_be_published_again(node):
     class Full:
         def admit(self, count, size):
             raise Refused("topic is full")
@@ -128,7 +128,7 @@ def test_an_id_that_was_refused_may_be_published_again(node):
     assert bodies(node) == [b"a", b"b"]
 
 
-def test_a_deferred_message_counts_from_its_publishing(node):
+def test_deferred_message_counts_from_its_publishing(node):
     node.channel()
     topic = node.topic()
     for _ in range(2):
@@ -147,7 +147,7 @@ def test_ids_are_those_of_one_topic(node):
     assert [node.topic(name).published.repeated for name in ("one", "two")] == [0, 0]
 
 
-def test_without_a_policy_nothing_is_remembered(node):
+def test_dedup_without_policy_remembers_no_ids(node):
     node.channel()
     publish(node, "a")
     assert node.broker._room.used == 1
@@ -160,7 +160,7 @@ def test_without_a_policy_nothing_is_remembered(node):
     assert node.broker._room.used == 0
 
 
-def test_a_deleted_topic_gives_its_room_back(node):
+def test_deleted_topic_gives_its_room_back(node):
     publish(node, "a", "b")
     node.broker.delete_topic("t")
 
@@ -177,7 +177,7 @@ def test_another_window_counts_for_what_was_published_before(node):
     assert bodies(node) == [b"a"]
 
 
-def test_what_lies_in_the_log_is_found_again(node):
+def test_dedup_ids_are_loaded_from_log(node):
     publish(node, "", "old")
     node.advance(6)
     publish(node, "a", "", "b")
@@ -190,7 +190,7 @@ def test_what_lies_in_the_log_is_found_again(node):
     assert [name for name in ("old", "a", "b") if found.has(key_of(said(name)), node.now_ns)] == ["a", "b"]
 
 
-def test_what_lies_in_the_future_after_a_start_counts_as_published_at_the_start(node):
+def test_dedup_ids_from_future_count_as_published_at_start(node):
     publish(node, "a")
     wall = node.topic().wall
     wall.offset_ns -= 3600 * SECOND
@@ -203,7 +203,7 @@ def test_what_lies_in_the_future_after_a_start_counts_as_published_at_the_start(
     assert not found.has(a, node.now_ns + WINDOW)
 
 
-def test_what_the_disk_may_not_have_may_be_published_again(node):
+def test_dedup_forgets_ids_that_disk_may_lack(node):
     node.channel()
     publish(node, "a")
     node.topic().published.forget()
@@ -213,7 +213,7 @@ def test_what_the_disk_may_not_have_may_be_published_again(node):
     assert node.broker._room.used == 1
 
 
-def test_the_oldest_ids_make_room():
+def test_oldest_ids_make_room():
     room = DedupBudget()
     room.max_ids = 3
     one, other = DedupWindow(WINDOW, room), DedupWindow(WINDOW, room)
@@ -239,12 +239,12 @@ def test_the_oldest_ids_make_room():
         (b"{}", False),
     ],
 )
-def test_the_id_is_a_header(encoded, has):
+def test_id_is_header(encoded, has):
     assert (key_of(checked_extension(encoded)) is not None) == has
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 6)), max_size=60))
-def test_it_is_as_a_table_of_times_says(publishes):
+def test_dedup_agrees_with_table_of_times(publishes):
     room, table, now = DedupBudget(), {}, 1000
     published = DedupWindow(10, room)
     for name, later in publishes:
@@ -258,7 +258,7 @@ def test_it_is_as_a_table_of_times_says(publishes):
     assert room.used == len(published) <= 5
 
 
-def test_what_is_moved_here_is_stored_whatever_its_id(node):
+def test_moved_messages_are_stored_whatever_their_id(node):
     node.channel()
     publish(node, "a")
     topic = node.topic()
@@ -269,7 +269,7 @@ def test_what_is_moved_here_is_stored_whatever_its_id(node):
     assert bodies(node) == [b"a", b"moved"]
 
 
-def test_what_goes_back_to_one_channel_is_stored_whatever_its_id(node):
+def test_letters_sent_back_are_stored_whatever_their_id(node):
     node.channel()
     publish(node, "a")
     topic = node.topic()

@@ -61,11 +61,11 @@ def state(*topics):
         (topic(backlog=3, channel_count=1, paused=True), "3 messages remain: 3 of t, which is paused"),
     ],
 )
-def test_the_sentence_says_what_remains_and_why(found, text):
+def test_sentence_says_what_remains_and_why(found, text):
     assert sentence(state(found)) == text
 
 
-def test_the_sentence_names_the_largest_first_and_counts_the_others():
+def test_sentence_names_largest_first_and_counts_the_others():
     many = [topic(f"t{n}", channels=[channel(remaining=n)]) for n in range(1, 8)]
 
     said = sentence(state(*many))
@@ -84,7 +84,7 @@ def test_the_sentence_names_the_largest_first_and_counts_the_others():
         topic(backlog=1, channels=[channel(paused=True)], paused=True),
     ],
 )
-def test_it_is_stuck_when_nothing_of_what_remains_can_go(found):
+def test_drain_is_stuck_when_no_remaining_message_can_go(found):
     assert stuck(state(found), POLL_MS, LEFT_MS)
 
 
@@ -102,5 +102,5 @@ def test_it_is_stuck_when_nothing_of_what_remains_can_go(found):
         [topic(channels=[channel(paused=True), channel("d")])],
     ],
 )
-def test_it_is_not_stuck_while_something_may_still_go(topics):
+def test_drain_is_not_stuck_while_a_message_may_go(topics):
     assert not stuck(state(*topics), POLL_MS, LEFT_MS)

@@ -32,7 +32,7 @@ def says(node, data, session=None):
 
 
 @pytest.mark.parametrize("word", PUBLISHES)
-def test_a_publish_is_refused_by_its_name_and_the_connection_closes(node, word):
+def test_publish_is_refused_by_its_name_and_connection_closes(node, word):
     node.broker.draining = True
     session, _ = node.session()
     answer = says(node, b"  V2" + PUBLISHES[word], session)
@@ -43,7 +43,7 @@ def test_a_publish_is_refused_by_its_name_and_the_connection_closes(node, word):
 
 
 @pytest.mark.parametrize("word", PUBLISHES)
-def test_the_body_of_a_refused_publish_is_read_first(node, word):
+def test_body_of_refused_publish_is_read_first(node, word):
     node.broker.draining = True
     session, _ = node.session()
     command = b"  V2" + PUBLISHES[word]
@@ -52,14 +52,14 @@ def test_the_body_of_a_refused_publish_is_read_first(node, word):
     assert says(node, command[-1:], session) != b""
 
 
-def test_a_refused_batch_with_a_senseless_size_is_not_waited_for(node):
+def test_refused_batch_with_senseless_size_is_not_waited_for(node):
     node.broker.draining = True
 
     assert says(node, b"MPUB t\n\xff\xff\xff\xff").endswith(b"MPUB failed draining")
 
 
 @pytest.mark.parametrize("word", ["PUB", "MPUB"])
-def test_a_publisher_that_was_welcome_before_is_refused_too(node, word):
+def test_publisher_that_was_welcome_before_is_refused_too(node, word):
     session, _ = node.session()
     assert says(node, b"  V2" + PUBLISHES[word], session) == OK
     node.broker.draining = True
@@ -68,12 +68,12 @@ def test_a_publisher_that_was_welcome_before_is_refused_too(node, word):
     assert b"failed draining" in says(node, PUBLISHES[word], session)
 
 
-def test_a_node_with_nothing_is_drained_as_soon_as_it_drains(node):
+def test_node_with_nothing_is_drained_as_soon_as_it_drains(node):
     assert report(node.broker, Unread(), node.now_ns)["drained"] is False
     assert drained(node) == {"draining": True, "drained": True, "remaining": 0, "topics": []}
 
 
-def test_all_that_a_channel_owes_remains(node, channel):
+def test_drain_counts_all_states_of_channel(node, channel):
     node.publish(b"1", b"2", b"3", b"4")
     consumer, outlet = node.subscribe(channel, rdy=2)
     (first, _, _), _ = outlet.taken()
@@ -97,7 +97,7 @@ def test_all_that_a_channel_owes_remains(node, channel):
     assert (topic["remaining"], topic["backlog"]) == (4, 0)
 
 
-def test_it_says_when_the_first_of_what_is_deferred_can_go_if_nothing_can_before(node, channel):
+def test_drain_names_first_due_time_when_all_is_deferred(node, channel):
     node.publish(b"1")
     consumer, outlet = node.subscribe(channel, rdy=1)
     ((first, _, _),) = outlet.taken()
@@ -107,7 +107,7 @@ def test_it_says_when_the_first_of_what_is_deferred_can_go_if_nothing_can_before
     assert topic["channels"][0]["due_in_ms"] == 5000
 
 
-def test_what_waits_at_a_topic_without_channels_remains(node):
+def test_drain_counts_backlog_of_topic_without_channels(node):
     node.publish(b"1", b"2")
 
     state = drained(node)
@@ -132,7 +132,7 @@ def test_ephemeral_topics_and_channels_do_not_count(node):
     assert drained(node)["drained"] is True
 
 
-def test_a_publish_that_is_being_stored_holds_the_end_up(node):
+def test_publish_that_is_being_stored_holds_the_end_up(node):
     node.channel()
     session, _ = node.session()
     session.receive(b"  V2" + PUBLISHES["PUB"], node.now_ns)
@@ -142,7 +142,7 @@ def test_a_publish_that_is_being_stored_holds_the_end_up(node):
     assert drained(node)["remaining"] == 1
 
 
-def test_a_long_batch_that_is_being_published_holds_the_end_up(node):
+def test_long_batch_that_is_being_published_holds_the_end_up(node):
     session, _ = node.session()
     many = [b"x"] * (SLICE_MESSAGES + 1)
     session.receive(b"  V2MPUB t\n" + sized(struct.pack(">I", len(many)) + b"".join(map(sized, many))), 0)
@@ -156,7 +156,7 @@ def test_a_long_batch_that_is_being_published_holds_the_end_up(node):
     assert drained(node)["remaining"] == len(many)
 
 
-def test_only_what_remains_is_listed(node):
+def test_drain_lists_only_topics_with_messages(node):
     node.channel("empty")
     node.channel("c", topic="other")
     node.publish(b"1", topic="other")

@@ -18,7 +18,7 @@ def numbers(ranges):
 
 
 @given(SPANS, st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20))), st.integers(0, 50))
-def test_what_others_were_sent_is_left_out_and_nothing_else(spans, kept, seq):
+def test_exclusive_ranges_of_other_channels_are_left_out(spans, kept, seq):
     exclusive = ExclusiveRanges()
     of_others = set()
     for first, size, name in sorted(spans):
@@ -36,7 +36,7 @@ def test_what_others_were_sent_is_left_out_and_nothing_else(spans, kept, seq):
     assert numbers(exclusive.without_others("a", high)) == numbers(high) - of_others
 
 
-def test_what_is_said_twice_or_was_not_stored_is_there_once_or_not_at_all():
+def test_exclusive_range_is_added_once_and_dropped_if_not_stored():
     exclusive = ExclusiveRanges()
     exclusive.add(1, 3, "a")
     exclusive.add(5, 7, "b")
@@ -49,7 +49,7 @@ def test_what_is_said_twice_or_was_not_stored_is_there_once_or_not_at_all():
     assert (exclusive.since(0), len(exclusive), exclusive.end) == ([(1, 3, "a")], 1, 3)
 
 
-def test_a_channel_that_goes_back_is_not_owed_what_came_back_to_another():
+def test_channel_that_goes_back_is_not_owed_what_came_back_to_another():
     node = Node()
     mine, other = node.channel("mine"), node.channel("other")
     first = node.topic().log.next_seq
@@ -65,7 +65,7 @@ def test_a_channel_that_goes_back_is_not_owed_what_came_back_to_another():
     assert [channel.backlog.pending.count for channel in (mine, other, new)] == [3, 2, 2]
 
 
-def test_a_message_addressed_to_one_channel_is_finished_for_every_other_one():
+def test_message_addressed_to_one_channel_is_finished_for_every_other_one():
     node = Node()
     mine, other = node.channel("mine"), node.channel("other")
     node.topic().stage_for("mine", Batch([b"back"]), node.now_ns)
@@ -78,7 +78,7 @@ def test_a_message_addressed_to_one_channel_is_finished_for_every_other_one():
     assert (mine.message_count, other.message_count) == (1, 0)
 
 
-def test_what_could_not_be_stored_is_nobodys():
+def test_exclusive_range_of_refused_messages_is_dropped():
     node = Node()
     node.channel("mine")
     node.topic().stage_for("mine", Batch([b"lost"]), node.now_ns)
@@ -88,7 +88,7 @@ def test_what_could_not_be_stored_is_nobodys():
     assert not len(node.topic().exclusive)
 
 
-def test_a_checkpoint_tells_of_it_and_what_is_added_to_one_of_what_came_since(tmp_path):
+def test_checkpoint_and_its_additions_have_finished_elsewhere(tmp_path):
     node = Node()
     node.channel("mine")
     topic = node.topic()
@@ -111,7 +111,7 @@ def test_a_checkpoint_tells_of_it_and_what_is_added_to_one_of_what_came_since(tm
     assert len(topic.exclusive) == 5
 
 
-def test_what_a_paused_topic_gives_to_all_is_not_of_one_channel_alone():
+def test_paused_topic_gives_exclusive_messages_to_all():
     node = Node()
     mine, other = node.channel("mine"), node.channel("other")
     topic = node.topic()
@@ -124,7 +124,7 @@ def test_what_a_paused_topic_gives_to_all_is_not_of_one_channel_alone():
     assert not len(topic.exclusive)
 
 
-def test_what_is_gone_is_known_as_long_as_a_reader_may_ask_for_it():
+def test_exclusive_range_stays_while_reader_may_ask():
     exclusive = ExclusiveRanges()
     for first in range(0, 3000, 2):
         exclusive.add(first, first + 2, "mine")
@@ -141,7 +141,7 @@ def test_what_is_gone_is_known_as_long_as_a_reader_may_ask_for_it():
     assert not len(exclusive)
 
 
-def test_where_another_message_was_nothing_before_it_counts_as_sent_to_others():
+def test_start_of_others_ends_at_own_message():
     exclusive = ExclusiveRanges()
     exclusive.add(1, 3, "mine")
     exclusive.add(4, 6, "mine")

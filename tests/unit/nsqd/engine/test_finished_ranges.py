@@ -26,7 +26,7 @@ def told(node, name="c"):
     return finished_ranges.facts(node.topic(), name).finished
 
 
-def test_what_a_consumer_answered_is_told(node, channel, first):
+def test_finished_message_is_a_fact(node, channel, first):
     consumer, _ = node.subscribe(channel, rdy=5)
     for seq in (first, first + 1, first + 4):
         channel.finish([seq], consumer, node.now_ns)
@@ -34,13 +34,13 @@ def test_what_a_consumer_answered_is_told(node, channel, first):
     assert told(node) == [(first, first + 2), (first + 4, first + 5)]
 
 
-def test_what_waits_or_is_in_flight_is_not_told(node, channel):
+def test_pending_message_is_no_fact(node, channel):
     node.subscribe(channel, rdy=5)
 
     assert told(node) == []
 
 
-def test_what_was_published_before_the_channel_was_is_finished_on_it(node, channel, first):
+def test_messages_before_channel_are_facts(node, channel, first):
     node.channel("late")
 
     assert told(node, "late") == [(first, first + 10)]
@@ -57,7 +57,7 @@ def test_numbers_that_no_message_has_are_not_told(node, channel, first):
     assert told(node) == finished_ranges.stored_ranges(topic)
 
 
-def test_however_many_publishes_fail_the_oldest_messages_were_had(node, channel, first):
+def test_however_many_publishes_fail_oldest_messages_were_had(node, channel, first):
     topic = node.topic()
     for _ in range(2 * MAX_REMEMBERED_RANGES):
         topic.stage(b"refused", node.now_ns)
@@ -72,7 +72,7 @@ def test_however_many_publishes_fail_the_oldest_messages_were_had(node, channel,
     assert told(node) == without(finished_ranges.stored_ranges(topic), topic.log.extents())
 
 
-def test_what_cannot_be_read_is_skipped_and_not_told(node, channel, first):
+def test_skipped_message_is_no_fact(node, channel, first):
     topic = node.topic()
     lose_all_but(topic, first + 5)
     _, outlet = node.subscribe(channel, rdy=100)
@@ -83,7 +83,7 @@ def test_what_cannot_be_read_is_skipped_and_not_told(node, channel, first):
     assert finished_ranges.stored_ranges(topic) == [(first + 5, first + 10)]
 
 
-def test_what_is_owed_by_one_channel_alone_is_finished_on_the_others(node, channel, first):
+def test_exclusive_message_is_a_fact_of_other_channels(node, channel, first):
     node.channel("alone")
     node.topic().stage_for("alone", Batch([b"only"]), node.now_ns)
     node.broker.dirty[node.topic()] = None
@@ -93,18 +93,18 @@ def test_what_is_owed_by_one_channel_alone_is_finished_on_the_others(node, chann
     assert told(node) == [(first + 10, first + 11)]
 
 
-def test_of_a_channel_that_nobody_knows_nothing_is_told(node, channel):
+def test_unknown_channel_has_no_facts(node, channel):
     assert finished_ranges.facts(node.topic(), "unknown") is None
 
 
-def test_on_a_channel_that_was_deleted_all_is_finished(node, channel, first):
+def test_deleted_channel_has_finished_everything(node, channel, first):
     generation = channel.generation
     node.broker.delete_channel(node.topic(), "c")
 
     assert finished_ranges.facts(node.topic(), "c") == FinishedRanges(generation, [(first, first + 10)])
 
 
-def test_a_channel_made_again_or_set_back_has_another_generation(node, channel, first):
+def test_channel_made_again_or_set_back_has_another_generation(node, channel, first):
     topic, before = node.topic(), channel.generation
     node.broker.seek_channel(topic, channel, first, [(first, first + 10)])
     sought = channel.generation
@@ -114,7 +114,7 @@ def test_a_channel_made_again_or_set_back_has_another_generation(node, channel, 
     assert len({before, sought, redelivered}) == 3
 
 
-def test_what_is_finished_elsewhere_and_held_back_here_is_told(node, channel, first):
+def test_finished_elsewhere_in_topic_backlog_is_a_fact(node, channel, first):
     node.broker.pause_topic(node.topic(), paused=True)
     node.publish(b"held back")
     channel.ahead = [(first + 10, first + 11)]
@@ -122,7 +122,7 @@ def test_what_is_finished_elsewhere_and_held_back_here_is_told(node, channel, fi
     assert told(node) == [(first + 10, first + 11)]
 
 
-def test_what_is_owed_by_any_is_what_a_copy_is_there_for(node, channel, first):
+def test_pending_anywhere_has_messages_of_all_channels(node, channel, first):
     other = node.channel("other")
     node.publish(b"10", b"11")
     channel.commit(first + 12)
@@ -131,7 +131,7 @@ def test_what_is_owed_by_any_is_what_a_copy_is_there_for(node, channel, first):
     assert finished_ranges.pending_anywhere(node.topic()) == [(first + 11, first + 12)]
 
 
-def test_what_is_owed_and_cannot_be_read_is_not_settled(node, channel, first):
+def test_unreadable_pending_message_needs_copy(node, channel, first):
     node.broker.finish_messages(node.topic(), channel, [first + 7])
 
     settled = finished_ranges.readable_or_finished(node.topic(), [(first, first + 4)])

@@ -22,7 +22,7 @@ def test_another_channel_has_another_number(other):
     assert draw_generation(*ONE) != draw_generation(*other)
 
 
-def test_all_have_as_many_digits_and_fit_into_63_bits():
+def test_generations_have_the_same_number_of_digits():
     drawn = [draw_generation(1, "t", "c", 1, count) for count in range(1000)]
 
     assert {len(str(number)) for number in drawn} == {19}

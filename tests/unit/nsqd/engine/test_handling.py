@@ -50,18 +50,18 @@ def test_messages_are_finished_wherever_they_are(node, channel, first, consumer)
     assert consumer.in_flight == 1
 
 
-def test_a_consumer_that_finishes_what_was_taken_from_it_is_told(node, channel, first, consumer):
+def test_consumer_that_finishes_what_was_taken_from_it_is_told(node, channel, first, consumer):
     finish(node, channel, first)
 
     assert [index for index, _ in channel.finish([first], consumer, node.now_ns)] == [0]
 
 
-def test_what_is_finished_already_is_not_counted(node, channel, first):
+def test_finished_messages_are_not_counted_as_handled(node, channel, first):
     assert finish(node, channel, first) == 1
     assert finish(node, channel, first) == 0
 
 
-def test_a_message_in_flight_waits_again_behind_the_others_and_was_delivered(node, channel, first, consumer):
+def test_message_in_flight_waits_again_behind_the_others_and_was_delivered(node, channel, first, consumer):
     assert defer(node, channel, first) == 1
 
     assert states(node, channel, first) == "wiwwwd"
@@ -70,7 +70,7 @@ def test_a_message_in_flight_waits_again_behind_the_others_and_was_delivered(nod
     assert consumer.in_flight == 1
 
 
-def test_a_message_is_put_off_and_comes_then(node, channel, first, consumer):
+def test_message_is_put_off_and_comes_then(node, channel, first, consumer):
     defer(node, channel, first, first + 2, seconds=5)
 
     assert states(node, channel, first) == "didwwd"
@@ -79,7 +79,7 @@ def test_a_message_is_put_off_and_comes_then(node, channel, first, consumer):
     assert channel.backlog.attempts == {first: 1}
 
 
-def test_a_deferred_message_is_sent_now_and_not_a_second_time(node, channel, first):
+def test_deferred_message_is_sent_now_and_not_a_second_time(node, channel, first):
     defer(node, channel, first + 5)
 
     assert states(node, channel, first) == "wwwwww"
@@ -88,7 +88,7 @@ def test_a_deferred_message_is_sent_now_and_not_a_second_time(node, channel, fir
     assert channel.backlog.pending.count == 6
 
 
-def test_what_a_paused_topic_holds_back_is_left_alone(node, channel):
+def test_operator_leaves_backlog_of_paused_topic(node, channel):
     node.broker.pause_topic(node.topic(), paused=True)
     first = node.topic().log.next_seq
     node.publish(b"a")
@@ -117,7 +117,7 @@ def test_notes_do_the_same_once_and_twice(node, channel, first):
         assert redelivered.backlog.attempts == channel.backlog.attempts == {}
 
 
-def test_a_checkpoint_knows_that_a_message_was_sent(node, channel, first):
+def test_checkpoint_knows_that_message_was_sent(node, channel, first):
     """The checkpoint gives it a due time that has passed, so after a start it is delivered immediately."""
     take_change(channel.backlog, channel)
 

@@ -34,7 +34,7 @@ def moves(channel):
 # --- bounds ---
 
 
-def test_oldest_messages_are_dropped_beyond_the_bound(node, channel):
+def test_oldest_messages_are_dropped_beyond_bound(node, channel):
     hold(node, max_depth=3, drop_oldest=True)
     node.publish(b"1", b"2", b"3", b"4", b"5")
     end = node.topic().log.next_seq
@@ -70,7 +70,7 @@ def test_bound_that_comes_later_holds_until_it_is_gone(node, channel):
     assert channel.backlog.pending.count == 4
 
 
-def test_topic_without_a_channel_is_bounded(node):
+def test_topic_without_channel_is_bounded(node):
     hold(node, max_depth=2, drop_oldest=True)
 
     node.publish(b"1", b"2", b"3")
@@ -84,7 +84,7 @@ def test_topic_without_a_channel_is_bounded(node):
 # --- time to live ---
 
 
-def test_what_was_published_too_long_ago_is_not_delivered(node, channel):
+def test_expired_message_is_not_delivered(node, channel):
     hold(node, ttl_ns=10 * SECOND)
     node.publish(b"old")
     node.advance(6)
@@ -109,7 +109,7 @@ def test_messages_expire_though_nobody_takes_any(node, channel):
 
 
 @pytest.mark.parametrize("finished", [True, False])
-def test_messages_expire_also_behind_those_from_before_the_clock_was_set_back(node, channel, finished):
+def test_messages_expire_also_behind_those_from_before_clock_was_set_back(node, channel, finished):
     hold(node, ttl_ns=600 * SECOND)
     node.publish(b"future")
     if finished:
@@ -130,7 +130,7 @@ def test_messages_expire_also_behind_those_from_before_the_clock_was_set_back(no
     assert (channel.backlog.pending.count, channel.expired_count) == (0, 3 - finished)
 
 
-def test_a_long_backlog_from_before_the_clock_was_set_back_is_not_looked_through():
+def test_long_backlog_from_before_clock_was_set_back_is_not_looked_through():
     node = Node(mem_queue_size=2 * MAX_EXAMINED)
     channel = node.channel()
     hold(node, ttl_ns=600 * SECOND)
@@ -150,7 +150,7 @@ def test_a_long_backlog_from_before_the_clock_was_set_back_is_not_looked_through
     assert (channel.backlog.pending.count, channel.expired_count) == (0, MAX_EXAMINED)
 
 
-def test_one_that_came_back_expires_as_well(node, channel):
+def test_requeued_message_expires(node, channel):
     hold(node, ttl_ns=10 * SECOND)
     node.publish(b"1")
     consumer, outlet = node.subscribe(channel, rdy=1)
@@ -164,7 +164,7 @@ def test_one_that_came_back_expires_as_well(node, channel):
     assert channel.expired_count == 2
 
 
-def test_what_comes_back_before_its_time_needs_no_look_at_all_that_waits(node, channel):
+def test_requeue_before_expiry_checks_no_pending_messages(node, channel):
     hold(node, ttl_ns=10 * SECOND)
     node.publish(b"1", b"2", b"3")
     consumer, outlet = node.subscribe(channel, rdy=2)
@@ -184,7 +184,7 @@ def test_what_comes_back_before_its_time_needs_no_look_at_all_that_waits(node, c
     assert (channel.backlog.pending.count, channel.expired_count) == (0, 1)
 
 
-def test_a_longer_time_to_live_saves_what_has_expired_in_flight(node, channel):
+def test_longer_time_to_live_saves_what_has_expired_in_flight(node, channel):
     hold(node, ttl_ns=10 * SECOND)
     node.publish(b"1")
     consumer, outlet = node.subscribe(channel, rdy=1)
@@ -205,7 +205,7 @@ def expire_later(node, channel):
     assert channel.expiry_ns > node.now_ns
 
 
-def test_a_deferred_one_that_has_expired_goes_when_it_is_due(node, channel):
+def test_deferred_one_that_has_expired_goes_when_it_is_due(node, channel):
     hold(node, ttl_ns=10 * SECOND)
     topic = node.topic()
     topic.stage(b"old", node.now_ns, node.now_ns + 15 * SECOND)
@@ -221,7 +221,7 @@ def test_a_deferred_one_that_has_expired_goes_when_it_is_due(node, channel):
     assert bodies(outlet) == [b"young"]
 
 
-def test_what_a_pause_held_back_expires_when_it_is_handed_on(node, channel):
+def test_topic_backlog_expires_when_topic_is_unpaused(node, channel):
     hold(node, ttl_ns=10 * SECOND)
     expire_later(node, channel)
     node.broker.pause_topic(node.topic(), paused=True)
@@ -236,7 +236,7 @@ def test_what_a_pause_held_back_expires_when_it_is_handed_on(node, channel):
     assert (channel.backlog.pending.count, channel.expired_count) == (0, 2)
 
 
-def test_what_somebody_goes_back_to_has_expired_already(node, channel):
+def test_seek_to_expired_messages_delivers_none(node, channel):
     node.publish(b"old")
     consumer, outlet = node.subscribe(channel, rdy=1)
     node.finish(consumer, *ids_of(outlet))
@@ -252,7 +252,7 @@ def test_what_somebody_goes_back_to_has_expired_already(node, channel):
     assert (channel.backlog.pending.count, channel.expired_count) == (1, 1)
 
 
-def test_what_expired_is_a_dead_letter_where_that_is_said(node, channel):
+def test_expired_message_becomes_dead_letter_by_policy(node, channel):
     hold(node, ttl_ns=10 * SECOND, dead_letter_topic="dead")
     node.publish(b"1", b"2")
 
@@ -262,7 +262,7 @@ def test_what_expired_is_a_dead_letter_where_that_is_said(node, channel):
     assert moves(channel) == [(2, EXPIRED)]
 
 
-def test_a_time_to_live_that_comes_later_holds_for_what_is_there(node, channel):
+def test_time_to_live_that_comes_later_holds_for_what_is_there(node, channel):
     node.publish(b"1")
     node.advance(5)
 
@@ -274,7 +274,7 @@ def test_a_time_to_live_that_comes_later_holds_for_what_is_there(node, channel):
 # --- attempts ---
 
 
-def test_a_message_that_was_requeued_too_often_is_a_dead_letter(node, channel):
+def test_message_that_was_requeued_too_often_is_dead_letter(node, channel):
     hold(node, max_attempts=3)
     node.publish(b"poison")
     consumer, outlet = node.subscribe(channel, rdy=1)
@@ -314,13 +314,13 @@ def test_dead_letter_is_unfinished_until_it_is_stored(node, poisoned):
 @pytest.mark.parametrize(
     "finish", [lambda channel: channel.empty(), lambda channel: channel.commit(channel.backlog.end)]
 )
-def test_emptying_and_committing_include_the_dead_letters(poisoned, finish):
+def test_emptying_and_committing_include_dead_letters(poisoned, finish):
     finish(poisoned)
 
     assert (poisoned.backlog.count(), poisoned.backlog.dead_letter_queue.count) == (0, 0)
 
 
-def test_delay_of_the_client_does_not_keep_a_dead_letter_alive(node, channel):
+def test_delay_of_client_does_not_keep_dead_letter_alive(node, channel):
     hold(node, max_attempts=1)
     node.publish(b"poison")
     consumer, outlet = node.subscribe(channel, rdy=1)
@@ -343,7 +343,7 @@ def test_time_outs_count_like_requeues(node, channel):
     assert moves(channel) == [(1, TIMED_OUT), (1, TIMED_OUT)]
 
 
-def test_a_consumer_that_leaves_does_not_make_dead_letters_at_once(node, channel):
+def test_consumer_that_leaves_does_not_make_dead_letters_at_once(node, channel):
     hold(node, max_attempts=1)
     node.publish(b"1")
 
@@ -357,7 +357,7 @@ def test_a_consumer_that_leaves_does_not_make_dead_letters_at_once(node, channel
     assert channel.backlog.pending.count == 0
 
 
-def test_in_its_own_dead_letter_topic_a_message_lives_on(node):
+def test_message_in_its_own_dead_letter_topic_stays(node):
     channel = node.channel(topic="dead")
     hold(node, max_attempts=1, ttl_ns=9 * SECOND, dead_letter_topic="dead")
     node.publish(b"1", topic="dead")
@@ -374,7 +374,7 @@ def test_in_its_own_dead_letter_topic_a_message_lives_on(node):
 # --- delays ---
 
 
-def test_what_comes_back_waits_longer_each_time(node, channel):
+def test_retry_delay_doubles_with_each_attempt(node, channel):
     hold(node, retry_delay_ns=SECOND, retry_delay_max_ns=3 * SECOND)
     node.publish(b"1")
     consumer, outlet = node.subscribe(channel, rdy=1)
@@ -401,7 +401,7 @@ def test_timed_out_message_is_delayed(node, channel, retried):
     assert counts(channel) == (0, 0, 1)
 
 
-def test_delay_of_the_client_replaces_that_of_the_policy(node, channel, retried):
+def test_delay_of_client_replaces_that_of_policy(node, channel, retried):
     consumer, outlet = retried
     requeue(node, channel, consumer, *ids_of(outlet), delay_ns=60 * SECOND)
     node.advance(6)
@@ -409,7 +409,7 @@ def test_delay_of_the_client_replaces_that_of_the_policy(node, channel, retried)
     assert counts(channel) == (0, 0, 1)
 
 
-def test_message_of_a_leaving_consumer_is_not_delayed(node, channel, retried):
+def test_message_of_leaving_consumer_is_not_delayed(node, channel, retried):
     node.broker.remove_consumer(retried[0])
 
     assert counts(channel) == (1, 0, 0)

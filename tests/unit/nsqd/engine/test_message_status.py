@@ -17,7 +17,7 @@ def states(node, channel):
     return found
 
 
-def test_what_waits_has_its_place(node, channel):
+def test_pending_message_has_ordinal(node, channel):
     node.publish(*bodies(3))
 
     assert [(one.state, one.ordinal) for one in states(node, channel)] == [
@@ -27,7 +27,7 @@ def test_what_waits_has_its_place(node, channel):
     ]
 
 
-def test_what_is_in_flight_is_with_a_consumer_until_its_deadline(node, channel):
+def test_status_in_flight_has_consumer_and_deadline(node, channel):
     consumer, outlet = node.subscribe(channel, rdy=3)
     node.publish(*bodies(4))
     node.finish(consumer, outlet.taken()[1][0])
@@ -45,7 +45,7 @@ def test_what_is_in_flight_is_with_a_consumer_until_its_deadline(node, channel):
     assert (found[0].since_ns, found[0].until_ns) == (node.now_ns, node.now_ns + 60 * SECOND)
 
 
-def test_a_run_is_not_broken_by_looking_at_its_middle(node, channel):
+def test_run_is_not_broken_by_looking_at_its_middle(node, channel):
     consumer, _ = node.subscribe(channel, rdy=5)
     node.publish(*bodies(5))
 
@@ -55,7 +55,7 @@ def test_a_run_is_not_broken_by_looking_at_its_middle(node, channel):
     assert channel.backlog.in_flight.unbroken(first, consumer) == 5
 
 
-def test_what_was_requeued_waits_behind_the_others(node, channel):
+def test_requeued_message_has_last_ordinal(node, channel):
     consumer, outlet = node.subscribe(channel, rdy=1)
     node.publish(*bodies(3))
     (message_id, _, _) = outlet.taken()[0]
@@ -65,7 +65,7 @@ def test_what_was_requeued_waits_behind_the_others(node, channel):
     assert [one.ordinal for one in states(node, channel)] == [3, 1, 2]
 
 
-def test_what_is_deferred_has_its_due_time(node, channel):
+def test_status_deferred_has_due_time(node, channel):
     topic = node.topic()
     topic.stage(b"later", node.now_ns, due_ns=node.now_ns + 9 * SECOND)
     node.publish(b"now")
@@ -76,7 +76,7 @@ def test_what_is_deferred_has_its_due_time(node, channel):
     assert found[0].until_ns == node.now_ns + 9 * SECOND
 
 
-def test_what_the_topic_holds_back_waits_without_a_place(node, channel):
+def test_topic_backlog_message_has_no_ordinal(node, channel):
     node.publish(b"a")
     node.broker.pause_topic(node.topic(), paused=True)
     node.publish(b"b")
@@ -92,7 +92,7 @@ def test_what_the_topic_holds_back_waits_without_a_place(node, channel):
     ]
 
 
-def test_deferred_messages_are_listed_in_the_order_in_which_they_fall_due(node, channel):
+def test_deferred_messages_are_listed_in_order_in_which_they_fall_due(node, channel):
     topic = node.topic()
     for delay in (5, 3, 9, 3):
         topic.stage(b"x", node.now_ns, due_ns=node.now_ns + delay * SECOND)
@@ -108,7 +108,7 @@ def test_deferred_messages_are_listed_in_the_order_in_which_they_fall_due(node, 
         assert sorting.by_due_time(cursor, 10) == expected[place + 1 :]
 
 
-def test_a_list_goes_on_in_the_middle_of_what_is_due_together(node, channel):
+def test_list_goes_on_in_middle_of_what_is_due_together(node, channel):
     topic = node.topic()
     due_ns = node.now_ns + SECOND
     for _ in range(5):

@@ -53,7 +53,7 @@ def twin(node):
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_channel_that_was_given_what_is_kept_is_owed_it_after_a_crash(node, twin, times):
+def test_channel_that_was_given_what_is_kept_is_owed_it_after_crash(node, twin, times):
     topic = node.topic()
     node.broker.channel(topic, "first")
     topic.stage(b"1", node.now_ns)
@@ -69,7 +69,7 @@ def test_a_channel_that_was_given_what_is_kept_is_owed_it_after_a_crash(node, tw
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_messages_behind_the_last_given_range_are_absent_also_after_a_replay(node, twin, times):
+def test_messages_behind_the_last_given_range_are_absent_also_after_replay(node, twin, times):
     topic = node.topic()
     node.broker.channel(topic, "first")
     for body in (b"1", b"2", b"3"):
@@ -85,7 +85,7 @@ def test_messages_behind_the_last_given_range_are_absent_also_after_a_replay(nod
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_everything_that_is_done_to_a_topic_is_done_to_its_twin(node, twin, times):
+def test_notes_replayed_on_another_topic_give_the_same_state(node, twin, times):
     broker, topic = node.broker, node.topic()
     steps = [
         lambda: topic.stage(b"before any channel", node.now_ns),
@@ -118,7 +118,7 @@ def test_everything_that_is_done_to_a_topic_is_done_to_its_twin(node, twin, time
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_emptying_a_topic_drops_nothing_that_waits_because_an_earlier_note_is_lost(node, twin, times):
+def test_empty_note_keeps_messages_of_lost_earlier_note(node, twin, times):
     broker, topic = node.broker, node.topic()
     broker.channel(topic, "a")
     broker.pause_topic(topic, paused=True)
@@ -141,7 +141,7 @@ def test_emptying_a_topic_drops_nothing_that_waits_because_an_earlier_note_is_lo
     assert twin.topic.backlog.unfinished(0, end) == [(end - 2, end - 1)]
 
 
-def test_emptying_a_topic_at_which_nothing_waits_is_not_noted(node):
+def test_emptying_topic_at_which_nothing_waits_is_not_noted(node):
     broker, topic = node.broker, node.topic()
     broker.channel(topic, "a")
     node.publish(b"1")
@@ -151,7 +151,7 @@ def test_emptying_a_topic_at_which_nothing_waits_is_not_noted(node):
     assert list(topic.staged_notes()) == []
 
 
-def test_a_message_that_came_back_with_a_delay_is_deferred_with_its_attempts(node, channel, twin):
+def test_message_that_came_back_with_delay_is_deferred_with_its_attempts(node, channel, twin):
     node.topic().stage_batch(Batch([b"1", b"2", b"3"]), node.now_ns)
     node.broker.dirty[node.topic()] = None
     twin.learn()
@@ -173,7 +173,7 @@ def test_a_message_that_came_back_with_a_delay_is_deferred_with_its_attempts(nod
         assert restored.pending.count == 2
 
 
-def test_a_message_that_came_back_twice_has_the_later_due_time(node, channel):
+def test_message_that_came_back_twice_has_later_due_time(node, channel):
     channel.backlog.reset(10)
     channel.backlog.extend(10, 12)
     topic = node.topic()
@@ -184,7 +184,7 @@ def test_a_message_that_came_back_twice_has_the_later_due_time(node, channel):
     assert (channel.backlog.pending.count, channel.backlog.attempts) == (1, {10: 3})
 
 
-def test_a_message_that_was_finished_is_not_deferred_by_an_old_note(node, channel):
+def test_message_that_was_finished_is_not_deferred_by_old_note(node, channel):
     channel.backlog.extend(11, 12)
 
     replay.apply(node.topic(), notes.encode(notes.DEFER, "c", messages=[[10, 100, 1]]))
@@ -196,7 +196,7 @@ def test_a_message_that_was_finished_is_not_deferred_by_an_old_note(node, channe
     )
 
 
-def test_due_times_in_notes_are_those_of_the_clock_on_the_wall(node, channel):
+def test_due_times_in_notes_are_those_of_clock_on_wall(node, channel):
     channel.backlog.reset(10)
     channel.backlog.extend(10, 11)
     topic = node.topic()
@@ -211,7 +211,7 @@ def test_due_times_in_notes_are_those_of_the_clock_on_the_wall(node, channel):
     assert list(channel.backlog.deferred) == [(106, 10)]
 
 
-def test_a_note_on_a_channel_that_is_gone_is_passed_over(node):
+def test_note_on_channel_that_is_gone_is_passed_over(node):
     topic = node.topic()
     for what in (notes.DELETE, notes.PAUSE, notes.UNPAUSE, notes.EMPTY, notes.DEFER, notes.COMMIT):
         replay.apply(topic, notes.encode(what, "gone", messages=[[1, 2, 3]], sequence=5))
@@ -219,7 +219,7 @@ def test_a_note_on_a_channel_that_is_gone_is_passed_over(node):
     assert topic.channels == {}
 
 
-def test_making_a_channel_that_is_there_changes_nothing(node, channel):
+def test_making_channel_that_is_there_changes_nothing(node, channel):
     channel.backlog.reset(10)
     channel.backlog.extend(10, 20)
 
@@ -229,7 +229,7 @@ def test_making_a_channel_that_is_there_changes_nothing(node, channel):
     assert channel.backlog.pending.count == 10
 
 
-def test_what_lives_in_memory_only_leaves_no_note(node):
+def test_ephemeral_channel_leaves_no_note(node):
     topic, ephemeral = node.topic(), node.topic("e#ephemeral")
     topic.staged_notes().clear()
     channel = node.channel("c#ephemeral")
@@ -254,7 +254,7 @@ def test_notes_that_could_not_be_written_wait_for_the_next_write(node):
     assert topic.staged_notes() == []
 
 
-def test_a_refused_publish_leaves_the_notes_of_other_clients(node, channel):
+def test_refused_publish_leaves_notes_of_other_clients(node, channel):
     node.publish(b"1")
     topic, consumer = node.topic(), node.subscribe(channel, rdy=1)[0]
     node.broker.pause_channel(topic, channel, paused=True)
@@ -306,7 +306,7 @@ def test_delays_that_could_not_be_noted_are_left_to_the_next_checkpoint(node, ch
         b'{"note":["x"]}',
     ],
 )
-def test_a_note_that_cannot_be_understood_is_said_to_be_so(node, content):
+def test_note_that_cannot_be_understood_is_said_to_be_so(node, content):
     node.channel()
 
     with pytest.raises(BadNote):

@@ -1,4 +1,4 @@
-"""Delivery of promoted copies beside the own topics, and channel state of other copies."""
+"""Delivery of promoted copies next to the own topics, and channel state of other copies."""
 
 import pytest
 
@@ -51,7 +51,7 @@ def say(node, consumer, line):
 # --- attached
 
 
-def test_consumers_get_a_promoted_copys_messages_with_the_origins_ids(origin, owner):
+def test_consumers_get_promoted_copys_messages_with_origins_ids(origin, owner):
     owner.channel()
     owner.promote(origin.topic())
     _, outlet = owner.subscribe(owner.channel(), rdy=100)
@@ -68,14 +68,7 @@ def test_attach_makes_missing_topic_and_channels(owner, copy):
     assert changes == [Change.TOPIC_CREATED, Change.CHANNEL_CREATED]
 
 
-def test_attach_delivers_to_ready_consumers(origin, owner):
-    _, outlet = owner.subscribe(owner.channel(), rdy=100)
-    owner.promote(origin.topic())
-
-    assert len(bodies(outlet)) == 10
-
-
-def test_a_channel_unknown_to_the_copy_gets_none_of_its_messages(origin, owner):
+def test_channel_unknown_to_copy_gets_none_of_its_messages(origin, owner):
     other = owner.channel("other")
     owner.promote(origin.topic())
     _, outlet = owner.subscribe(other, rdy=100)
@@ -83,7 +76,7 @@ def test_a_channel_unknown_to_the_copy_gets_none_of_its_messages(origin, owner):
     assert bodies(outlet) == []
 
 
-def test_messages_without_a_channel_go_to_all_existing_channels(owner):
+def test_messages_without_channel_go_to_all_existing_channels(owner):
     origin = Node()
     origin.publish(b"early")
     channels = [owner.channel(name) for name in ("a", "b")]
@@ -95,7 +88,7 @@ def test_messages_without_a_channel_go_to_all_existing_channels(owner):
     assert copy.backlog.pending.count == 0
 
 
-def test_messages_without_a_channel_go_to_the_first_new_channel(owner):
+def test_messages_without_channel_go_to_the_first_new_channel(owner):
     origin = Node()
     origin.publish(b"early")
     copy = owner.promote(origin.topic())
@@ -108,7 +101,7 @@ def test_messages_without_a_channel_go_to_the_first_new_channel(owner):
     assert bodies(late) == []
 
 
-def test_deferred_messages_of_the_origin_are_delivered_when_due(owner):
+def test_deferred_messages_of_origin_are_delivered_when_due(owner):
     origin = Node()
     origin.channel()
     origin.topic().stage(b"later", origin.now_ns, origin.now_ns + 20 * SECOND)
@@ -127,7 +120,7 @@ def test_deferred_messages_of_the_origin_are_delivered_when_due(owner):
 
 
 @pytest.mark.parametrize("together", [True, False], ids=["in one packet", "one by one"])
-def test_fin_reaches_the_log_of_the_message(origin, owner, first, together):
+def test_fin_reaches_log_of_message(origin, owner, first, together):
     channel = owner.channel()
     owner.publish(b"a", b"b", b"c")
     copy = owner.promote(origin.topic())
@@ -143,7 +136,7 @@ def test_fin_reaches_the_log_of_the_message(origin, owner, first, together):
     assert (consumer.in_flight, consumer.finish_count) == (0, 13)
 
 
-def test_fin_of_a_message_not_in_flight_is_refused(origin, owner, first, copy):
+def test_fin_of_message_not_in_flight_is_refused(origin, owner, first, copy):
     consumer, _ = owner.subscribe(owner.channel(), rdy=1)
 
     reply = say(owner, consumer, b"FIN " + origin.broker.ids.encode(first + 5) + b"\n")
@@ -151,7 +144,7 @@ def test_fin_of_a_message_not_in_flight_is_refused(origin, owner, first, copy):
     assert b"E_FIN_FAILED" in reply
 
 
-def test_a_requeued_message_comes_again_with_its_attempts(owner, first, copy):
+def test_requeued_message_comes_again_with_its_attempts(owner, first, copy):
     consumer, outlet = owner.subscribe(owner.channel(), rdy=1)
     (message_id, _, _) = outlet.taken()[0]
 
@@ -161,7 +154,7 @@ def test_a_requeued_message_comes_again_with_its_attempts(owner, first, copy):
     assert (message_id, 2) in [(one, attempts) for one, attempts, _ in outlet.taken()]
 
 
-def test_a_deferred_requeue_comes_when_due(owner, copy):
+def test_deferred_requeue_comes_when_due(owner, copy):
     consumer, outlet = owner.subscribe(owner.channel(), rdy=10)
     (message_id, _, _) = outlet.taken()[0]
 
@@ -173,7 +166,7 @@ def test_a_deferred_requeue_comes_when_due(owner, copy):
     assert [one for one, _, _ in outlet.taken()] == [message_id]
 
 
-def test_a_touched_message_does_not_time_out(owner, copy):
+def test_touched_message_does_not_time_out(owner, copy):
     consumer, outlet = owner.subscribe(owner.channel(), rdy=2, msg_timeout=10)
     touched, left = (message_id for message_id, _, _ in outlet.taken())
     owner.advance(6)
@@ -187,7 +180,7 @@ def test_a_touched_message_does_not_time_out(owner, copy):
     assert say(owner, consumer, b"FIN " + touched + b"\n") == b""
 
 
-def test_a_leaving_consumer_returns_messages_of_all_logs(origin, owner):
+def test_leaving_consumer_returns_messages_of_all_logs(origin, owner):
     channel = owner.channel()
     owner.publish(b"ours")
     copy = owner.promote(origin.topic())
@@ -214,7 +207,7 @@ def test_rdy_limits_all_logs_together(origin, owner):
 # --- administered
 
 
-def test_a_paused_channel_delivers_from_no_log(origin, owner):
+def test_paused_channel_delivers_from_no_log(origin, owner):
     channel = owner.channel()
     copy = owner.promote(origin.topic())
     owner.broker.pause_channel(owner.topic(), channel, paused=True)
@@ -228,7 +221,7 @@ def test_a_paused_channel_delivers_from_no_log(origin, owner):
     assert len(bodies(outlet)) == 10
 
 
-def test_a_channel_paused_at_the_origin_stays_paused_until_unpaused_here(origin, owner):
+def test_channel_paused_at_origin_stays_paused_until_unpaused_here(origin, owner):
     origin.broker.pause_channel(origin.topic(), origin.channel(), paused=True)
     owner.promote(origin.topic())
     _, outlet = owner.subscribe(owner.channel(), rdy=100)
@@ -240,7 +233,7 @@ def test_a_channel_paused_at_the_origin_stays_paused_until_unpaused_here(origin,
     assert len(bodies(outlet)) == 10
 
 
-def test_unpausing_a_topic_unpauses_its_promoted_copies(owner):
+def test_unpausing_topic_unpauses_its_promoted_copies(owner):
     origin = Node()
     origin.channel()
     origin.broker.pause_topic(origin.topic(), paused=True)
@@ -255,7 +248,7 @@ def test_unpausing_a_topic_unpauses_its_promoted_copies(owner):
     assert bodies(outlet) == [b"held back"]
 
 
-def test_emptying_a_channel_finishes_messages_of_promoted_copies(origin, owner, first):
+def test_emptying_channel_finishes_messages_of_promoted_copies(origin, owner, first):
     channel = owner.channel()
     owner.publish(b"ours")
     copy = owner.promote(origin.topic())
@@ -267,7 +260,7 @@ def test_emptying_a_channel_finishes_messages_of_promoted_copies(origin, owner, 
     assert consumer.in_flight == 0
 
 
-def test_emptying_a_topic_finishes_messages_of_promoted_copies(owner):
+def test_emptying_topic_finishes_messages_of_promoted_copies(owner):
     origin = Node()
     origin.publish(b"early")
     copy = owner.promote(origin.topic())
@@ -277,7 +270,7 @@ def test_emptying_a_topic_finishes_messages_of_promoted_copies(owner):
     assert copy.backlog.lowest() is None
 
 
-def test_a_deleted_channel_is_finished_for_other_copies_and_not_made_again(origin, owner, first, copy):
+def test_deleted_channel_is_finished_for_other_copies_and_not_made_again(origin, owner, first, copy):
     consumer, _ = owner.subscribe(owner.channel(), rdy=5)
     orphans = owner.broker.delete_channel(owner.topic(), "c")
 
@@ -290,7 +283,7 @@ def test_a_deleted_channel_is_finished_for_other_copies_and_not_made_again(origi
     assert "c" not in copy.channels
 
 
-def test_a_seek_forward_finishes_earlier_messages_of_all_logs(owner, first, copy):
+def test_seek_forward_finishes_earlier_messages_of_all_logs(owner, first, copy):
     promoted.pass_over(owner.broker, owner.topic(), "c", lambda topic: topic.log.next_seq - 2)
     _, outlet = owner.subscribe(owner.channel(), rdy=100)
 
@@ -298,14 +291,14 @@ def test_a_seek_forward_finishes_earlier_messages_of_all_logs(owner, first, copy
     assert finished_ranges.facts(copy, "c").finished == [(first, first + 8)]
 
 
-def test_a_seek_back_keeps_finished_messages_of_a_copy_finished(owner, first, copy):
+def test_seek_back_keeps_finished_messages_of_copy_finished(owner, first, copy):
     copy.channels["c"].commit(first + 8)
     promoted.pass_over(owner.broker, owner.topic(), "c", lambda _: first)
 
     assert finished_ranges.facts(copy, "c").finished == [(first, first + 8)]
 
 
-def test_deleting_a_topic_deletes_the_channels_of_promoted_copies(owner, copy):
+def test_deleting_topic_deletes_channels_of_promoted_copies(owner, copy):
     owner.broker.delete_topic("t")
 
     assert copy.tombstoned
@@ -313,7 +306,7 @@ def test_deleting_a_topic_deletes_the_channels_of_promoted_copies(owner, copy):
     assert not copy.channels
 
 
-def test_no_note_is_written_to_the_log_of_a_copy(origin, owner):
+def test_log_of_copy_gets_no_note(origin, owner):
     channel = owner.channel()
     copy = owner.promote(origin.topic())
     copy.take_changed()
@@ -324,12 +317,13 @@ def test_no_note_is_written_to_the_log_of_a_copy(origin, owner):
     assert copy.take_changed()
 
 
-def test_policies_of_the_own_channel_apply_to_a_copy(origin, owner):
-    def settings_of(_topic, channel):
-        return Settings(max_attempts=1, dead_letter_topic="dead") if channel else Settings()
+def test_policies_of_own_channel_apply_to_copy(origin, owner):
+    def settings_of(_topic, _channel):
+        return Settings(max_attempts=1, dead_letter_topic="dead", dedup_window_ns=SECOND)
 
     copy = owner.promote(origin.topic())
     owner.broker.apply(settings_of)
+    assert copy.published is None
     consumer, outlet = owner.subscribe(owner.channel(), rdy=1)
     (message_id, _, _) = outlet.taken()[0]
 
@@ -338,7 +332,7 @@ def test_policies_of_the_own_channel_apply_to_a_copy(origin, owner):
     assert copy.channels["c"].backlog.dead_letter_queue.count == 1
 
 
-def test_unreadable_messages_of_a_copy_are_not_counted_as_lost(origin, owner, first):
+def test_unreadable_messages_of_copy_are_not_counted_as_lost(origin, owner, first):
     lose_all_but(origin.topic(), first + 5)
     copy = owner.promote(origin.topic())
     _, outlet = owner.subscribe(owner.channel(), rdy=100)
@@ -351,7 +345,7 @@ def test_unreadable_messages_of_a_copy_are_not_counted_as_lost(origin, owner, fi
 # --- counted
 
 
-def test_counts_of_a_copy_move_to_the_own_channel_and_stay(owner, copy):
+def test_counts_of_copy_move_to_own_channel_and_stay(owner, copy):
     channel = owner.channel()
     consumer, outlet = owner.subscribe(channel, rdy=4, msg_timeout=5)
     (first, _, _), *_ = outlet.taken()
@@ -368,7 +362,7 @@ def test_counts_of_a_copy_move_to_the_own_channel_and_stay(owner, copy):
     assert (channel.requeue_count, channel.timeout_count, channel.delivered_count) == (1, 3, 4)
 
 
-def test_counts_of_the_origin_are_not_counted_again(origin, owner):
+def test_counts_of_origin_are_not_counted_again(origin, owner):
     origin.channel().requeue_count = 7
     copy = owner.promote(origin.topic())
     promoted.gather_counts(owner.channel())
@@ -393,7 +387,7 @@ def test_withheld_messages_are_not_delivered(origin, owner, first):
     assert len(bodies(outlet)) == 7
 
 
-def test_withheld_messages_without_a_channel_go_to_no_channel(owner):
+def test_withheld_messages_without_channel_go_to_no_channel(owner):
     origin = Node()
     origin.publish(b"0", b"1")
     first = origin.topic().log.next_seq - 2
@@ -425,7 +419,7 @@ def test_detach_leaves_consumers_and_own_messages(origin, owner):
 # --- channel state of other copies
 
 
-def test_learn_finishes_messages_of_the_own_topic_for_the_next_checkpoint(origin, owner, first, copy):
+def test_learn_finishes_messages_of_own_topic_for_the_next_checkpoint(origin, owner, first, copy):
     consumer, outlet = owner.subscribe(owner.channel(), rdy=4)
     say(owner, consumer, b"".join(b"FIN " + message_id + b"\n" for message_id, _, _ in outlet.taken()))
     told = finished_ranges.facts(copy, "c")
@@ -445,7 +439,7 @@ def test_channel_state_of_another_generation_is_ignored(origin, first):
     assert origin.channel().backlog.pending.count == 10
 
 
-def test_an_unknown_channel_is_made_with_the_pending_messages(origin, first):
+def test_unknown_channel_is_made_with_pending_messages(origin, first):
     told = FinishedRanges(generation(), [(first, first + 7)])
     stored = [(first, first + 10)]
     copy = copy_of(origin.topic(), origin)
@@ -463,9 +457,21 @@ def test_an_unknown_channel_is_made_with_the_pending_messages(origin, first):
     assert copy.channels["n"].backlog.pending.ranges() == [(first + 7, first + 10)]
 
 
-def test_a_deleted_channel_is_not_made_again_by_another_copys_state(origin, owner, copy):
+def test_deleted_channel_is_not_made_again_by_another_copys_state(origin, owner, copy):
     origin.broker.delete_channel(origin.topic(), "c")
 
     promoted.merge(origin.broker, origin.topic(), "c", finished_ranges.facts(copy, "c"), stored=list)
 
     assert "c" not in origin.topic().channels
+
+
+def test_channel_that_is_made_later_withholds_what_copy_withholds(origin):
+    copy = copy_of(origin.topic(), Owner())
+    copy.backlog.extend(copy.log.next_seq, copy.log.next_seq + 10)
+    copy.log.next_seq += 10
+    copy.suspended = [(copy.log.next_seq - 6, copy.log.next_seq)]
+
+    channel = copy.add_channel("later")
+
+    assert channel.ids is copy.ids
+    assert [end - start for start, end in channel.backlog.pending.ranges()] == [4]

@@ -34,7 +34,7 @@ def delivered(node, channel):
     return taken
 
 
-def test_a_channel_goes_back_and_is_owed_again_what_it_has_finished(node, channel):
+def test_channel_goes_back_and_is_owed_again_what_it_has_finished(node, channel):
     first = publish(node)
     channel.commit(first + 8)
 
@@ -44,7 +44,7 @@ def test_a_channel_goes_back_and_is_owed_again_what_it_has_finished(node, channe
     assert delivered(node, channel) == list(range(first + 3, first + 10))
 
 
-def test_a_channel_goes_on_and_is_done_with_what_lies_before(node, channel):
+def test_channel_goes_on_and_is_done_with_what_lies_before(node, channel):
     first = publish(node)
 
     seek(node, channel, first + 7)
@@ -53,7 +53,7 @@ def test_a_channel_goes_on_and_is_done_with_what_lies_before(node, channel):
     assert channel.backlog.pending.count == 3
 
 
-def test_only_what_is_kept_is_owed_again(node, channel):
+def test_seek_makes_only_retained_messages_pending(node, channel):
     first = publish(node)
     channel.commit(first + 10)
 
@@ -62,7 +62,7 @@ def test_only_what_is_kept_is_owed_again(node, channel):
     assert states(node, channel, first) == [*"ffwwffwwww"]
 
 
-def test_what_is_in_flight_stays_with_its_consumer_or_is_done_with(node, channel):
+def test_seek_keeps_or_finishes_messages_in_flight(node, channel):
     first = publish(node)
     consumer, outlet = node.subscribe(channel, rdy=6)
     ids = [message_id for message_id, _, _ in outlet.taken()]
@@ -76,7 +76,7 @@ def test_what_is_in_flight_stays_with_its_consumer_or_is_done_with(node, channel
     assert states(node, channel, first) == [*"fffffiwwww"]
 
 
-def test_what_is_deferred_stays_so_and_attempts_are_remembered(node, channel):
+def test_seek_keeps_deferred_messages_and_attempts(node, channel):
     first = publish(node, 3)
     node.topic().stage(b"later", node.now_ns, due_ns=node.now_ns + 5 * SECOND)
     node.publish()
@@ -93,7 +93,7 @@ def test_what_is_deferred_stays_so_and_attempts_are_remembered(node, channel):
     assert states(node, channel, first) == [*"wwww"]
 
 
-def test_a_commit_of_before_does_not_hold_after_a_seek_back(node, channel):
+def test_commit_of_before_does_not_hold_after_seek_back(node, channel):
     """A topic drops held messages below the committed position, so a seek back must lower that position."""
     first = publish(node, 4)
     node.broker.commit_channel(node.topic(), channel, first + 4)
@@ -103,7 +103,7 @@ def test_a_commit_of_before_does_not_hold_after_a_seek_back(node, channel):
     assert (channel.committed, node.topic().acknowledged(channel)) == (first, first)
 
 
-def test_a_place_in_what_the_topic_holds_back_counts_when_it_flows_again(node, channel):
+def test_place_in_what_topic_holds_back_counts_when_it_flows_again(node, channel):
     first = publish(node, 2)
     node.broker.pause_topic(node.topic(), paused=True)
     publish(node, 4)
@@ -114,7 +114,7 @@ def test_a_place_in_what_the_topic_holds_back_counts_when_it_flows_again(node, c
     assert delivered(node, channel) == [first + 4, first + 5]
 
 
-def test_messages_of_a_paused_topic_come_once_after_a_seek_among_them(node, channel):
+def test_messages_of_paused_topic_come_once_after_seek_among_them(node, channel):
     first = publish(node, 2)
     channel.commit(first + 2)
     node.broker.pause_topic(node.topic(), paused=True)
@@ -128,7 +128,7 @@ def test_messages_of_a_paused_topic_come_once_after_a_seek_among_them(node, chan
     assert sorted(delivered(node, channel)) == list(range(first, first + 6))
 
 
-def test_the_note_does_the_same_once_and_twice(node, channel):
+def test_note_does_the_same_once_and_twice(node, channel):
     first = publish(node)
     channel.commit(first + 10)
     other = Node()
@@ -160,8 +160,8 @@ def test_the_note_does_the_same_once_and_twice(node, channel):
     )
 )
 @settings(deadline=None)
-def test_a_chain_of_checkpoints_tells_a_seek_whole(tmp_path_factory, steps):
-    """At any moment either file says what is owed, when it is due and how often it was delivered."""
+def test_chain_of_checkpoints_tells_seek_whole(tmp_path_factory, steps):
+    """At any moment either file has the backlog, with due times and attempts."""
     folder = tmp_path_factory.mktemp("slots")
     node = Node()
     channel = node.channel()
@@ -169,7 +169,7 @@ def test_a_chain_of_checkpoints_tells_a_seek_whole(tmp_path_factory, steps):
     first = topic.log.next_seq
     slots = CheckpointSlots(Disk(), folder)
     consumer, outlet = node.subscribe(channel)
-    awaiting_registration = []
+    taken = []
     for what, n in steps:
         if what == "publish":
             publish(node, n)
@@ -179,17 +179,15 @@ def test_a_chain_of_checkpoints_tells_a_seek_whole(tmp_path_factory, steps):
         elif what == "seek":
             position = min(first + n, topic.log.next_seq)
             seeking.seek(topic, channel, position, [(first, topic.log.next_seq)])
-            awaiting_registration = [seq for seq in awaiting_registration if seq >= position]
-        elif what == "finish" and awaiting_registration:
-            channel.finish([awaiting_registration.pop(n % len(awaiting_registration))], consumer, node.now_ns)
+            taken = [seq for seq in taken if seq >= position]
+        elif what == "finish" and taken:
+            channel.finish([taken.pop(n % len(taken))], consumer, node.now_ns)
         elif what == "deliver":
             node.ready(consumer, consumer.in_flight + n)
-            awaiting_registration += [
-                node.broker.ids.decode(message_id) for message_id, _, _ in outlet.taken()
-            ]
+            taken += [node.broker.ids.decode(message_id) for message_id, _, _ in outlet.taken()]
             node.ready(consumer, 0)
-        elif what == "requeue" and awaiting_registration:
-            channel.requeue(awaiting_registration.pop(), consumer, n * SECOND, node.now_ns)
+        elif what == "requeue" and taken:
+            channel.requeue(taken.pop(), consumer, n * SECOND, node.now_ns)
         elif what == "checkpoint":
             job = slots.start_job(
                 topic, CheckpointPosition(topic.log.next_seq, 0, 0, topic.log.next_seq), durable=n
@@ -202,7 +200,7 @@ def test_a_chain_of_checkpoints_tells_a_seek_whole(tmp_path_factory, steps):
             state.channels["c"].fill(restored)
             assert restored.unfinished(0, 1 << 54) == channel.backlog.unfinished(0, 1 << 54)
             assert sorted(restored.deferred) == sorted(channel.backlog.deferred)
-            flying = {seq: channel.backlog.attempts.get(seq, 1) for seq in awaiting_registration}
+            flying = {seq: channel.backlog.attempts.get(seq, 1) for seq in taken}
             assert restored.attempts == channel.backlog.attempts | flying
             assert state.channels["c"].committed == channel.committed
     assert (
@@ -211,7 +209,7 @@ def test_a_chain_of_checkpoints_tells_a_seek_whole(tmp_path_factory, steps):
     )
     assert all(
         one.state is not MessageState.FINISHED
-        for one in StatusSnapshot(channel, topic.backlog, awaiting_registration).resolve()
+        for one in StatusSnapshot(channel, topic.backlog, taken).resolve()
     )
 
 
@@ -220,24 +218,25 @@ def test_a_chain_of_checkpoints_tells_a_seek_whole(tmp_path_factory, steps):
         st.one_of(
             st.tuples(st.just("publish"), st.integers(1, 5)),
             st.tuples(st.just("defer"), st.integers(1, 5)),
-            st.tuples(st.sampled_from(["pause", "go on", "empty the topic"]), st.just(0)),
+            st.tuples(st.sampled_from(["pause", "continue", "empty the topic"]), st.just(0)),
             st.tuples(st.sampled_from(["seek", "commit"]), st.integers(0, 20)),
             st.tuples(st.just("finish"), st.integers(0, 20)),
             st.tuples(st.just("deliver"), st.integers(1, 4)),
             st.tuples(st.just("requeue"), st.integers(0, 3)),
-            st.tuples(st.just("time"), st.integers(1, 5)),
+            st.tuples(st.sampled_from(["touch", "leave"]), st.integers(0, 20)),
+            st.tuples(st.just("time"), st.integers(1, 70)),
         ),
         max_size=30,
     )
 )
 @settings(deadline=None)
-def test_what_is_owed_is_in_one_place_only_wherever_a_channel_is_set(steps):
-    """Each owed message is in one place only: waiting, deferred, in flight or held by the topic."""
+def test_seek_leaves_messages_in_one_state(steps):
+    """Whatever happens, each message is pending, deferred, in flight or in the backlog of the topic."""
     node = Node()
     channel, topic = node.channel(), node.topic()
     first = topic.log.next_seq
     consumer, outlet = node.subscribe(channel)
-    awaiting_registration: list[int] = []
+    taken: list[int] = []
     for what, n in steps:
         position = min(first + n, topic.log.next_seq)
         if what == "publish":
@@ -245,28 +244,38 @@ def test_what_is_owed_is_in_one_place_only_wherever_a_channel_is_set(steps):
         elif what == "defer":
             topic.stage(b"x", node.now_ns, due_ns=node.now_ns + n * SECOND)
             node.publish()
-        elif what in ("pause", "go on"):
+        elif what in ("pause", "continue"):
             node.broker.pause_topic(topic, paused=what == "pause")
         elif what == "empty the topic":
             node.broker.empty_topic(topic)
         elif what == "seek":
             node.broker.seek_channel(topic, channel, position, [(first, topic.log.next_seq)])
-            awaiting_registration = [seq for seq in awaiting_registration if seq >= position]
+            taken = [seq for seq in taken if seq >= position]
         elif what == "commit":
             node.broker.commit_channel(topic, channel, position)
-            awaiting_registration = [seq for seq in awaiting_registration if seq >= position]
-        elif what == "finish" and awaiting_registration:
-            channel.finish([awaiting_registration.pop(n % len(awaiting_registration))], consumer, node.now_ns)
+            taken = [seq for seq in taken if seq >= position]
+        elif what == "finish" and taken:
+            channel.finish([taken.pop(n % len(taken))], consumer, node.now_ns)
         elif what == "deliver":
             node.ready(consumer, consumer.in_flight + n)
-            awaiting_registration += [
-                node.broker.ids.decode(message_id) for message_id, _, _ in outlet.taken()
-            ]
+            taken += [node.broker.ids.decode(message_id) for message_id, _, _ in outlet.taken()]
             node.ready(consumer, 0)
-        elif what == "requeue" and awaiting_registration:
-            channel.requeue(awaiting_registration.pop(), consumer, n * SECOND, node.now_ns)
+        elif what == "requeue" and taken:
+            channel.requeue(taken.pop(), consumer, n * SECOND, node.now_ns)
+            node.broker.reschedule(channel)
+            node.broker.serve(channel)
+        elif what == "touch" and taken:
+            seq = taken[n % len(taken)]
+            channel.touch(seq, consumer, 90 * SECOND, node.now_ns)
+            node.broker.reschedule(channel)
+        elif what == "leave":
+            node.broker.remove_consumer(consumer)
+            consumer, outlet = node.subscribe(channel)
+            taken = []
         elif what == "time":
             node.advance(n)
+            flying = channel.backlog.in_flight.ranges()
+            taken = [seq for seq in taken if any(low <= seq < high for low, high in flying)]
         in_turn = [
             channel.backlog.pending.ranges(),
             [(start, end) for _, start, end in channel.backlog.deferred.runs()],
@@ -276,7 +285,12 @@ def test_what_is_owed_is_in_one_place_only_wherever_a_channel_is_set(steps):
         ]
         places = [seq for ranges in in_turn for start, end in ranges for seq in range(start, end)]
         assert len(places) == len(set(places)), (what, n)
-        assert set(awaiting_registration) == {seq for start, end in in_turn[2] for seq in range(start, end)}
+        assert set(taken) == {seq for start, end in in_turn[2] for seq in range(start, end)}
+        assert consumer.in_flight == len(taken)
+        # No consumer is ready while messages are pending, and the timer is set for the next deadline.
+        assert not channel.backlog.pending.count or consumer.credit <= 0
+        due_ns = channel.next_due_ns()
+        assert due_ns is None or node.broker.next_due_ns() <= due_ns
         beyond = topic.backlog.lowest()
         pending = {seq for start, end in channel.backlog.unfinished(0, 1 << 54) for seq in range(start, end)}
         here = {seq for ranges in in_turn[:3] for start, end in ranges for seq in range(start, end)}
@@ -313,7 +327,7 @@ def put_off_and_finished(node, channel, keeper=None):
     channel.commit(node.topic().log.next_seq)
 
 
-def test_a_checkpoint_that_goes_on_begins_again_with_a_channel_that_was_set_back(node, channel, keeper):
+def test_checkpoint_chain_restarts_channel_after_seek(node, channel, keeper):
     first = publish(node)
     channel.commit(first + 10)
     keeper()
@@ -325,7 +339,7 @@ def test_a_checkpoint_that_goes_on_begins_again_with_a_channel_that_was_set_back
     assert keeper().unfinished(0, first + 99) == [(first, first + 10)]
 
 
-def test_what_happened_before_the_seek_is_not_told_after_it(node, channel, keeper):
+def test_facts_from_before_seek_are_not_told(node, channel, keeper):
     first = publish(node)
     keeper()
     keeper()
@@ -336,7 +350,7 @@ def test_what_happened_before_the_seek_is_not_told_after_it(node, channel, keepe
     assert (keeper().deferred.count, keeper().attempts) == (0, {})
 
 
-def test_change_in_the_other_checkpoint_is_not_repeated_after_a_seek(node, channel, keeper):
+def test_change_in_the_other_checkpoint_is_not_repeated_after_seek(node, channel, keeper):
     first = publish(node)
     keeper()
     keeper()
@@ -347,7 +361,7 @@ def test_change_in_the_other_checkpoint_is_not_repeated_after_a_seek(node, chann
     assert (keeper().deferred.count, keeper().deferred.count) == (0, 0)
 
 
-def test_a_checkpoint_tells_again_that_messages_in_flight_were_delivered(node, channel, keeper):
+def test_checkpoint_tells_again_that_messages_in_flight_were_delivered(node, channel, keeper):
     first = publish(node)
     consumer, _ = node.subscribe(channel, rdy=2)
     node.ready(consumer, 0)

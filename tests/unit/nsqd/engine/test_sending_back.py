@@ -35,7 +35,7 @@ def pending(node, name):
     return channel.backlog.unfinished(0, node.topic().log.next_seq)
 
 
-def test_one_channel_is_owed_it_and_no_other(node):
+def test_message_sent_back_is_pending_on_one_channel(node):
     node.publish(b"1")
 
     give(node, "mine", b"2", b"3")
@@ -48,7 +48,7 @@ def test_one_channel_is_owed_it_and_no_other(node):
     assert [channel.message_count for channel in node.topic().channels.values()] == [4, 2]
 
 
-def test_what_is_published_in_the_same_turn_goes_to_all(node):
+def test_publish_in_turn_of_sending_back_goes_to_all_channels(node):
     node.topic().stage(b"before", node.now_ns)
     node.topic().stage_for("mine", Batch([b"2"]), node.now_ns)
     node.topic().stage(b"after", node.now_ns)
@@ -58,7 +58,7 @@ def test_what_is_published_in_the_same_turn_goes_to_all(node):
     assert depths(node) == {"mine": 3, "other": 2}
 
 
-def test_a_note_says_so_before_the_messages(node):
+def test_note_says_so_before_messages(node):
     (note,) = give(node, "mine", b"1", b"2")
 
     end = node.topic().log.next_seq
@@ -66,7 +66,7 @@ def test_a_note_says_so_before_the_messages(node):
 
 
 @pytest.mark.parametrize("name", ["mine", "gone"])
-def test_after_a_crash_it_is_owed_as_before(node, name):
+def test_message_sent_back_survives_crash(node, name):
     topic = node.topic()
     start = topic.log.next_seq
     replay.apply(
@@ -81,7 +81,7 @@ def test_after_a_crash_it_is_owed_as_before(node, name):
     assert channel.backlog.unfinished(0, start + 6) == [(start, start + 2), (start + 4, start + 6)]
 
 
-def test_what_could_not_be_stored_is_forgotten(node):
+def test_refused_message_sent_back_is_forgotten(node):
     topic = node.topic()
     topic.stage_for("mine", Batch([b"1"]), node.now_ns)
     topic.abandon()
@@ -91,7 +91,7 @@ def test_what_could_not_be_stored_is_forgotten(node):
     assert depths(node) == {"mine": 1, "other": 1}
 
 
-def test_while_the_topic_is_paused_all_get_it(node):
+def test_message_sent_back_to_paused_topic_goes_to_all(node):
     node.broker.pause_topic(node.topic(), paused=True)
     give(node, "mine", b"1")
     node.broker.pause_topic(node.topic(), paused=False)
@@ -99,7 +99,7 @@ def test_while_the_topic_is_paused_all_get_it(node):
     assert depths(node) == {"mine": 1, "other": 1}
 
 
-def test_a_dead_letter_becomes_what_it_was():
+def test_dead_letter_becomes_what_it_was():
     plain = DeadLetter(1, {"dead-topic": "t", "dead-channel": "c"}, b"body")
     traced = DeadLetter(2, {"dead-topic": "t", "traceparent": "00-1"}, b"other")
 
@@ -110,7 +110,7 @@ def test_a_dead_letter_becomes_what_it_was():
     assert [split(body) for body in both.bodies] == [({}, b"body"), ({"traceparent": "00-1"}, b"other")]
 
 
-def test_what_waits_is_there_until_it_is_finished(node):
+def test_pending_letter_is_there_until_finished(node):
     node.publish(b"1", b"2")
     topic = node.topic()
     first = topic.log.next_seq - 2
@@ -123,7 +123,7 @@ def test_what_waits_is_there_until_it_is_finished(node):
     assert pending(node, "mine") == [(first + 1, first + 2)]
 
 
-def test_what_is_in_hand_is_not_there_and_stays_there(node):
+def test_letter_in_flight_is_not_sent_back(node):
     node.publish(b"1")
     topic = node.topic()
     seq = topic.log.next_seq - 1
@@ -137,7 +137,7 @@ def test_what_is_in_hand_is_not_there_and_stays_there(node):
     assert pending(node, "mine") == [(seq, seq + 1)]
 
 
-def test_before_the_first_channel_it_is_there_as_well():
+def test_letter_is_there_without_channel():
     node = Node()
     node.publish(b"1", b"2")
     topic = node.topic()

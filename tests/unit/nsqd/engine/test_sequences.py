@@ -7,11 +7,11 @@ from nsqd.log.ids import MessageIds
 NOW = 1_700_000_000_000_000_000
 
 
-def test_a_new_topic_begins_at_the_clock():
+def test_new_topic_begins_at_clock():
     assert Sequences().first(NOW) == NOW // 1000
 
 
-def test_a_clock_that_steps_back_does_not_take_numbers_back():
+def test_clock_that_steps_back_does_not_take_numbers_back():
     sequences = Sequences()
     sequences.note_used(NOW // 1000 + 5)
 
@@ -26,7 +26,7 @@ def test_numbers_are_used_upwards_only():
     assert sequences.used == 30
 
 
-def test_a_topic_made_again_has_other_numbers_however_fast_the_first_one_was_filled():
+def test_recreated_topic_has_numbers_above_the_former_one():
     broker = Broker(MessageIds(1), Limits(), lambda _name: None)
     topic = broker.topic("t", NOW)
     first = topic.log.next_seq
@@ -44,7 +44,7 @@ def test_a_topic_made_again_has_other_numbers_however_fast_the_first_one_was_fil
     assert redelivered.log.next_seq >= first + 6000
 
 
-def test_the_numbers_of_one_topic_are_not_begun_at_by_another_after_it_went():
+def test_numbers_of_one_topic_are_not_begun_at_by_another_after_it_went():
     broker = Broker(MessageIds(1), Limits(), lambda _name: None)
     broker.topic("a", NOW).stage_batch(Batch([b"x"] * 5000), NOW)
     end = broker.topics["a"].sequence_end

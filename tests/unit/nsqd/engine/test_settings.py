@@ -20,15 +20,7 @@ def of_orders(topic_name, channel_name):
     return OTHER if channel_name == "billing" else SOME
 
 
-def test_without_policies_all_share_one_value(broker):
-    topic = broker.topic("orders", 1)
-    channel = broker.channel(topic, "billing")
-
-    assert topic.settings is NOTHING
-    assert channel.settings is NOTHING
-
-
-def test_what_is_there_follows_a_change(broker):
+def test_existing_topics_follow_changed_policies(broker):
     topic = broker.topic("orders", 1)
     channel = broker.channel(topic, "billing")
 
@@ -38,7 +30,7 @@ def test_what_is_there_follows_a_change(broker):
     assert channel.settings is OTHER
 
 
-def test_what_is_made_later_has_them_from_the_beginning(broker):
+def test_new_topics_have_policies(broker):
     broker.apply(of_orders)
     topic = broker.topic("orders", 1)
 
@@ -49,21 +41,21 @@ def test_what_is_made_later_has_them_from_the_beginning(broker):
 
 
 @pytest.mark.parametrize(("attempts", "expected"), [(0, 10), (1, 10), (2, 20), (3, 40), (4, 50), (65535, 50)])
-def test_a_delay_grows_with_each_delivery_up_to_its_end(attempts, expected):
+def test_delay_grows_with_each_delivery_up_to_its_end(attempts, expected):
     assert Settings(retry_delay_ns=10, retry_delay_max_ns=50).retry_after_ns(attempts) == expected
 
 
-def test_without_a_delay_nothing_waits():
+def test_retry_without_delay_is_immediate():
     assert NOTHING.retry_after_ns(3) == 0
 
 
-def test_only_a_bound_makes_bounded():
+def test_settings_are_bounded_by_bound_only():
     assert not NOTHING.bounded
     assert not Settings(ttl_ns=5).bounded
     assert Settings(max_depth=5).bounded
     assert Settings(max_bytes=5).bounded
 
 
-def test_what_carries_ids_of_the_window_stays_though_it_is_finished():
+def test_dedup_window_retains_finished_messages():
     assert Settings(dedup_window_ns=1).retains
     assert not Settings(ttl_ns=1).retains

@@ -17,7 +17,7 @@ def other():
     return Channel("t", "other", MessageLog(None, 1, 10), 10)
 
 
-def test_the_earliest_of_several_times_counts_and_the_others_mean_nothing(channel):
+def test_earliest_of_several_times_counts_and_the_others_mean_nothing(channel):
     timers = Timers()
     for when_ns in (50, 30, 40):
         timers.schedule(channel, when_ns)
@@ -27,7 +27,7 @@ def test_the_earliest_of_several_times_counts_and_the_others_mean_nothing(channe
     assert (timers.take_due(100), channel.wake_ns) == ([], NEVER)
 
 
-def test_channels_come_in_the_order_of_their_times(channel, other):
+def test_channels_come_in_order_of_their_times(channel, other):
     timers = Timers()
     timers.schedule(channel, 20)
     timers.schedule(other, 10)
@@ -36,7 +36,7 @@ def test_channels_come_in_the_order_of_their_times(channel, other):
     assert timers.next_ns() is None
 
 
-def test_who_is_deleted_or_forgotten_does_not_come(channel, other):
+def test_timers_skip_deleted_and_forgotten_channels(channel, other):
     timers = Timers()
     timers.schedule(channel, 20)
     timers.schedule(other, 10)
@@ -47,7 +47,7 @@ def test_who_is_deleted_or_forgotten_does_not_come(channel, other):
     assert timers.take_due(20) == []
 
 
-def test_a_far_time_that_is_scheduled_after_each_near_one_takes_no_more_memory(channel, other):
+def test_timers_drop_stale_entries(channel, other):
     timers = Timers()
     timers.schedule(other, 10**16)
     for near_ns in range(10_000):

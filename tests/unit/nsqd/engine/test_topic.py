@@ -4,7 +4,7 @@ from nsqd.log.ranges import size_of
 from tests.support.engine import SECOND, Node
 
 
-def test_messages_published_before_the_first_channel_go_to_it_and_not_to_later_ones(node):
+def test_first_channel_gets_earlier_messages_and_later_ones_do_not(node):
     node.publish(b"1", b"2")
 
     first, later = node.channel("first"), node.channel("later")
@@ -13,7 +13,7 @@ def test_messages_published_before_the_first_channel_go_to_it_and_not_to_later_o
     assert (first.message_count, later.message_count) == (2, 0)
 
 
-def test_a_later_channel_can_be_given_what_is_kept(node):
+def test_later_channel_can_be_given_what_is_kept(node):
     node.channel("first")
     node.publish(b"1", b"2", b"3")
     topic = node.topic()
@@ -27,7 +27,7 @@ def test_a_later_channel_can_be_given_what_is_kept(node):
     assert topic.low_water() == end - 3
 
 
-def test_what_waits_for_the_first_channel_is_not_given_to_it_twice(node):
+def test_first_channel_gets_topic_backlog_once(node):
     node.publish(b"1", b"2", b"3")
     topic = node.topic()
     end = topic.log.next_seq
@@ -37,7 +37,7 @@ def test_what_waits_for_the_first_channel_is_not_given_to_it_twice(node):
     assert (first.backlog.pending.count, first.message_count) == (3, 3)
 
 
-def test_a_paused_topic_gives_what_it_keeps_back_only_later(node):
+def test_paused_topic_gives_what_it_keeps_back_only_later(node):
     node.channel("first")
     node.publish(b"1")
     topic = node.topic()
@@ -52,7 +52,7 @@ def test_a_paused_topic_gives_what_it_keeps_back_only_later(node):
     assert later.backlog.pending.count == 2
 
 
-def test_a_paused_topic_keeps_what_is_published_and_channels_go_on(node, channel):
+def test_paused_topic_keeps_what_is_published_and_channels_go_on(node, channel):
     node.publish(b"1")
     topic = node.topic()
     topic.paused = True
@@ -73,7 +73,7 @@ def test_a_paused_topic_keeps_what_is_published_and_channels_go_on(node, channel
     )
 
 
-def test_a_held_topic_moves_nothing_until_its_channels_are_known(node):
+def test_held_topic_moves_nothing_until_its_channels_are_known(node):
     topic = node.topic()
     node.broker.set_awaiting_registration(topic, awaiting_registration=True)
     channel = node.channel()
@@ -85,7 +85,7 @@ def test_a_held_topic_moves_nothing_until_its_channels_are_known(node):
     assert channel.backlog.pending.count == 1
 
 
-def test_a_deferred_message_waits_for_its_time_in_every_channel(node):
+def test_deferred_message_waits_for_its_time_in_every_channel(node):
     channels = [node.channel("a"), node.channel("b")]
     topic = node.topic()
     topic.stage(b"later", node.now_ns, node.now_ns + 2_000_000_000)
@@ -128,7 +128,7 @@ def test_messages_put_off_together_are_one_block_and_others_none_of_it(node):
     ]
 
 
-def test_what_could_not_be_stored_leaves_no_due_time_behind(node):
+def test_refused_deferred_message_leaves_no_due_time(node):
     topic = node.topic()
     topic.stage(b"later", node.now_ns, node.now_ns + SECOND)
     topic.abandon()
@@ -137,7 +137,7 @@ def test_what_could_not_be_stored_leaves_no_due_time_behind(node):
     assert [block.due_ns for block in topic.staged()] == [0]
 
 
-def test_a_deferred_message_without_channels_is_kept_for_the_first_one(node):
+def test_deferred_message_without_channels_is_kept_for_the_first_one(node):
     topic = node.topic()
     topic.stage(b"later", node.now_ns, node.now_ns + 2_000_000_000)
     node.broker.dirty[topic] = None
@@ -150,7 +150,7 @@ def test_a_deferred_message_without_channels_is_kept_for_the_first_one(node):
     assert channel.backlog.pending.count == 1
 
 
-def test_what_was_not_stored_reaches_nobody_and_its_numbers_stay_unused(node, channel):
+def test_refused_messages_are_not_delivered_and_their_numbers_unused(node, channel):
     topic = node.topic()
     node.publish(b"1")
     end = topic.log.next_seq
@@ -174,7 +174,7 @@ def test_counters_count_stored_messages_and_their_bytes(node):
     assert (topic.message_count, topic.message_bytes) == (2, 7)
 
 
-def test_emptying_a_topic_leaves_its_channels_alone(node, channel):
+def test_emptying_topic_leaves_its_channels_alone(node, channel):
     node.publish(b"1")
     topic = node.topic()
     node.broker.pause_topic(topic, paused=True)
@@ -185,7 +185,7 @@ def test_emptying_a_topic_leaves_its_channels_alone(node, channel):
     assert (topic.backlog.pending.count, channel.backlog.pending.count) == (0, 1)
 
 
-def test_ephemeral_topic_drops_messages_beyond_its_memory_and_forgets_finished_ones():
+def test_ephemeral_topic_drops_messages_beyond_memory():
     node = Node(mem_queue_size=10)
     node.publish(*[b"x"] * 15, topic="t#ephemeral")
     topic = node.topic("t#ephemeral")
@@ -200,7 +200,7 @@ def test_ephemeral_topic_drops_messages_beyond_its_memory_and_forgets_finished_o
     assert size_of(topic.log.extents()) == 0
 
 
-def test_the_last_channel_of_an_ephemeral_topic_takes_it_along(node):
+def test_last_channel_of_ephemeral_topic_takes_it_along(node):
     channel = node.channel("c#ephemeral", topic="t#ephemeral")
     consumer, _ = node.subscribe(channel)
 
@@ -209,7 +209,7 @@ def test_the_last_channel_of_an_ephemeral_topic_takes_it_along(node):
     assert node.broker.topics == {}
 
 
-def test_an_ephemeral_channel_without_clients_stays_until_one_came_and_went(node):
+def test_ephemeral_channel_without_clients_stays_until_one_came_and_went(node):
     channel = node.channel("c#ephemeral")
     assert "c#ephemeral" in node.topic().channels
     consumer, _ = node.subscribe(channel)
@@ -219,7 +219,7 @@ def test_an_ephemeral_channel_without_clients_stays_until_one_came_and_went(node
     assert node.topic().channels == {}
 
 
-def test_deleting_a_topic_gives_the_consumers_whose_connections_end(node):
+def test_deleting_topic_gives_consumers_whose_connections_end(node):
     consumers = [node.subscribe(node.channel(name))[0] for name in ("a", "b")]
 
     assert node.broker.delete_topic("t") == consumers
@@ -230,7 +230,7 @@ def test_deleting_a_topic_gives_the_consumers_whose_connections_end(node):
     ]
 
 
-def test_low_water_is_the_lowest_message_anybody_owes(node):
+def test_low_water_is_lowest_message_anybody_owes(node):
     channel, other = node.channel(), node.channel("other")
     node.publish(b"1", b"2", b"3")
     first = node.topic().log.next_seq - 3
@@ -240,7 +240,7 @@ def test_low_water_is_the_lowest_message_anybody_owes(node):
     assert node.topic().low_water() == first + 1
 
 
-def test_a_deleted_channel_is_not_kept_by_its_timer(node, channel):
+def test_deleted_channel_is_not_kept_by_its_timer(node, channel):
     node.publish(b"1")
     node.subscribe(channel, rdy=1)
     assert node.broker.next_due_ns() is not None

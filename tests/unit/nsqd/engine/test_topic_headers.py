@@ -40,15 +40,6 @@ def test_messages_behind_one_with_headers_join_its_block(node):
     ]
 
 
-def test_a_block_without_headers_follows_what_was_stored_with_some(node):
-    topic = node.topic()
-    topic.stage(b"1", node.now_ns, extension=extension(SOME))
-    store(node, topic)
-    topic.stage(b"2", node.now_ns)
-
-    assert [(len(block), block.has_headers) for block in topic.staged()] == [(1, False)]
-
-
 def test_deferred_messages_keep_their_headers(node):
     channel, topic = node.channel(), node.topic()
     due_ns = node.now_ns + SECOND
@@ -73,7 +64,7 @@ def test_deferred_messages_keep_their_headers(node):
 
 
 @pytest.mark.parametrize("extended", [True, False])
-def test_each_kind_of_consumer_is_sent_its_kind_of_message(node, extended):
+def test_consumers_get_messages_of_their_kind(node, extended):
     channel, topic = node.channel(), node.topic()
     topic.stage(b"1", node.now_ns)
     topic.stage(b"2", node.now_ns, extension=extension(SOME))
@@ -89,7 +80,7 @@ def test_each_kind_of_consumer_is_sent_its_kind_of_message(node, extended):
 
 
 @pytest.mark.parametrize("extended", [True, False])
-def test_a_message_that_comes_back_has_its_headers_and_its_attempts(node, extended):
+def test_message_that_comes_back_has_its_headers_and_its_attempts(node, extended):
     channel, topic = node.channel(), node.topic()
     topic.stage(b"2", node.now_ns, extension=extension(SOME))
     store(node, topic)
@@ -101,15 +92,6 @@ def test_a_message_that_comes_back_has_its_headers_and_its_attempts(node, extend
     assert [(attempts, body) for _, attempts, body in outlet.taken()] == [
         (2, join(SOME, b"2") if extended else b"2")
     ]
-
-
-def test_a_batch_with_headers_is_one_block(node):
-    topic = node.topic()
-    topic.stage(b"before", node.now_ns)
-    bodies = [join(SOME, b"1"), join({}, b"2")]
-    topic.stage_batch(Batch(bodies, has_headers=True, extension_bytes=len(extension(SOME)) + 1), node.now_ns)
-
-    assert [(len(block), block.has_headers) for block in topic.staged()] == [(1, False), (2, True)]
 
 
 def test_headers_are_no_bytes_of_bodies(node):
@@ -142,7 +124,7 @@ class Full:
         self.room -= count
 
 
-def test_whatever_is_staged_the_bound_is_asked_first(node):
+def test_whatever_is_staged_bound_is_asked_first(node):
     topic = node.topic()
     bound = Full(3)
     topic.bind(bound)
@@ -158,7 +140,7 @@ def test_whatever_is_staged_the_bound_is_asked_first(node):
     assert bound.asked == [(1, 1), (3, 6), (1, 1), (1, 1), (1, 2)]
 
 
-def test_a_bound_holds_from_one_block_to_the_next_until_it_is_taken_off(node):
+def test_bound_holds_from_one_block_to_the_next_until_it_is_taken_off(node):
     topic = node.topic()
     topic.bind(Full(1))
     topic.stage(b"1", node.now_ns)

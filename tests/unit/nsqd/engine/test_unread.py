@@ -3,7 +3,7 @@ from nsqd.engine.draining import Unread
 S = 1_000_000_000
 
 
-def test_a_channel_without_consumers_is_unread_since_the_first_look_that_saw_it(node):
+def test_channel_without_consumers_is_unread_since_first_check(node):
     topic = node.broker.topic("t", 0)
     channel = node.broker.channel(topic, "c")
     unread = Unread()
@@ -16,7 +16,7 @@ def test_a_channel_without_consumers_is_unread_since_the_first_look_that_saw_it(
     assert unread.for_ms(topic, 16 * S) is None
 
 
-def test_a_topic_is_unread_until_it_has_a_channel(node):
+def test_topic_is_unread_until_it_has_channel(node):
     topic = node.broker.topic("t", 0)
     unread = Unread()
     unread.update(node.broker, 10 * S)
@@ -27,7 +27,7 @@ def test_a_topic_is_unread_until_it_has_a_channel(node):
     assert unread.for_ms(topic, 12 * S) is None
 
 
-def test_a_consumer_that_came_and_went_starts_the_time_again(node):
+def test_consumer_that_came_and_went_starts_time_again(node):
     unread = Unread()
     session, _ = node.session()
     channel = node.broker.channel(node.broker.topic("t", 0), "c")
@@ -42,7 +42,7 @@ def test_a_consumer_that_came_and_went_starts_the_time_again(node):
     assert unread.for_ms(channel, 21 * S) == 1000
 
 
-def test_what_was_deleted_is_forgotten(node):
+def test_unread_forgets_deleted_channels(node):
     unread = Unread()
     topic = node.broker.topic("t", 0)
     unread.update(node.broker, 10 * S)

@@ -1,7 +1,6 @@
 import pytest
 
-from nsqd.engine.backlog import Backlog
-from nsqd.engine.weight import Weight
+from nsqd.engine.backlog import Backlog, Weight
 
 
 class Scale:
@@ -22,11 +21,11 @@ def pending():
     return pending
 
 
-def test_nothing_weighs_nothing():
+def test_empty_backlog_weighs_nothing():
     assert Weight().of(Backlog(), Scale()) == 0
 
 
-def test_what_is_owed_is_weighed_once(pending):
+def test_backlog_is_weighed_once(pending):
     scale, weight = Scale(), Weight()
 
     assert weight.of(pending, scale) == weight.of(pending, scale) == sum(range(100))
@@ -34,7 +33,7 @@ def test_what_is_owed_is_weighed_once(pending):
     assert weight.mean == 49
 
 
-def test_what_came_since_is_weighed_by_itself(pending):
+def test_new_messages_are_weighed_by_themselves(pending):
     scale, weight = Scale(), Weight()
     weight.of(pending, scale)
 
@@ -44,7 +43,7 @@ def test_what_came_since_is_weighed_by_itself(pending):
     assert scale.asked[1:] == [(100, 102)]
 
 
-def test_what_went_is_taken_for_as_heavy_as_the_rest_until_it_is_much(pending):
+def test_removed_messages_count_as_average_until_many(pending):
     scale, weight = Scale(), Weight()
     weight.of(pending, scale)
 
@@ -55,7 +54,7 @@ def test_what_went_is_taken_for_as_heavy_as_the_rest_until_it_is_much(pending):
     assert scale.asked[1:] == [(22, 100)]
 
 
-def test_the_log_is_weighed_from_the_first_message_that_is_owed_on():
+def test_log_is_weighed_from_the_first_message_that_is_owed_on():
     scale, weight, pending = Scale(), Weight(), Backlog()
     pending.reset(1000)
     pending.extend(1000, 1002)
@@ -70,7 +69,7 @@ def test_the_log_is_weighed_from_the_first_message_that_is_owed_on():
     assert scale.asked == [(1000, 1002), (1001, 1002), (1001, 1005)]
 
 
-def test_all_is_weighed_when_somebody_says_so(pending):
+def test_backlog_is_weighed_again_on_request(pending):
     scale, weight = Scale(), Weight()
     weight.of(pending, scale)
     pending.remove([(0, 1)])

@@ -29,7 +29,7 @@ def test_bodies_are_counted_and_measured():
 
 @pytest.mark.parametrize("odd", [0, 1, 39])
 @pytest.mark.parametrize("size", [1, 67, 65, 66 + 256, 66 + 65536])
-def test_a_batch_of_different_sizes_is_left_to_the_slow_way(odd, size):
+def test_batch_of_different_sizes_is_left_to_slow_way(odd, size):
     bodies = [b"x" * 66] * 40
     bodies[odd] = b"x" * size
 
@@ -38,15 +38,15 @@ def test_a_batch_of_different_sizes_is_left_to_the_slow_way(odd, size):
 
 
 @pytest.mark.parametrize("count", [1, MIN_EVEN - 1, MAX_EVEN + 1])
-def test_a_batch_that_is_short_or_long_is_left_to_the_slow_way(count):
+def test_batch_that_is_short_or_long_is_left_to_slow_way(count):
     assert even_batch(mpub([b"a"] * count), 0, count, MOST) is None
 
 
-def test_a_batch_that_runs_past_the_end_is_left_to_the_slow_way():
+def test_batch_that_runs_past_the_end_is_left_to_slow_way():
     assert even_batch(mpub([b"aaaa"] * 40)[:-1], 0, 40, MOST) is None
     assert even_batch(b"abc", 0, 40, MOST) is None
 
 
 @pytest.mark.parametrize("size", [0, -1, 5])
-def test_a_size_that_is_not_legal_is_left_to_the_slow_way(size):
+def test_size_that_is_not_legal_is_left_to_slow_way(size):
     assert even_batch(struct.pack(">i", size) * 400, 0, 40, 4) is None

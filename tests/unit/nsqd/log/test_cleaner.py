@@ -10,7 +10,7 @@ from tests.support.disks import FaultyDisk
 from tests.support.stores import FIRST, finish
 
 
-def test_unneeded_segments_are_removed_but_never_the_newest(shop):
+def test_unneeded_segments_are_removed_but_never_newest(shop):
     shop.new(segment=400)
     for _ in range(10):
         shop.publish(b"x" * 60)
@@ -22,7 +22,7 @@ def test_unneeded_segments_are_removed_but_never_the_newest(shop):
     assert shop.names() == ["00000005.log"]
 
 
-def test_a_segment_with_a_note_that_no_checkpoint_has_stays(shop):
+def test_segment_with_note_that_no_checkpoint_has_stays(shop):
     shop.new(segment=1)
     shop.publish(b"a", notes=(b"1",))
     shop.publish(b"b", notes=(b"2",))
@@ -34,7 +34,7 @@ def test_a_segment_with_a_note_that_no_checkpoint_has_stays(shop):
     assert shop.store.segments.first_seq == FIRST + 1
 
 
-def test_what_is_kept_for_its_note_holds_up_nothing_behind_it(shop):
+def test_segment_kept_for_note_blocks_no_later_segment(shop):
     shop.new(segment=1)
     shop.publish(b"a", notes=(b"1",))
     shop.publish(b"b")
@@ -52,7 +52,7 @@ def test_what_is_kept_for_its_note_holds_up_nothing_behind_it(shop):
     assert shop.store.segments.notes == 2
 
 
-def test_what_will_be_kept_after_a_drop_is_known_before(shop):
+def test_log_start_after_drop_is_known_before(shop):
     shop.new(segment=400)
     for _ in range(10):
         shop.publish(b"x" * 60)
@@ -63,7 +63,7 @@ def test_what_will_be_kept_after_a_drop_is_known_before(shop):
     assert log_start == shop.store.segments.first_seq
 
 
-def test_a_large_newest_segment_goes_when_all_of_it_is_acknowledged(shop):
+def test_large_newest_segment_goes_when_all_of_it_is_acknowledged(shop):
     shop.publish(b"x" * 1_100_000)
     assert shop.drop(FIRST + 1, 0) == 1
     assert shop.names() == []
@@ -75,7 +75,7 @@ def test_a_large_newest_segment_goes_when_all_of_it_is_acknowledged(shop):
 
 
 @pytest.mark.parametrize("error", [None, OSError(errno.EIO, "Input/output error")])
-def test_a_segment_dropped_while_it_is_synced_is_closed_afterwards(shop, error, tmp_path):
+def test_segment_dropped_while_it_is_synced_is_closed_afterwards(shop, error, tmp_path):
     before = len(open_below(tmp_path))
     shop.publish(b"x" * 1_100_000)
     job = shop.store.appender.begin_sync()
@@ -109,7 +109,7 @@ def test_files_that_cannot_be_removed_are_tried_again(shop):
     assert sorted(shop.bodies()) == [FIRST + 2, FIRST + 3]
 
 
-def test_a_file_that_cannot_be_removed_keeps_no_other(shop):
+def test_file_that_cannot_be_removed_keeps_no_other(shop):
     shop.new(segment=1)
     for _ in range(4):
         shop.publish(b"x")
@@ -121,7 +121,7 @@ def test_a_file_that_cannot_be_removed_keeps_no_other(shop):
     assert [name for name in shop.names() if name.endswith(".log")] == ["00000002.log", "00000004.log"]
 
 
-def test_what_came_back_of_finished_files_is_no_hole_in_the_log(shop):
+def test_finished_files_that_came_back_leave_no_hole(shop):
     shop.new(segment=1)
     for _ in range(4):
         shop.publish(b"x")
@@ -135,7 +135,7 @@ def test_what_came_back_of_finished_files_is_no_hole_in_the_log(shop):
     assert shop.store.segments.losses(FIRST + 3) == []
 
 
-def test_removed_segments_leave_nothing_in_the_cache(shop):
+def test_removed_segments_leave_nothing_in_cache(shop):
     shop.new(segment=400)
     for _ in range(10):
         shop.publish(b"x" * 60)

@@ -35,11 +35,7 @@ class Ledger(Shop):
         """Compact as the server does; returns the bytes saved."""
         if not self.store.cleaner.needs_compaction(self.store.checkpoints.covered_notes):
             return 0
-        job = self.store.cleaner.begin_compaction(wanting(*pending), self.store.checkpoints.covered_notes)
-        job.run()
-        saved = self.store.cleaner.end_compaction(job)
-        self.store.cleaner.remove_files()
-        return saved
+        return super().compact(*pending)
 
 
 @pytest.fixture
@@ -88,7 +84,7 @@ def test_segment_with_many_pending_messages_is_not_compacted(ledger):
 @pytest.mark.parametrize("batch", [1, 2, 8, 200])
 @pytest.mark.parametrize("size", [1, 8, 12, 20, 60])
 @pytest.mark.parametrize("step", [2, 3, 5, 20])
-def test_a_compaction_of_scattered_short_messages_makes_no_file_larger(tmp_path, batch, size, step):
+def test_compaction_of_scattered_short_messages_makes_no_file_larger(tmp_path, batch, size, step):
     shop = Shop(tmp_path)
     shop.new(segment=1 << 17)
     while len(shop.store.segments) < 2:
@@ -114,7 +110,7 @@ def test_segment_without_pending_messages_keeps_only_its_end(ledger):
     assert ledger.compact(NEWEST) == 0
 
 
-def test_a_small_segment_is_not_worth_it(ledger):
+def test_small_segment_is_not_worth_it(ledger):
     store = TopicLog(Disk(), ledger.folder, 1 << 20, pytest.fail)
     store.recover(DURABLE)
 
@@ -125,7 +121,7 @@ def test_a_small_segment_is_not_worth_it(ledger):
     store.appender.close()
 
 
-def test_neither_the_newest_segment_nor_one_that_is_not_synced_is_touched(tmp_path):
+def test_compaction_skips_newest_and_unsynced_segments(tmp_path):
     ledger = Ledger(tmp_path)
     ledger.new(segment=1)
     ledger.publish(b"a")
@@ -142,8 +138,8 @@ def test_neither_the_newest_segment_nor_one_that_is_not_synced_is_touched(tmp_pa
     ledger.store.appender.close()
 
 
-def test_a_segment_that_is_closed_while_a_compaction_runs_is_none_of_its_business(ledger):
-    job = ledger.store.cleaner.begin_compaction(wanting(), ledger.store.checkpoints.covered_notes)
+def test_compaction_ignores_segments_closed_while_it_runs(ledger):
+    job = ledger.begin_compaction()
     ledger.store.appender.seal()
     more = ledger.publish(b"more")
     ledger.sync()
@@ -153,7 +149,7 @@ def test_a_segment_that_is_closed_while_a_compaction_runs_is_none_of_its_busines
     assert ledger.bodies() == bodies() | {more.first: b"more"}
 
 
-def test_a_segment_with_a_note_that_a_checkpoint_does_not_have_is_left_alone(tmp_path):
+def test_segment_with_note_that_checkpoint_does_not_have_is_left_alone(tmp_path):
     ledger = Ledger(tmp_path)
     ledger.new(segment=1)
     ledger.publish(b"a", notes=(b"note",))
@@ -164,7 +160,7 @@ def test_a_segment_with_a_note_that_a_checkpoint_does_not_have_is_left_alone(tmp
     ledger.store.appender.close()
 
 
-def test_a_segment_can_be_compacted_again(ledger):
+def test_segment_can_be_compacted_again(ledger):
     ledger.compact((FIRST + 10, FIRST + 40))
     assert "00000001.1.log" in ledger.names()
 
@@ -194,7 +190,7 @@ def test_deferred_messages_keep_their_due_time(tmp_path):
     ]
 
 
-def test_those_that_were_put_off_together_keep_their_due_time_when_some_are_finished(tmp_path):
+def test_compaction_keeps_due_time_of_cut_deferred_batch(tmp_path):
     ledger = Ledger(tmp_path)
     ledger.new()
     ledger.publish(*[b"x"] * 90)
@@ -244,7 +240,7 @@ def test_damage_in_finished_messages_does_not_stop_compaction(ledger):
     assert ledger.bodies() == bodies(15)
 
 
-def test_a_page_that_was_cached_is_not_taken_from_the_old_file(ledger):
+def test_page_that_was_cached_is_not_taken_from_old_file(ledger):
     ledger.bodies()
     ledger.compact((FIRST + 15, FIRST + 16))
 
@@ -254,7 +250,7 @@ def test_a_page_that_was_cached_is_not_taken_from_the_old_file(ledger):
 # --- interruptions
 
 
-def test_a_compaction_killed_at_any_call_happened_or_did_not(tmp_path):
+def test_compaction_killed_at_any_call_happened_or_did_not(tmp_path):
     for calls in range(100):
         (tmp_path / str(calls)).mkdir()
         ledger = Ledger(tmp_path / str(calls)).fill()
@@ -279,7 +275,7 @@ def test_a_compaction_killed_at_any_call_happened_or_did_not(tmp_path):
     pytest.fail("it never came to an end")
 
 
-def test_a_start_removes_what_was_put_together_when_the_name_of_that_is_durable(tmp_path):
+def test_start_removes_what_was_put_together_when_name_of_that_is_durable(tmp_path):
     disk = FaultyDisk()
     ledger = Ledger(tmp_path).fill(disk)
     ledger.reopen(DURABLE, disk)
@@ -299,7 +295,7 @@ def test_a_start_removes_what_was_put_together_when_the_name_of_that_is_durable(
 
 
 @pytest.mark.parametrize("call", ["create", "append", "sync", "rename", "open_read", "read"])
-def test_a_compaction_that_fails_leaves_the_segment_and_no_descriptor(tmp_path, call):
+def test_compaction_that_fails_leaves_segment_and_no_descriptor(tmp_path, call):
     disk = FaultyDisk()
     ledger = Ledger(tmp_path).fill(disk)
     for _ in range(5):
@@ -316,7 +312,7 @@ def test_a_compaction_that_fails_leaves_the_segment_and_no_descriptor(tmp_path, 
     ledger.store.appender.close()
 
 
-def test_on_a_full_disk_the_old_segment_stays_and_the_attempt_gives_its_space_back(tmp_path):
+def test_compaction_on_full_disk_leaves_old_segment(tmp_path):
     disk = FullDisk(room=1 << 20)
     ledger = Ledger(tmp_path).fill(disk)
     names = ledger.names()
@@ -330,7 +326,7 @@ def test_on_a_full_disk_the_old_segment_stays_and_the_attempt_gives_its_space_ba
     ledger.store.appender.close()
 
 
-def test_an_index_that_cannot_be_written_does_not_undo_it(tmp_path):
+def test_index_that_cannot_be_written_does_not_undo_it(tmp_path):
     disk = FaultyDisk()
     ledger = Ledger(tmp_path).fill(disk)
     disk.faults["replace"] = errno.ENOSPC
@@ -348,9 +344,7 @@ def test_an_index_that_cannot_be_written_does_not_undo_it(tmp_path):
 
 
 def test_segment_dropped_during_compaction_removes_its_copy(ledger):
-    job = ledger.store.cleaner.begin_compaction(
-        wanting((FIRST + 5, FIRST + 6)), ledger.store.checkpoints.covered_notes
-    )
+    job = ledger.begin_compaction((FIRST + 5, FIRST + 6))
     job.run()
     assert ledger.drop(FIRST + 100, 0) == 1
 
@@ -360,9 +354,7 @@ def test_segment_dropped_during_compaction_removes_its_copy(ledger):
 
 
 def test_segment_dropped_before_its_read_leaves_no_copy_and_is_no_damage(ledger):
-    job = ledger.store.cleaner.begin_compaction(
-        wanting((FIRST + 5, FIRST + 6)), ledger.store.checkpoints.covered_notes
-    )
+    job = ledger.begin_compaction((FIRST + 5, FIRST + 6))
     ledger.drop(FIRST + 100, 0)
 
     job.run()
@@ -372,9 +364,7 @@ def test_segment_dropped_before_its_read_leaves_no_copy_and_is_no_damage(ledger)
 
 
 def test_topic_deleted_during_compaction_is_skipped(ledger):
-    job = ledger.store.cleaner.begin_compaction(
-        wanting((FIRST + 5, FIRST + 6)), ledger.store.checkpoints.covered_notes
-    )
+    job = ledger.begin_compaction((FIRST + 5, FIRST + 6))
     job.run()
     deleted = ledger.store.delete()
     names = sorted(path.name for path in deleted.iterdir())
@@ -383,7 +373,7 @@ def test_topic_deleted_during_compaction_is_skipped(ledger):
     assert sorted(path.name for path in deleted.iterdir()) == names
 
 
-def test_nothing_of_a_retired_store_is_compacted(ledger):
+def test_deleted_log_is_not_compacted(ledger):
     ledger.store.delete()
 
     assert not ledger.store.cleaner.needs_compaction(ledger.store.checkpoints.covered_notes)
@@ -392,10 +382,8 @@ def test_nothing_of_a_retired_store_is_compacted(ledger):
 # --- a channel is created during a compaction and gets stored messages
 
 
-def test_what_somebody_is_given_while_a_compaction_runs_stays(ledger):
-    job = ledger.store.cleaner.begin_compaction(
-        wanting((FIRST + 5, FIRST + 6)), ledger.store.checkpoints.covered_notes
-    )
+def test_claim_while_compaction_runs_cancels_it(ledger):
+    job = ledger.begin_compaction((FIRST + 5, FIRST + 6))
     assert ledger.store.cleaner.claim() == [(FIRST, FIRST + 101)]
     job.run()
 
@@ -413,7 +401,7 @@ class WatchedDisk(Disk):
         super().rename(source, target)
 
 
-def test_what_somebody_is_given_when_all_is_copied_and_has_no_name_yet_stays(tmp_path):
+def test_claim_before_copy_has_name_cancels_compaction(tmp_path):
     class Syncing(Disk):
         def sync(self, fd):
             super().sync(fd)
@@ -431,7 +419,7 @@ def test_what_somebody_is_given_when_all_is_copied_and_has_no_name_yet_stays(tmp
     ledger.store.appender.close()
 
 
-def test_what_a_compaction_has_decided_to_let_go_of_is_given_to_nobody(tmp_path):
+def test_claim_after_decision_has_only_copied_messages(tmp_path):
     ledger = Ledger(tmp_path).fill(disk := WatchedDisk())
     given = []
     disk.before = lambda: given.extend(ledger.store.cleaner.claim())
@@ -442,7 +430,7 @@ def test_what_a_compaction_has_decided_to_let_go_of_is_given_to_nobody(tmp_path)
     ledger.store.appender.close()
 
 
-def test_a_copy_that_got_no_name_does_not_count_at_the_next_start(tmp_path):
+def test_copy_that_got_no_name_does_not_count_at_the_next_start(tmp_path):
     ledger = Ledger(tmp_path).fill(disk := FaultyDisk())
     disk.faults["rename"] = errno.EIO
     with pytest.raises(OSError, match="Input/output"):
@@ -455,7 +443,7 @@ def test_a_copy_that_got_no_name_does_not_count_at_the_next_start(tmp_path):
 
 
 @pytest.mark.parametrize("call", ["sync_folder", "replace"])
-def test_a_copy_that_has_its_name_counts_at_once_whatever_else_fails(tmp_path, call):
+def test_copy_that_has_its_name_counts_at_once_whatever_else_fails(tmp_path, call):
     """The copy counts at the next start. It needs the messages that a channel gets during the compaction."""
     ledger = Ledger(tmp_path).fill(disk := FaultyDisk())
     disk.faults[call] = errno.EIO
@@ -475,7 +463,7 @@ def test_a_copy_that_has_its_name_counts_at_once_whatever_else_fails(tmp_path, c
 # --- pending messages
 
 
-def test_what_is_owed_counts_waiting_flying_and_deferred_messages_of_all_channels():
+def test_wanted_has_unfinished_messages_of_all_channels():
     node = Node()
     channel, other = node.channel(), node.channel("other")
     node.publish(*[b"x"] * 10)

@@ -34,7 +34,7 @@ def seen(cursor, start, end):
     ]
 
 
-def test_a_scan_gives_all_of_a_range_in_order_and_nothing_else(shop):
+def test_scan_gives_all_of_range_in_order_and_nothing_else(shop):
     shop.publish(b"a", b"b", b"c")
     shop.encoder.skip_to(FIRST + 10)
     shop.publish(b"d", b"e")
@@ -48,14 +48,14 @@ def test_a_scan_gives_all_of_a_range_in_order_and_nothing_else(shop):
     ]
 
 
-def test_a_scan_ends_where_the_log_does(shop):
+def test_scan_ends_where_log_does(shop):
     shop.publish(b"a")
 
     assert seen(Cursor(shop.store.segments), FIRST, FIRST + 100) == [(FIRST, FIRST + 1, "block")]
     assert seen(Cursor(shop.store.segments), FIRST + 1, FIRST + 100) == []
 
 
-def test_a_scan_goes_from_the_disk_on_into_memory(shop):
+def test_scan_goes_from_disk_on_into_memory(shop):
     log = MessageLog(shop.store.segments, FIRST, limit=1)
     bodies = [b"%d" % n * (MIN_RESIDENT_BYTES // 2) for n in range(6)]
     for body in bodies:
@@ -71,7 +71,7 @@ def test_a_scan_goes_from_the_disk_on_into_memory(shop):
     assert found == [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
-def test_one_message_is_found_or_the_gap_in_which_it_lies(shop):
+def test_cursor_finds_message_or_its_gap(shop):
     shop.publish(b"a")
     shop.publish(b"b")
     zero(shop.log(1), shop.store.segments.size - 30, shop.store.segments.size)
@@ -82,7 +82,7 @@ def test_one_message_is_found_or_the_gap_in_which_it_lies(shop):
     assert cursor.at(FIRST + 2) is None
 
 
-def test_a_scan_that_cannot_go_on_says_so_after_what_it_had(shop):
+def test_scan_that_cannot_go_on_says_so_after_what_it_had(shop):
     class Half:
         def read(self, seq, end):
             if seq > FIRST:
@@ -98,7 +98,7 @@ def test_a_scan_that_cannot_go_on_says_so_after_what_it_had(shop):
 
 
 @pytest.mark.parametrize(("time_ns", "found"), [(0, 0), (10, 0), (11, 2), (20, 2), (25, 3), (30, 3), (31, 5)])
-def test_the_first_message_from_a_time_on_is_found(shop, time_ns, found):
+def test_first_message_from_a_time_on_is_found(shop, time_ns, found):
     publish(shop, b"a", b"b", at_ns=10)
     publish(shop, b"c", at_ns=20)
     publish(shop, b"d", b"e", at_ns=30)
@@ -109,7 +109,7 @@ def test_the_first_message_from_a_time_on_is_found(shop, time_ns, found):
     assert Cursor(log).seek(time_ns) == FIRST + found
 
 
-def test_a_time_is_found_far_into_the_log_without_reading_all_of_it(tmp_path):
+def test_time_is_found_far_into_log_without_reading_all_of_it(tmp_path):
     encoder = Encoder(MessageIds(1), FIRST)
     shop = Shop(tmp_path)
     store = shop.new(segment=1 << 20)
@@ -124,7 +124,7 @@ def test_a_time_is_found_far_into_the_log_without_reading_all_of_it(tmp_path):
     store.appender.close()
 
 
-def test_in_a_log_that_lives_in_memory_a_time_is_found_among_what_is_kept():
+def test_time_is_found_in_log_in_memory():
     log = MessageLog(None, FIRST, limit=100)
     encoder = Encoder(MessageIds(1), FIRST)
     for n in (10, 20, 30):
@@ -160,7 +160,7 @@ def test_back_is_the_same_as_onward_the_last_first(shop):
         assert back == onward[::-1]
 
 
-def test_back_leads_from_memory_on_to_the_disk(shop):
+def test_back_leads_from_memory_on_to_disk(shop):
     log = MessageLog(shop.store.segments, FIRST, limit=1)
     bodies = [b"%d" % n * (MIN_RESIDENT_BYTES // 2) for n in range(6)]
     for body in bodies:
@@ -175,7 +175,7 @@ def test_back_leads_from_memory_on_to_the_disk(shop):
     assert found == [b"5", b"4", b"3", b"2", b"1", b"0"]
 
 
-def test_what_ranges_of_messages_weigh_is_known_across_files(tmp_path):
+def test_ranges_are_weighed_across_files(tmp_path):
     shop = Shop(tmp_path)
     store = shop.new(segment=4096)
     blocks = [publish(shop, *[b"." * 66] * 20, at_ns=1) for _ in range(6)]
@@ -224,7 +224,7 @@ def test_scattered_messages_are_weighed_page_by_page_and_not_one_by_one(shop):
 
 
 @pytest.mark.parametrize("reopened", [False, True])
-def test_a_time_is_found_beside_pages_that_begin_with_notes_or_have_nothing_else(shop, reopened):
+def test_time_is_found_beside_pages_of_notes(shop, reopened):
     """A note of a restart begins a file, one of a channel may begin a page; neither hides a message."""
     for at_ns in (100, 200, 300):
         shop.store.appender.append([], [b"n" * 200_000], shop.encoder.next_seq)

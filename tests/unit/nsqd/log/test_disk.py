@@ -15,7 +15,7 @@ def disk():
     return Disk()
 
 
-def test_a_failure_is_told_in_the_words_of_the_system_or_in_its_own():
+def test_failure_is_told_in_words_of_system_or_in_its_own():
     assert error_text(OSError(28, "No space left on device")) == "no space left on device"
     assert error_text(OSError("The disk is away")) == "the disk is away"
 
@@ -45,7 +45,7 @@ def mode(path):
     "pieces",
     [[b"one"], [b"one", b"two"], [b"x%d" % n for n in range(5000)], [b"", b"a", b""], [b"y" * 3_000_000] * 3],
 )
-def test_all_buffers_are_written_in_order(disk, tmp_path, pieces):
+def test_append_writes_buffers_in_order(disk, tmp_path, pieces):
     fd = disk.create(tmp_path / "file")
     disk.append(fd, pieces)
     disk.append(fd, pieces)
@@ -55,7 +55,7 @@ def test_all_buffers_are_written_in_order(disk, tmp_path, pieces):
 
 
 @pytest.mark.parametrize("pieces", [[b"x" * 10_000], [b"x" * 100] * 100, [b"x"] * 10_000])
-def test_a_write_cut_short_is_gone_on_with_and_then_fails_for_the_reason(disk, tmp_path, pieces):
+def test_write_cut_short_is_gone_on_with_and_then_fails_for_reason(disk, tmp_path, pieces):
     fd = disk.create(tmp_path / "file")
 
     with pytest.raises(OSError, match="File too large"), full_after(5000):
@@ -65,7 +65,7 @@ def test_a_write_cut_short_is_gone_on_with_and_then_fails_for_the_reason(disk, t
     assert (tmp_path / "file").read_bytes() == b"x" * 5000
 
 
-def test_a_new_file_is_private_and_must_be_new(disk, tmp_path):
+def test_new_file_is_private_and_must_be_new(disk, tmp_path):
     disk.close(disk.create(tmp_path / "file"))
 
     assert mode(tmp_path / "file") == 0o600
@@ -76,7 +76,7 @@ def test_a_new_file_is_private_and_must_be_new(disk, tmp_path):
 # --- reading
 
 
-def test_a_read_gives_what_lies_there_and_less_only_at_the_end(disk, tmp_path):
+def test_read_gives_what_lies_there_and_less_only_at_the_end(disk, tmp_path):
     (tmp_path / "file").write_bytes(b"0123456789")
     fd = disk.open_read(tmp_path / "file")
 
@@ -91,7 +91,7 @@ def test_a_read_gives_what_lies_there_and_less_only_at_the_end(disk, tmp_path):
     disk.close(fd)
 
 
-def test_a_whole_file_is_read_and_an_absent_one_is_said_to_be_absent(disk, tmp_path):
+def test_whole_file_is_read_and_absent_one_is_said_to_be_absent(disk, tmp_path):
     (tmp_path / "file").write_bytes(b"content")
 
     assert disk.read_file(tmp_path / "file") == b"content"
@@ -100,7 +100,7 @@ def test_a_whole_file_is_read_and_an_absent_one_is_said_to_be_absent(disk, tmp_p
             read(tmp_path / "none")
 
 
-def test_a_read_that_fails_closes_the_file(tmp_path):
+def test_read_that_fails_closes_file(tmp_path):
     class Broken(Disk):
         def read(self, fd, size, offset):
             raise OSError(5, "Input/output error")
@@ -116,7 +116,7 @@ def test_a_read_that_fails_closes_the_file(tmp_path):
 # --- writing in place
 
 
-def test_writing_over_a_part_leaves_the_rest(disk, tmp_path):
+def test_writing_over_part_leaves_the_rest(disk, tmp_path):
     (tmp_path / "file").write_bytes(b"0123456789")
     fd = disk.open_write(tmp_path / "file")
     disk.write_at(fd, b"xy", 4)
@@ -125,7 +125,7 @@ def test_writing_over_a_part_leaves_the_rest(disk, tmp_path):
     assert (tmp_path / "file").read_bytes() == b"0123xy6789"
 
 
-def test_writing_in_place_makes_the_file_if_there_is_none(disk, tmp_path):
+def test_writing_in_place_makes_file_if_there_is_none(disk, tmp_path):
     fd = disk.open_write(tmp_path / "file")
     disk.allocate(fd, 1000)
     disk.write_at(fd, b"end", 997)
@@ -135,14 +135,14 @@ def test_writing_in_place_makes_the_file_if_there_is_none(disk, tmp_path):
     assert mode(tmp_path / "file") == 0o600
 
 
-def test_writing_in_place_cut_short_fails_for_the_reason(disk, tmp_path):
+def test_writing_in_place_cut_short_fails_for_reason(disk, tmp_path):
     fd = disk.open_write(tmp_path / "file")
     with pytest.raises(OSError, match="File too large"), full_after(5):
         disk.write_at(fd, b"0123456789", 0)
     disk.close(fd)
 
 
-def test_cutting_keeps_the_beginning(disk, tmp_path):
+def test_cutting_keeps_beginning(disk, tmp_path):
     (tmp_path / "file").write_bytes(b"0123456789")
 
     disk.truncate(tmp_path / "file", 4)
@@ -156,7 +156,7 @@ def test_cutting_keeps_the_beginning(disk, tmp_path):
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_a_file_is_replaced_as_a_whole_and_nothing_is_left_over(disk, tmp_path, durable):
+def test_file_is_replaced_as_a_whole_and_nothing_is_left_over(disk, tmp_path, durable):
     for content in (b"old", b"new and longer", b""):
         disk.replace(tmp_path / "file", content, durable=durable)
         assert (tmp_path / "file").read_bytes() == content
@@ -165,7 +165,7 @@ def test_a_file_is_replaced_as_a_whole_and_nothing_is_left_over(disk, tmp_path, 
     assert mode(tmp_path / "file") == 0o600
 
 
-def test_a_replacement_that_fails_leaves_the_old_file(disk, tmp_path):
+def test_replacement_that_fails_leaves_old_file(disk, tmp_path):
     disk.replace(tmp_path / "file", b"old", durable=True)
     before = open_below(tmp_path)
     with pytest.raises(OSError, match="File too large"), full_after(5):
@@ -175,7 +175,7 @@ def test_a_replacement_that_fails_leaves_the_old_file(disk, tmp_path):
     assert open_below(tmp_path) == before
 
 
-def test_what_an_interrupted_replacement_left_is_no_hindrance(disk, tmp_path):
+def test_replace_ignores_leftover_of_interrupted_one(disk, tmp_path):
     (tmp_path / "file.tmp").write_bytes(b"half of something longer")
 
     disk.replace(tmp_path / "file", b"new", durable=False)
@@ -187,7 +187,7 @@ def test_what_an_interrupted_replacement_left_is_no_hindrance(disk, tmp_path):
 # --- names and folders
 
 
-def test_names_are_sorted_and_an_absent_folder_is_not_an_empty_one(disk, tmp_path):
+def test_names_are_sorted_and_absent_folder_is_not_an_empty_one(disk, tmp_path):
     for name in ("b", "a", "c"):
         (tmp_path / name).touch()
 
@@ -196,7 +196,7 @@ def test_names_are_sorted_and_an_absent_folder_is_not_an_empty_one(disk, tmp_pat
         disk.names(tmp_path / "none")
 
 
-def test_a_folder_is_private_and_made_once(disk, tmp_path):
+def test_folder_is_private_and_made_once(disk, tmp_path):
     disk.make_folder(tmp_path / "folder")
 
     assert mode(tmp_path / "folder") == 0o700
@@ -204,7 +204,7 @@ def test_a_folder_is_private_and_made_once(disk, tmp_path):
         disk.make_folder(tmp_path / "folder")
 
 
-def test_remove_of_a_missing_file_is_ignored(disk, tmp_path):
+def test_remove_of_missing_file_is_ignored(disk, tmp_path):
     disk.remove(tmp_path / "none")
     disk.remove_folder(tmp_path / "none")
     (tmp_path / "folder" / "deep").mkdir(parents=True)
@@ -229,7 +229,7 @@ def test_files_and_folders_are_renamed(disk, tmp_path):
     assert disk.read_file(tmp_path / "other") == b"new"
 
 
-def test_a_copy_of_a_file_has_another_identity_and_a_renamed_one_the_same(disk, tmp_path):
+def test_copy_of_file_has_another_identity_and_renamed_one_the_same(disk, tmp_path):
     (tmp_path / "file").write_bytes(b"content")
     (tmp_path / "copy").write_bytes(b"content")
     identity = disk.identity(tmp_path / "file")
@@ -253,7 +253,7 @@ def test_syncing_works_on_files_and_folders_and_leaks_nothing(disk, tmp_path):
     assert open_below(tmp_path) == before
 
 
-def test_no_file_is_handed_on_to_a_program_that_is_started(disk, tmp_path):
+def test_descriptors_are_closed_in_child_processes(disk, tmp_path):
     (tmp_path / "old").touch()
     opened = [
         disk.create(tmp_path / "new"),

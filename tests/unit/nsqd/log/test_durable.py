@@ -10,7 +10,7 @@ from tests.unit.nsqd.replication.replica_end import DATA
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_folders_and_synced_files_survive_a_power_cut(seed):
+def test_folders_and_synced_files_survive_power_cut(seed):
     disk = SimulatedDisk(DATA)
     path = DATA / "a" / "b" / "c"
 

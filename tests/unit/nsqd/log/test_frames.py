@@ -30,7 +30,7 @@ def messages(data):
 
 
 @pytest.mark.parametrize("first", [0, 0xFFD8, 0xFFFE, 0xFFFF, 0x1FFFF0])
-def test_all_ways_to_encode_give_the_same_frames(first):
+def test_encoders_give_the_same_frames(first):
     bodies = [b"%04d" % n for n in range(40)]
     one_by_one, listed = (Encoder(IDS, first) for _ in range(2))
     for body in bodies:
@@ -47,7 +47,7 @@ def test_all_ways_to_encode_give_the_same_frames(first):
 @pytest.mark.parametrize("size", [1, 4, 66, 255, 256, 70_000])
 @pytest.mark.parametrize("count", [MIN_EVEN, 40, 200])
 @pytest.mark.parametrize("first", [0, 7, 0x12FFFF - 200, 0xABCDEF0000])
-def test_a_batch_of_equal_sizes_gives_the_same_frames(size, count, first):
+def test_batch_of_equal_sizes_gives_the_same_frames(size, count, first):
     bodies = [(b"%04d" % n * (size // 4 + 1))[:size] for n in range(count)]
     batch, listed = Encoder(IDS, first), Encoder(IDS, first)
 
@@ -64,7 +64,7 @@ def test_a_batch_of_equal_sizes_gives_the_same_frames(size, count, first):
 
 
 @pytest.mark.parametrize("first", [0xFFFF - 38, 0xFFFF])
-def test_a_batch_whose_ids_change_beyond_the_last_digits_gives_the_same_frames(first):
+def test_batch_across_id_prefixes_gives_the_same_frames(first):
     bodies = [b"aaaa"] * 40
 
     block = Encoder(IDS, first).batch(even(bodies), NOW)
@@ -72,7 +72,7 @@ def test_a_batch_whose_ids_change_beyond_the_last_digits_gives_the_same_frames(f
     assert block.data == Encoder(IDS, first).batch(Batch(bodies), NOW).data
 
 
-def test_any_part_of_a_block_can_be_cut_out():
+def test_block_gives_any_range_of_frames():
     bodies = [b"x" * n for n in range(1, 30)]
     block = Encoder(IDS, 100).batch(Batch(bodies), NOW)
 
@@ -92,7 +92,7 @@ def test_fitting_never_gives_nothing_and_never_more_than_fits():
     assert block.fitting(100, 104, 100 * size) == 104
 
 
-def test_fitting_of_equal_frames_counts_from_the_start_asked_for():
+def test_fitting_of_equal_frames_counts_from_start_asked_for():
     block = Encoder(IDS, 100).batch(even([b"x" * 66] * 40), NOW)
     size = 66 + FRAME_OVERHEAD
 
@@ -100,7 +100,7 @@ def test_fitting_of_equal_frames_counts_from_the_start_asked_for():
     assert block.fitting(139, 140, 1) == 140
 
 
-def test_a_block_read_back_knows_its_frames():
+def test_block_read_back_knows_its_frames():
     written = Encoder(IDS, 7).batch(Batch([b"a", b"bb" * 500, b"c"]), NOW)
     read = parse_block(7, written.data)
 
@@ -110,7 +110,7 @@ def test_a_block_read_back_knows_its_frames():
 
 
 @pytest.mark.parametrize("cut", [1, 20, 33])
-def test_a_block_with_half_a_frame_is_refused(cut):
+def test_block_with_half_a_frame_is_refused(cut):
     data = Encoder(IDS, 7).batch(Batch([b"a", b"b"]), NOW).data
 
     with pytest.raises(ValueError, match="frames end at"):
@@ -126,7 +126,7 @@ def test_attempts_are_patched_and_stop_at_what_sixteen_bits_can_say():
 
 @pytest.mark.parametrize("sizes", [(3, 3, 3), (3, 4, 3), (3,)])
 @pytest.mark.parametrize("counts", [(2, 2, 2), (2, 3, 700), (70_000, 70_000, 70_000)])
-def test_each_of_several_frames_carries_its_own_number_of_attempts(sizes, counts):
+def test_frames_carry_their_own_attempts(sizes, counts):
     block = Encoder(IDS, 7).batch(Batch([b"x" * size for size in sizes]), NOW)
     frames = [block.view(seq, seq + 1) for seq in range(block.first, block.next)]
 
@@ -145,7 +145,7 @@ def test_frames_of_one_size_are_patched_together_and_others_are_not(sizes):
     assert not with_attempts_all(block.data * 2, [2, 3] * len(sizes))
 
 
-def test_a_block_says_when_its_messages_are_due_and_the_next_one_does_not():
+def test_block_says_when_its_messages_are_due_and_the_next_one_does_not():
     encoder = Encoder(IDS, 7)
     encoder.due_ns = NOW + 5
     encoder.put(b"later", NOW)

@@ -30,11 +30,11 @@ def test_headers_and_body_come_back(given_headers, body):
 
 
 @given(HEADERS, st.binary())
-def test_the_client_reads_what_is_stored(given_headers, body):
+def test_client_reads_what_is_stored(given_headers, body):
     assert parse_extended(join(given_headers, body)) == (given_headers, body)
 
 
-def test_the_extension_is_laid_out_as_youzans():
+def test_extension_is_laid_out_as_youzans():
     assert extension({"a": "b"}) == b'\x04\x00\x09{"a":"b"}'
     assert extension({}) == b"\x00"
 
@@ -63,14 +63,14 @@ def test_published_headers_are_stored_unchanged():
         (json.dumps({"a": "x" * (1 << 20)}).encode(), "1048585 bytes are above 65535"),
     ],
 )
-def test_invalid_headers_are_refused_with_a_sentence(encoded, why):
+def test_invalid_headers_are_refused_with_sentence(encoded, why):
     with pytest.raises(BadHeaders) as refused:
         checked_extension(encoded)
 
     assert str(refused.value) == why
 
 
-def test_the_most_that_two_bytes_can_count_is_taken():
+def test_headers_of_largest_size_are_accepted():
     most = {"a": "x" * (65_535 - len('{"a":""}'))}
 
     assert split(join(most, b"body")) == (most, b"body")
@@ -84,7 +84,7 @@ def test_names_and_values_are_strings():
 
 
 @given(st.one_of(st.binary(max_size=30), HEADERS.map(lambda one: json.dumps(one).encode())), st.data())
-def test_what_is_taken_at_once_is_what_json_takes(encoded, data):
+def test_header_check_agrees_with_json(encoded, data):
     at = data.draw(st.integers(0, len(encoded)))
     changed = encoded[:at] + data.draw(st.binary(max_size=2)) + encoded[at:]
     try:
@@ -95,7 +95,7 @@ def test_what_is_taken_at_once_is_what_json_takes(encoded, data):
 
 
 @pytest.mark.parametrize("cut", [b"", b"\x04", b"\x04\x00", b"\x04\x00\x05{}", b"\x05\x00\x02{}"])
-def test_an_extension_that_is_not_whole_is_refused(cut):
+def test_extension_that_is_not_whole_is_refused(cut):
     with pytest.raises(BadHeaders):
         split(cut)
 
@@ -135,7 +135,7 @@ def test_headers_that_are_alike_are_checked_at_once_as_each_is(given_headers, as
         b'{"a"x"\\u00e9"}',
     ],
 )
-def test_what_is_like_headers_and_is_none_is_refused(other):
+def test_headers_that_differ_from_alike_ones_are_refused(other):
     with pytest.raises(BadHeaders):
         headers.check_alike([b'{"a":"\\u00e9"}', other])
 
@@ -144,7 +144,7 @@ MESSAGES = [({"n": "1"}, b"first"), ({}, b"second"), ({"traceparent": "00-ab"}, 
 
 
 @given(st.lists(st.tuples(HEADERS, st.binary(min_size=1)), min_size=1, max_size=20), st.data())
-def test_each_kind_of_subscriber_can_be_sent_either_kind_of_block(messages, data):
+def test_subscribers_of_both_kinds_get_either_kind_of_block(messages, data):
     start = data.draw(st.integers(0, len(messages) - 1))
     end = data.draw(st.integers(start + 1, len(messages)))
     extended, plain = block_of(*messages, extended=True), block_of(*messages, extended=False)
@@ -183,7 +183,7 @@ def test_long_bodies_are_sent_whole_to_both_kinds():
 
 
 @pytest.mark.parametrize("extended", [True, False])
-def test_a_message_is_taken_apart_whatever_block_it_lies_in(extended):
+def test_message_is_taken_apart_whatever_block_it_lies_in(extended):
     block = block_of(*MESSAGES, extended=extended)
     block = parse_block(100, block.data, has_headers=extended)
 

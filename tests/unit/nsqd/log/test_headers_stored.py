@@ -11,7 +11,7 @@ from nsqd.log.frames import Block
 from nsqd.log.headers import join, message
 from nsqd.log.ids import MessageIds
 from nsqd.log.tail import MessageLog
-from tests.support.stores import FIRST, Shop, wanting
+from tests.support.stores import FIRST, Shop
 
 SOME = {"a": "b"}
 
@@ -34,13 +34,6 @@ def messages(read, seq, end):
     return found
 
 
-def compact(shop, *pending):
-    job = shop.store.cleaner.begin_compaction(wanting(*pending), shop.store.checkpoints.covered_notes)
-    job.run()
-    shop.store.cleaner.end_compaction(job)
-    shop.store.cleaner.remove_files()
-
-
 @pytest.fixture
 def shop(tmp_path):
     shop = Shop(tmp_path)
@@ -50,7 +43,7 @@ def shop(tmp_path):
     shop.store.appender.close()
 
 
-def test_appends_of_both_kinds_are_kept_apart_when_a_page_is_read(shop):
+def test_appends_of_both_kinds_are_kept_apart_when_page_is_read(shop):
     publish(shop, ({}, b"1"), extended=False)
     publish(shop, ({}, b"2"), extended=False)
     publish(shop, (SOME, b"3"), ({}, b"4"), extended=True)
@@ -83,7 +76,7 @@ def test_single_messages_of_both_kinds_are_read_from_among_many(shop):
     assert few == {seq: expected[seq] for seq in range(FIRST + 50, FIRST + 60)}
 
 
-def test_headers_outlive_a_restart_and_a_compaction(shop):
+def test_headers_outlive_restart_and_compaction(shop):
     first = publish(shop, (SOME, b"1"), ({}, b"2"), (SOME, b"3"), extended=True, due_ns=99)
     publish(shop, *[({}, b"x" * 1000)] * 50, extended=False)
     shop.store.appender.seal()
@@ -91,7 +84,7 @@ def test_headers_outlive_a_restart_and_a_compaction(shop):
     assert shop.sync() is None
     wanted = {first.first + 1: ({}, b"2"), first.first + 2: (SOME, b"3"), newest.first: ({}, b"newest")}
 
-    compact(shop, (first.first + 1, first.next), (newest.first, newest.next))
+    shop.compact((first.first + 1, first.next), (newest.first, newest.next))
 
     assert messages(shop.store.segments, FIRST, newest.next) == wanted
     found = shop.reopen()
@@ -99,7 +92,7 @@ def test_headers_outlive_a_restart_and_a_compaction(shop):
     assert [one.due_ns for one in found.tail_records][:1] == [99]
 
 
-def test_what_is_cut_out_of_a_block_in_memory_keeps_its_headers():
+def test_block_cut_in_memory_keeps_headers():
     log = MessageLog(None, 0, 0)
     topic = Topic("t#ephemeral", MessageIds(1), None, 10, 100)
     topic.stage(b"1", 1, extension=join(SOME, b""))
@@ -131,7 +124,7 @@ MIXTURE = st.lists(
 
 @given(MIXTURE, st.integers(0, 5000))
 @settings(max_examples=60, deadline=None)
-def test_any_mixture_comes_back_and_any_cut_of_the_file_leaves_a_prefix(tmp_path_factory, mixture, cut):
+def test_mixture_of_headers_survives_cut_as_prefix(tmp_path_factory, mixture, cut):
     shop = Shop(tmp_path_factory.mktemp("mixture"))
     shop.new()
     expected, ends = {}, []

@@ -5,7 +5,7 @@ import pytest
 from nsqd.log.disk import Disk
 from nsqd.log.segment_index import MAX_HOLES, holes_in, largest
 from tests.support.disks import FaultyDisk
-from tests.support.stores import FIRST, Shop, flip, wanting
+from tests.support.stores import FIRST, Shop, flip
 
 # The sequence at which a restart continued.
 LATER = FIRST + (1 << 40)
@@ -26,11 +26,7 @@ class Merged(Shop):
         self.store.appender.seal()
         self.publish(b"newest")
         assert self.sync() is None
-        pending = wanting((FIRST + 15, FIRST + 17), (LATER, LATER + 3))
-        job = self.store.cleaner.begin_compaction(pending, self.store.checkpoints.covered_notes)
-        job.run()
-        assert self.store.cleaner.end_compaction(job) > 0
-        self.store.cleaner.remove_files()
+        assert self.compact((FIRST + 15, FIRST + 17), (LATER, LATER + 3)) > 0
         return self
 
     @property
@@ -49,12 +45,12 @@ def log(tmp_path):
 HOLES = [(FIRST, FIRST + 15), (FIRST + 17, LATER)]
 
 
-def test_what_everybody_had_finished_and_what_a_restart_skipped_is_missing(log):
+def test_holes_are_finished_and_skipped_numbers(log):
     assert log.store.segments.extents() == [(FIRST, LATER + 3)]
     assert holes_in(Disk(), log.segment) == HOLES
 
 
-def test_a_file_whose_index_is_lost_is_read_for_it(log):
+def test_file_whose_index_is_lost_is_read_for_it(log):
     Disk().remove(log.segment.index_path)
 
     assert holes_in(Disk(), log.segment) == HOLES
@@ -70,7 +66,7 @@ def test_damaged_messages_are_not_missing(log, indexed):
     assert holes_in(Disk(), log.segment) == HOLES
 
 
-def test_of_a_file_that_cannot_be_read_just_now_nothing_is_known(log):
+def test_holes_of_unreadable_file_are_unknown(log):
     Disk().remove(log.segment.index_path)
     disk = FaultyDisk()
     disk.faults["open_read"] = errno.EMFILE
@@ -78,18 +74,18 @@ def test_of_a_file_that_cannot_be_read_just_now_nothing_is_known(log):
     assert holes_in(disk, log.segment) == []
 
 
-def test_a_start_knows_it_as_well(log):
+def test_start_knows_it_as_well(log):
     log.reopen(log.mark())
 
     assert holes_in(Disk(), log.segment) == HOLES
 
 
-def test_only_files_with_something_behind_a_place_are_looked_at(log):
+def test_compacted_from_has_files_behind_place(log):
     assert log.store.segments.compacted_from(LATER + 1) == [log.segment]
     assert log.store.segments.compacted_from(LATER + 2) == []
 
 
-def test_of_very_many_the_largest_count():
+def test_largest_holes_count():
     holes = [(10 * n, 10 * n + 1 + (n == 7)) for n in range(MAX_HOLES + 5)]
 
     found = largest(holes)

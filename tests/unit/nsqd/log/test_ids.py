@@ -5,7 +5,7 @@ from nsqd.log.ids import SEQUENCE_MASK, MessageIds, first_sequence
 
 @pytest.mark.parametrize("node_id", [0, 5, 1023])
 @pytest.mark.parametrize("seq", [0, 1, 0xFFFF, 0x10000, SEQUENCE_MASK])
-def test_an_id_gives_its_sequence_back(node_id, seq):
+def test_id_gives_its_sequence_back(node_id, seq):
     ids = MessageIds(node_id)
 
     assert ids.decode(ids.encode(seq)) == seq
@@ -24,13 +24,13 @@ def test_an_id_gives_its_sequence_back(node_id, seq):
         b" " * 16,
     ],
 )
-def test_what_is_not_sixteen_lower_case_digits_is_nobodys_id(text):
+def test_id_is_sixteen_lower_case_digits(text):
     assert MessageIds(5).decode(text) == -1
 
 
-def test_an_id_of_another_node_is_not_ours():
+def test_id_of_another_node_is_not_ours():
     assert MessageIds(5).decode(MessageIds(6).encode(7)) == -1
 
 
-def test_sequences_start_at_the_microseconds_since_1970():
+def test_sequences_start_at_microseconds_since_1970():
     assert first_sequence(1_700_000_000_123_456_789) == 1_700_000_000_123_456

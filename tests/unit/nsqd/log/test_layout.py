@@ -46,23 +46,23 @@ def flipped(data, bit):
 
 
 @pytest.mark.parametrize("header", [HEADER, FileHeader(first=0, follows=0, salt=0, origin=0)])
-def test_a_file_header_says_what_was_put_into_it(header):
+def test_file_header_says_what_was_put_into_it(header):
     assert decode_file_header(header.encode() + b"appends") == header
 
 
-def test_the_header_has_the_size_that_readers_take_for_granted():
+def test_header_has_size_that_readers_take_for_granted():
     assert len(HEADER.encode()) == FILE_HEADER_BYTES == 144
 
 
 @pytest.mark.parametrize("place", [0, 1])
-def test_either_copy_of_the_header_is_enough(place):
+def test_file_header_is_read_from_either_copy(place):
     raw = bytearray(HEADER.encode())
     raw[place * COPY : (place + 1) * COPY] = b"x" * COPY
 
     assert decode_file_header(bytes(raw)) == HEADER
 
 
-def test_any_flipped_bit_of_the_header_changes_nothing():
+def test_file_header_survives_flipped_bit():
     raw = HEADER.encode()
 
     assert all(decode_file_header(flipped(raw, bit)) == HEADER for bit in range(len(raw) * 8))
@@ -71,7 +71,7 @@ def test_any_flipped_bit_of_the_header_changes_nothing():
 @pytest.mark.parametrize(
     "raw", [b"", b"x" * FILE_HEADER_BYTES, bytes(FILE_HEADER_BYTES), HEADER.encode()[: COPY - 1]]
 )
-def test_what_has_no_whole_copy_is_no_log(raw):
+def test_file_without_whole_header_is_no_log(raw):
     with pytest.raises(NotALog):
         decode_file_header(raw)
 
@@ -79,7 +79,7 @@ def test_what_has_no_whole_copy_is_no_log(raw):
 @pytest.mark.parametrize(
     "fields", [{"version": 3}, {"flags": 0x0001}, {"flags": 0x0080}, {"magic": b"NSQLOG\x03\n"}]
 )
-def test_a_file_of_a_newer_version_is_refused_and_named(fields):
+def test_file_of_newer_version_is_refused_and_named(fields):
     raw = reseal(HEADER.encode()[:COPY], **fields)
 
     with pytest.raises(NewerVersion, match="is not known"):
@@ -87,12 +87,12 @@ def test_a_file_of_a_newer_version_is_refused_and_named(fields):
 
 
 @pytest.mark.parametrize("raw", [b"NSQLOG\x03\n" + b"x" * 300, b"NSQLOG\xff\n"])
-def test_a_header_of_another_shape_is_refused_by_the_number_in_its_magic(raw):
+def test_header_of_another_shape_is_refused_by_number_in_its_magic(raw):
     with pytest.raises(NewerVersion, match="is not known"):
         decode_file_header(raw)
 
 
-def test_a_flag_that_need_not_be_understood_is_passed_over():
+def test_flag_that_need_not_be_understood_is_passed_over():
     raw = reseal(HEADER.encode()[:COPY], flags=0x0100 | 0x8000)
 
     assert decode_file_header(raw * 2) == HEADER
@@ -110,7 +110,7 @@ def an_append(data=b"payload", first=1000, count=3, due_ns=0, flags=0, salt=SALT
     return append_header(salt, first, count, due_ns, data, flags) + data
 
 
-def test_an_append_says_where_its_data_lies_and_what_it_holds():
+def test_append_says_where_its_data_lies_and_what_it_holds():
     raw = b"before" + an_append(due_ns=99)
 
     append = decode_append(raw, 6, 500, SALT)
@@ -120,7 +120,7 @@ def test_an_append_says_where_its_data_lies_and_what_it_holds():
     assert append.matches(b"payload", SALT)
 
 
-def test_a_note_is_told_from_messages():
+def test_note_is_told_from_messages():
     assert decode_append(an_append(flags=NOTE), 0, 0, SALT).is_note
 
 
@@ -132,18 +132,18 @@ def test_other_data_does_not_match():
     assert not append.matches(b"payload", SALT + 1)
 
 
-def test_an_append_of_another_file_is_none_here():
+def test_append_of_another_file_is_none_here():
     assert decode_append(an_append(salt=SALT + 1), 0, 0, SALT) is None
 
 
-def test_a_header_that_is_cut_short_is_none():
+def test_header_that_is_cut_short_is_none():
     raw = an_append()[:APPEND_HEADER_BYTES]
 
     assert decode_append(raw, 0, 0, SALT) is not None
     assert all(decode_append(raw[:size], 0, 0, SALT) is None for size in range(APPEND_HEADER_BYTES))
 
 
-def test_a_damaged_header_is_noticed_and_any_single_bit_of_it_mended():
+def test_damaged_header_is_noticed_and_any_single_bit_of_it_mended():
     raw = an_append(due_ns=5)
     for bit in range(APPEND_HEADER_BYTES * 8):
         damaged = flipped(raw, bit)
@@ -163,17 +163,17 @@ def test_two_wrong_bytes_are_not_mended_into_something_else():
 
 
 @pytest.mark.parametrize("raw", [b"", bytes(APPEND_HEADER_BYTES), an_append()[: APPEND_HEADER_BYTES - 1]])
-def test_where_there_is_no_header_none_is_mended(raw):
+def test_mending_without_header_gives_nothing(raw):
     assert mend_append(raw, 0, 0, SALT) is None
 
 
 @pytest.mark.parametrize("flags", [0x0004, 0x0080, NOTE | 0x0004])
-def test_an_append_that_must_be_understood_and_is_not_is_refused(flags):
+def test_append_that_must_be_understood_and_is_not_is_refused(flags):
     with pytest.raises(NewerVersion, match="at 500 is not known"):
         decode_append(an_append(flags=flags), 0, 500, SALT)
 
 
-def test_an_append_with_a_flag_of_the_upper_byte_is_read_as_ever():
+def test_append_with_flag_of_upper_byte_is_read_as_ever():
     assert decode_append(an_append(flags=0x0200), 0, 0, SALT).matches(b"payload", SALT)
 
 
@@ -186,7 +186,7 @@ def a_longer_append(flags=0, salt=SALT):
     return fields + struct.pack("<Q", xxh3_64_intdigest(fields, salt)) + b"payload"
 
 
-def test_fields_of_a_header_that_are_not_known_are_passed_over():
+def test_fields_of_header_that_are_not_known_are_passed_over():
     raw = a_longer_append()
 
     append = decode_append(raw, 0, 500, SALT)
@@ -202,7 +202,7 @@ def offsets(starts):
     return [starts.offset(place) for place in range(len(starts))]
 
 
-def test_it_is_seen_where_appends_start_unless_that_is_not_clear():
+def test_starts_are_found_unless_unclear():
     raw = an_append(first=1000) + an_append(b"note", first=1003, count=0, flags=NOTE) + an_append(first=1003)
     size = len(an_append())
     last = 2 * size - len("payload") + len("note")
@@ -218,7 +218,7 @@ def test_it_is_seen_where_appends_start_unless_that_is_not_clear():
     assert find_starts(no_length, 500, 1000) is None
 
 
-def test_a_wrong_bit_of_a_longer_header_is_noticed_and_mended_but_in_its_length():
+def test_longer_header_is_mended_except_its_length():
     raw = a_longer_append()
     for bit in range(64 * 8):
         damaged = flipped(raw, bit)
@@ -227,13 +227,13 @@ def test_a_wrong_bit_of_a_longer_header_is_noticed_and_mended_but_in_its_length(
             assert mend_append(damaged, 0, 0, SALT).matches(b"payload", SALT)
 
 
-def test_a_longer_header_with_a_flag_that_must_be_understood_is_refused():
+def test_longer_header_with_flag_that_must_be_understood_is_refused():
     with pytest.raises(NewerVersion, match="is not known"):
         decode_append(a_longer_append(flags=0x0004), 0, 0, SALT)
 
 
 @pytest.mark.parametrize("length", [0, 47, 4097, 65535])
-def test_a_header_of_an_impossible_length_is_none(length):
+def test_header_of_impossible_length_is_none(length):
     raw = bytearray(an_append() + bytes(5000))
     raw[6:8] = length.to_bytes(2, "little")
 
@@ -243,7 +243,7 @@ def test_a_header_of_an_impossible_length_is_none(length):
 # --- looking for the next header
 
 
-def test_the_next_whole_header_is_found_behind_damage():
+def test_next_whole_header_is_found_behind_damage():
     raw = b"\xb5NSQ garbage" + an_append(first=1003)
 
     found = find_append(raw, 0, 0, SALT, 1000)
@@ -251,15 +251,15 @@ def test_the_next_whole_header_is_found_behind_damage():
     assert (found.first, found.end) == (1003, len(raw))
 
 
-def test_a_header_at_the_place_itself_is_not_the_next():
+def test_header_at_place_itself_is_not_the_next():
     assert find_append(an_append(), 0, 0, SALT, 0) is None
 
 
-def test_a_header_of_earlier_messages_is_not_the_next():
+def test_header_of_earlier_messages_is_not_the_next():
     assert find_append(b"x" + an_append(first=999), 0, 0, SALT, 1000) is None
 
 
-def test_a_message_that_carries_the_bytes_of_an_append_is_not_taken_for_one():
+def test_message_that_carries_bytes_of_append_is_not_taken_for_one():
     inner = an_append(first=5000, salt=SALT + 1)
     raw = b"x" + an_append(data=inner, first=1003)
 
@@ -267,7 +267,7 @@ def test_a_message_that_carries_the_bytes_of_an_append_is_not_taken_for_one():
     assert find_append(raw, 1, 0, SALT, 1000) is None
 
 
-def test_the_frame_of_an_append_that_has_it_alone_is_found_and_no_other():
+def test_frame_of_append_that_has_it_alone_is_found_and_no_other():
     whole = append_header(SALT, 1000, 1, 99, b"frame") + b"frame"
     data = b"before" + whole + b"behind"
     end = 6 + len(whole)
@@ -279,7 +279,7 @@ def test_the_frame_of_an_append_that_has_it_alone_is_found_and_no_other():
     assert only_frame(data, 6, 6, 1000, SALT, 0) is None
 
 
-def test_of_an_append_with_a_wrong_bit_the_frame_is_not_taken_for_right():
+def test_frame_of_append_with_wrong_bit_is_refused():
     whole = append_header(SALT, 1000, 1, 99, b"frame") + b"frame"
 
     found = {only_frame(flipped(whole, bit), 0, len(whole), 1000, SALT, 0) for bit in range(8 * len(whole))}
@@ -288,7 +288,7 @@ def test_of_an_append_with_a_wrong_bit_the_frame_is_not_taken_for_right():
 
 
 @pytest.mark.parametrize("append", [(2, 0), (1, NOTE), (1, MESSAGE_HEADERS)])
-def test_of_other_appends_no_frame_is_taken(append):
+def test_frame_of_other_append_is_refused(append):
     count, flags = append
     whole = append_header(SALT, 1000, count, 0, b"frame", flags) + b"frame"
 
@@ -296,7 +296,7 @@ def test_of_other_appends_no_frame_is_taken(append):
 
 
 @pytest.mark.parametrize("length", [APPEND_HEADER_BYTES, 64, 128, 129, 512, 4096])
-def test_mending_computes_a_bounded_number_of_checksums(monkeypatch, length):
+def test_mending_computes_bounded_number_of_checksums(monkeypatch, length):
     noise = random.Random(1).randbytes(4096)
     raw = an_append()[:6] + length.to_bytes(2, "little") + noise
     hashed = []

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from nsqd.log.search import All, BadFilter, Contains, parse_json_filter
 
 
-def test_a_body_contains_the_bytes_or_does_not():
+def test_body_contains_bytes_or_does_not():
     assert Contains(b"lo w").matches(b"hello world")
     assert not Contains(b"low").matches(b"hello world")
 
@@ -39,17 +39,17 @@ def test_a_body_contains_the_bytes_or_does_not():
         ("n=5", b"[" * 100_000, False),
     ],
 )
-def test_a_value_in_json_is_found_at_its_path(text, body, matches):
+def test_value_in_json_is_found_at_its_path(text, body, matches):
     assert parse_json_filter(text).matches(body) is matches
 
 
 @pytest.mark.parametrize("text", ["", "=5", "a..b=1", ".a", "a."])
-def test_invalid_path_is_refused_with_a_sentence(text):
+def test_invalid_path_is_refused_with_sentence(text):
     with pytest.raises(BadFilter, match="no path"):
         parse_json_filter(text)
 
 
-def test_all_of_several_filters_must_match():
+def test_filters_must_all_match():
     both = All(Contains(b"x"), parse_json_filter("n=5"))
 
     assert both.matches(b'{"n": 5, "t": "x"}')
@@ -63,7 +63,7 @@ def test_all_of_several_filters_must_match():
     st.booleans(),
     st.binary(max_size=20),
 )
-def test_what_matches_is_never_passed_over_by_the_look_at_whole_pages(name, value, escaped, around):
+def test_page_check_passes_over_no_match(name, value, escaped, around):
     """JSON may be written with escapes or without."""
     wanted = parse_json_filter(f"{name}={json.dumps(value)}")
     body = json.dumps({name: value}, ensure_ascii=escaped).encode("utf-8", "surrogatepass")

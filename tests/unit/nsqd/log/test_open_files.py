@@ -43,7 +43,7 @@ def street(tmp_path):
     street.close()
 
 
-def test_no_more_are_open_than_may_be_and_all_are_written_to(street, tmp_path):
+def test_open_files_stay_below_limit(street, tmp_path):
     before = len(open_below(tmp_path))
     for body in (b"1", b"2", b"3"):
         for shop in street:
@@ -55,7 +55,7 @@ def test_no_more_are_open_than_may_be_and_all_are_written_to(street, tmp_path):
     assert [shop.names() for shop in street] == [["00000001.log"]] * 4
 
 
-def test_what_is_not_synced_is_synced_though_its_file_was_closed(street):
+def test_closed_file_is_synced(street):
     for shop in street:
         shop.publish(b"1")
     assert len(street.files) == 2
@@ -65,7 +65,7 @@ def test_what_is_not_synced_is_synced_though_its_file_was_closed(street):
         assert shop.store.segments.synced == shop.store.segments.end
 
 
-def test_a_file_that_is_synced_is_closed_before_one_that_is_not(street):
+def test_file_that_is_synced_is_closed_before_one_that_is_not(street):
     first, second, third, _ = street
     first.publish(b"1")
     second.publish(b"1")
@@ -77,7 +77,7 @@ def test_a_file_that_is_synced_is_closed_before_one_that_is_not(street):
     assert not second.store.appender._writer.is_open
 
 
-def test_a_file_that_a_thread_is_syncing_stays_open(street):
+def test_file_that_thread_is_syncing_stays_open(street):
     first, second, third, _ = street
     jobs = []
     for shop in (first, second):
@@ -133,7 +133,7 @@ def test_idle_files_are_closed_and_those_in_use_are_not(tmp_path):
     street.close()
 
 
-def test_an_idle_file_that_is_not_synced_stays_open_until_it_is(tmp_path):
+def test_idle_file_that_is_not_synced_stays_open_until_it_is(tmp_path):
     street = Street(tmp_path, most=100, shops=1)
     (shop,) = street
     shop.publish(b"1")
@@ -160,9 +160,7 @@ def rested(street):
     ("call", "code", "reason"),
     [("open_append", errno.EMFILE, "Too many open files"), ("size", errno.EIO, "Input/output error")],
 )
-def test_file_that_cannot_be_opened_again_just_now_fails_the_append_and_no_more(
-    street, tmp_path, call, code, reason
-):
+def test_file_that_cannot_be_reopened_fails_one_append(street, tmp_path, call, code, reason):
     shop = rested(street)
     before = len(open_below(tmp_path))
     street.disk.faults[call] = code
@@ -178,7 +176,7 @@ def test_file_that_cannot_be_opened_again_just_now_fails_the_append_and_no_more(
 
 
 @pytest.mark.parametrize("cut", [False, True])
-def test_file_that_was_removed_or_cut_is_left_and_the_log_continues(street, cut):
+def test_file_that_was_removed_or_cut_is_left_and_log_continues(street, cut):
     shop = rested(street)
     first = min(shop.bodies())
     if cut:
@@ -194,7 +192,7 @@ def test_file_that_was_removed_or_cut_is_left_and_the_log_continues(street, cut)
     assert "was removed or changed" in shop.warnings[0]
 
 
-def test_a_closed_file_is_sealed_dropped_and_deleted_like_an_open_one(street, tmp_path):
+def test_closed_file_is_sealed_dropped_and_deleted_like_open_one(street, tmp_path):
     before = len(open_below(tmp_path))
     shop = rested(street)
     shop.store.appender.seal()

@@ -48,7 +48,7 @@ def body(block, seq):
     return block.frames(seq, seq + 1)[-200:]
 
 
-def test_one_message_costs_one_small_read_once_it_is_known_where_appends_begin(written, disk, cache):
+def test_message_costs_one_small_read_with_known_starts(written, disk, cache):
     at(written, disk, cache, FIRST)
     assert disk.sizes == [written.page_size(0), ONE]
     disk.sizes.clear()
@@ -61,7 +61,7 @@ def test_one_message_costs_one_small_read_once_it_is_known_where_appends_begin(w
     assert disk.sizes == [ONE] * 500
 
 
-def test_who_wrote_a_page_knows_where_its_appends_start(tmp_path, disk, cache):
+def test_writer_of_page_knows_starts(tmp_path, disk, cache):
     encoder = Encoder(MessageIds(1), FIRST)
     segment = Segment(tmp_path, 2, FileHeader(FIRST, FIRST, 5, 1))
     writer = SegmentWriter(disk, segment, keep=cache.starts.put)
@@ -76,12 +76,12 @@ def test_who_wrote_a_page_knows_where_its_appends_start(tmp_path, disk, cache):
     disk.close(writer.fd)
 
 
-def test_it_is_decoded_alone_and_with_it_what_follows_and_is_wanted(written, disk, cache):
+def test_message_is_decoded_with_wanted_followers(written, disk, cache):
     assert len(at(written, disk, cache, FIRST + 3)) == 1
     assert at(written, disk, cache, FIRST + 3, FIRST + 6).next == FIRST + 6
 
 
-def test_a_page_that_is_in_memory_is_not_read_again_for_one_message(written, disk, cache):
+def test_page_that_is_in_memory_is_not_read_again_for_one_message(written, disk, cache):
     page = at(written, disk, cache, FIRST, FIRST + 1000)
     disk.sizes.clear()
 
@@ -89,7 +89,7 @@ def test_a_page_that_is_in_memory_is_not_read_again_for_one_message(written, dis
     assert disk.sizes == []
 
 
-def test_a_page_of_which_message_after_message_was_read_is_kept(written, disk, cache):
+def test_page_of_which_message_after_message_was_read_is_kept(written, disk, cache):
     messages = written.page_end(0) - FIRST
     for _ in range(2):
         for seq in range(FIRST, FIRST + messages):
@@ -100,7 +100,7 @@ def test_a_page_of_which_message_after_message_was_read_is_kept(written, disk, c
     assert disk.sizes == []
 
 
-def test_a_long_append_is_read_alone_and_kept_like_a_page(tmp_path, disk):
+def test_long_append_is_read_alone_and_kept_like_page(tmp_path, disk):
     encoder = Encoder(MessageIds(1), FIRST)
     writer = SegmentWriter(disk, Segment(tmp_path, 1, FileHeader(FIRST, FIRST, 5, 1)))
     writer.append([encoder.batch(Batch([b"x" * 200] * 50), 1) for _ in range(40)], [])
@@ -130,14 +130,14 @@ def test_damage_is_the_same_gap_for_one_message_as_for_all(written, disk, cache)
     assert body(found[3], FIRST + 103) == b"0103" * 50
 
 
-def test_a_file_that_is_gone_is_a_gap_also_for_one_message(written, disk, cache):
+def test_file_that_is_gone_is_gap_also_for_one_message(written, disk, cache):
     written.path.unlink()
 
     assert at(written, disk, cache, FIRST + 5) == Gap(FIRST, written.page_end(0), Why.REMOVED)
 
 
 @pytest.mark.parametrize("call", ["open_read", "read"])
-def test_temporary_read_error_is_an_error_for_one_message(written, call):
+def test_temporary_read_error_is_error_for_one_message(written, call):
     faulty = FaultyDisk()
     cache = Cache()
     at(written, faulty, cache, FIRST)
@@ -150,7 +150,7 @@ def test_temporary_read_error_is_an_error_for_one_message(written, call):
     assert body(at(written, faulty, cache, FIRST), FIRST) == b"0000" * 50
 
 
-def test_every_message_of_a_page_is_found_alone(written, disk, cache):
+def test_messages_of_page_are_found_alone(written, disk, cache):
     assert written.pages == 2
     assert written.page_offsets[1] >= PAGE_BYTES
     (whole,) = read_page(disk, written, 1)

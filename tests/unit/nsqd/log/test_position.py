@@ -43,11 +43,11 @@ def place(text):
         ("-1w2d12h", LogPosition(PositionKind.TIME, NOW_NS - (9 * 24 + 12) * 3600 * SECOND)),
     ],
 )
-def test_a_place_is_read_in_each_of_its_forms(text, expected):
+def test_place_is_read_in_each_of_its_forms(text, expected):
     assert place(text) == expected
 
 
-def test_sixteen_decimal_digits_are_a_sequence_unless_they_are_said_to_be_an_id():
+def test_sixteen_decimal_digits_are_sequence_unless_they_are_said_to_be_id():
     digits = "0140000000000123"
 
     assert place(digits) == LogPosition(PositionKind.SEQUENCE, int(digits))
@@ -75,17 +75,17 @@ def test_sixteen_decimal_digits_are_a_sequence_unless_they_are_said_to_be_an_id(
         "\uff11",
     ],
 )
-def test_invalid_position_is_refused_with_a_sentence(text):
+def test_invalid_position_is_refused_with_sentence(text):
     with pytest.raises(BadPosition, match=" "):
         place(text)
 
 
-def test_the_id_of_another_node_is_no_place():
+def test_id_of_another_node_is_no_place():
     with pytest.raises(BadPosition, match="another node"):
         place(MessageIds(6).encode(77).decode())
 
 
-def test_a_time_before_1970_is_the_beginning_of_time():
+def test_time_before_1970_is_beginning_of_time():
     assert parse_time("1901-01-01", NOW_NS) == 0
     assert parse_time("-999999h", NOW_NS) == 0
 
@@ -103,8 +103,6 @@ def test_a_time_before_1970_is_the_beginning_of_time():
         (LogPosition(PositionKind.TIME, 999), 14, 13),
     ],
 )
-def test_a_place_is_the_next_message_for_who_goes_on_and_the_last_for_who_goes_back(
-    log, wanted, onward, back
-):
+def test_position_is_next_message_forward_and_last_backward(log, wanted, onward, back):
     assert wanted.position(log, 10, 14) == onward
     assert wanted.last(log, 10, 14) == back

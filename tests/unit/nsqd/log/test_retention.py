@@ -30,29 +30,29 @@ def planned_big(found, *, resting=True):
     return planned(found, resting=resting, full=1000 * TINY, worth=100 * TINY)
 
 
-def test_nothing_is_done_where_all_is_wanted():
+def test_plan_is_empty_where_all_is_wanted():
     assert planned(extents(1000, 1000, 1000)) == []
 
 
-def test_segments_of_which_nothing_is_wanted_go_though_an_older_one_is_held():
+def test_segments_of_which_nothing_is_wanted_go_though_older_one_is_held():
     assert planned_big(big(1000, 0, 0, 1000)) == [[1, 2]]
 
 
-def test_a_sparse_segment_and_its_finished_neighbours_become_one():
+def test_sparse_segment_and_its_finished_neighbours_become_one():
     assert planned_big(big(1000, 2, 0, 0, 3, 1000)) == [[1, 2, 3, 4]]
 
 
-def test_rest_of_an_earlier_compaction_joins_the_next_one():
+def test_rest_of_earlier_compaction_joins_the_next_one():
     left = SegmentStats(0, 40, 40)
     assert planned([left, SegmentStats(1, 1000, 0)]) == [[0, 1]]
 
 
-def test_a_full_segment_is_not_copied_to_be_rid_of_its_neighbour():
+def test_full_segment_is_not_copied_to_be_rid_of_its_neighbour():
     assert planned_big(big(900, 0)) == [[1]]
     assert planned_big(big(0, 900)) == [[0]]
 
 
-def test_a_file_is_no_larger_than_a_segment():
+def test_file_is_no_larger_than_a_segment():
     runs = planned_big(big(400, 400, 400, 400))
     assert [place for run in runs for place in run] == [0, 1, 2, 3]
     assert all(len(run) == 2 for run in runs)
@@ -68,35 +68,35 @@ def test_segments_that_are_not_neighbours_are_not_put_together():
     assert sorted(planned(found)) == [[0], [2]]
 
 
-def test_a_little_waste_in_a_small_segment_is_not_worth_it():
+def test_little_waste_in_small_segment_is_not_worth_it():
     assert planned([SegmentStats(0, 100, 20)]) == []
     assert planned([SegmentStats(0, 100, 0)]) == [[0]]
 
 
-def test_what_gives_most_for_what_it_costs_comes_first():
+def test_plan_begins_with_most_waste_for_its_cost():
     assert planned_big(big(400, 1000, 0, 1000, 100)) == [[2], [4], [0]]
 
 
-def test_waste_of_more_than_two_segments_is_not_left_lying_where_most_is_wanted():
+def test_waste_above_two_segments_is_compacted_where_most_is_wanted():
     # Each wastes a fifth. Ten waste two segments, which is allowed; eleven waste too much.
     assert planned_big(big(*[800] * 10)) == []
     assert len(planned_big(big(*[800] * 11))) == 1
 
 
-def test_while_the_log_is_worked_with_little_waste_is_left_until_it_rests():
+def test_little_waste_stays_until_log_rests():
     assert planned_big(big(*[950] * 60), resting=False) == []
     copied = planned_big(big(*[950] * 60), resting=True)
     assert sum(map(len, copied)) == 20
 
 
-def test_busy_log_is_compacted_only_above_the_allowed_waste():
+def test_busy_log_is_compacted_only_above_allowed_waste():
     assert planned_big(big(100, 1000, 100, 1000), resting=False) == []
     assert planned_big(big(100, 0, 1000), resting=False) == [[1]]
     assert planned_big(big(100, 1000, 100, 1000, 100), resting=False) == [[0], [2], [4]]
     assert planned_big(big(100, 1000, 100, 1000), resting=True) == [[0], [2]]
 
 
-def test_a_look_is_worth_it_when_more_lies_there_than_is_allowed_or_nobody_uses_it():
+def test_compaction_is_checked_above_allowed_bytes_or_at_rest():
     assert not is_enough(2 * FULL, FULL, resting=False)
     assert is_enough(2 * FULL + 1, FULL, resting=False)
     assert is_enough(1, FULL, resting=True)

@@ -51,7 +51,7 @@ def bodies(found):
     return [int(piece[FRAME_OVERHEAD : FRAME_OVERHEAD + 4]) for piece in found]
 
 
-def test_messages_that_lie_apart_cost_a_small_read_each(written, disk, cache):
+def test_messages_that_lie_apart_cost_small_read_each(written, disk, cache):
     seqs = [FIRST + n for n in range(3, 900, 30)]
 
     found = read_of(disk, cache, written, 0, seqs, PLENTY)
@@ -61,14 +61,14 @@ def test_messages_that_lie_apart_cost_a_small_read_each(written, disk, cache):
     assert disk.sizes == [ONE] * len(seqs)
 
 
-def test_those_that_lie_near_one_another_share_a_read(written, disk, cache):
+def test_near_messages_share_read(written, disk, cache):
     found = read_of(disk, cache, written, 0, [FIRST + n for n in (5, 6, 9, 500, 502)], PLENTY)
 
     assert bodies(found) == [5, 6, 9, 500, 502]
     assert disk.sizes == [5 * ONE, 3 * ONE]
 
 
-def test_they_end_after_so_many_reads_which_the_system_begins_together(written, disk, cache):
+def test_they_end_after_so_many_reads_which_system_begins_together(written, disk, cache):
     asked = []
     disk.read_ahead = lambda _fd, size, offset: asked.append((size, offset))
 
@@ -89,7 +89,7 @@ def test_they_end_when_there_is_no_room_for_more(written, disk, cache):
     assert sum(disk.sizes) <= 5 * ONE
 
 
-def test_one_that_is_larger_than_the_room_comes_all_the_same(written, disk, cache):
+def test_first_message_comes_although_larger_than_room(written, disk, cache):
     assert bodies(read_of(disk, cache, written, 0, [FIRST + 8, FIRST + 9], 1)) == [8]
 
 
@@ -103,7 +103,7 @@ def test_they_end_before_one_that_is_damaged(written, disk, cache):
     assert read_of(disk, cache, written, 0, [FIRST + 100], PLENTY) == []
 
 
-def test_of_a_page_that_is_in_memory_nothing_is_read(written, disk, cache):
+def test_cached_page_is_not_read(written, disk, cache):
     read(disk, cache, written, 0, FIRST, FIRST + 1000)
     disk.sizes.clear()
 
@@ -111,7 +111,7 @@ def test_of_a_page_that_is_in_memory_nothing_is_read(written, disk, cache):
     assert disk.sizes == []
 
 
-def test_a_page_of_which_all_was_read_several_times_is_kept(written, disk, cache):
+def test_page_of_which_all_was_read_several_times_is_kept(written, disk, cache):
     messages = written.page_end(0) - FIRST
     order = list(range(messages))
     random.Random(1).shuffle(order)
@@ -124,7 +124,7 @@ def test_a_page_of_which_all_was_read_several_times_is_kept(written, disk, cache
     assert disk.sizes == []
 
 
-def test_of_appends_with_several_messages_each_is_read_once(tmp_path, disk, cache):
+def test_appends_of_several_messages_are_read_once(tmp_path, disk, cache):
     encoder = Encoder(MessageIds(1), FIRST)
     segment = Segment(tmp_path, 1, FileHeader(FIRST, FIRST, 5, 1))
     writer = SegmentWriter(disk, segment, keep=cache.starts.put)
@@ -138,7 +138,7 @@ def test_of_appends_with_several_messages_each_is_read_once(tmp_path, disk, cach
     disk.close(writer.fd)
 
 
-def test_to_each_kind_of_subscriber_its_kind_of_frame_whatever_was_published(tmp_path, disk, cache):
+def test_scattered_frames_are_of_subscriber_kind(tmp_path, disk, cache):
     encoder = Encoder(MessageIds(1), FIRST)
     segment = Segment(tmp_path, 1, FileHeader(FIRST, FIRST, 5, 1))
     writer = SegmentWriter(disk, segment, keep=cache.starts.put)
@@ -159,7 +159,7 @@ def test_to_each_kind_of_subscriber_its_kind_of_frame_whatever_was_published(tmp
     disk.close(writer.fd)
 
 
-def test_of_one_append_that_fills_its_page_all_are_found(tmp_path, disk, cache):
+def test_messages_of_append_that_fills_page_are_found(tmp_path, disk, cache):
     encoder = Encoder(MessageIds(1), FIRST)
     segment = Segment(tmp_path, 1, FileHeader(FIRST, FIRST, 5, 1))
     writer = SegmentWriter(disk, segment, keep=cache.starts.put)

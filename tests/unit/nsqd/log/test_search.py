@@ -41,7 +41,7 @@ def parts_of(shop, there=None, most=1 << 30, *, forward=True):
     )
 
 
-def test_all_that_match_are_found_in_order(log):
+def test_matches_are_found_in_order(log):
     found = search(parts_of(log))
 
     assert found.matches == [FIRST + n for n in range(0, 60, 10)]
@@ -49,7 +49,7 @@ def test_all_that_match_are_found_in_order(log):
     assert found.scanned > 60 * len(FILL)
 
 
-def test_a_search_back_finds_the_last_first(log):
+def test_search_back_finds_the_last_first(log):
     found = search(parts_of(log, forward=False), forward=False)
 
     assert found.matches == [FIRST + n for n in range(50, -1, -10)]
@@ -78,7 +78,7 @@ def test_search_reads_only_requested_messages(log):
     assert found.scanned < 20 * len(FILL)
 
 
-def test_a_step_is_about_so_many_bytes(log):
+def test_step_is_about_so_many_bytes(log):
     parts = parts_of(log, most=1)
 
     assert len(parts) == 1
@@ -102,7 +102,7 @@ def test_damage_is_passed_over(log):
     assert search(parts_of(log)).matches == [FIRST + n for n in range(10, 60, 10)]
 
 
-def test_removed_file_is_an_error_at_its_range(log):
+def test_removed_file_is_error_at_its_range(log):
     parts = parts_of(log)
     log.log(2).unlink()
     looking = Search(parts, Contains(b"needle"), [(0, 1 << 54)], forward=True, limit=100)
@@ -115,7 +115,7 @@ def test_removed_file_is_an_error_at_its_range(log):
     assert found.position == log.store.segments[1].first
 
 
-def test_a_log_without_a_disk_is_looked_through_as_well():
+def test_log_without_disk_is_looked_through_as_well():
     log = MessageLog(None, FIRST, 100)
     encoder = Encoder(MessageIds(1), FIRST)
     for n in range(6):
@@ -126,7 +126,7 @@ def test_a_log_without_a_disk_is_looked_through_as_well():
         assert search(parts, b"b3", forward=forward).matches == [FIRST + 7]
 
 
-def test_a_search_pauses_for_what_it_has_read(log):
+def test_search_pauses_for_what_it_has_read(log):
     told = []
 
     Search(
@@ -136,7 +136,7 @@ def test_a_search_pauses_for_what_it_has_read(log):
     assert sum(told) > 60 * len(FILL)
 
 
-def test_headers_are_no_part_of_the_body():
+def test_headers_are_no_part_of_body():
     log = MessageLog(None, FIRST, 100)
     batch = Batch([join({"needle": "1"}, b"hay"), join({}, b"needle")], has_headers=True)
     log.append(Encoder(MessageIds(1), FIRST).batch(batch, 1))

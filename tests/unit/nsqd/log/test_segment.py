@@ -67,22 +67,7 @@ def test_appends_say_which_notes_and_deferred_messages_there_are(writer, encoder
     assert found[0][1] == b"note"
 
 
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_flipped_bit_of_the_data_costs_its_append_and_is_named(writer, encoder, place):
-    blocks = [encoder.batch(Batch([b"message %d" % n] * 2), 1) for n in range(3)]
-    writer.append(blocks, [])
-    size = APPEND_HEADER_BYTES + len(blocks[0].data)
-    flip(writer.segment.path, 8 * (FILE_HEADER_BYTES + (place + 1) * size - 20))
-
-    found = page(writer.segment)
-
-    lost = Gap(blocks[place].first, blocks[place].next, Why.DAMAGED)
-    assert lost in found
-    assert sum(one.end - one.start if isinstance(one, Gap) else one[1] - one[0] for one in found) == 6
-    assert len([one for one in found if isinstance(one, Gap)]) == 1
-
-
-def test_a_flipped_bit_of_an_appends_header_costs_nothing(writer, encoder):
+def test_flipped_bit_of_appends_header_costs_nothing(writer, encoder):
     writer.append([encoder.batch(Batch([b"message %d" % n] * 2), 1) for n in range(3)], [])
     content = writer.segment.path.read_bytes()
     for bit in range(0, APPEND_HEADER_BYTES * 8, 5):
@@ -91,7 +76,7 @@ def test_a_flipped_bit_of_an_appends_header_costs_nothing(writer, encoder):
         writer.segment.path.write_bytes(content)
 
 
-def test_a_header_that_cannot_be_mended_costs_what_lies_before_the_next_one(writer, encoder):
+def test_header_that_cannot_be_mended_costs_what_lies_before_the_next_one(writer, encoder):
     blocks = [encoder.batch(Batch([b"message %d" % n] * 2), 1) for n in range(3)]
     writer.append(blocks, [])
     second = FILE_HEADER_BYTES + APPEND_HEADER_BYTES + len(blocks[0].data)
@@ -104,22 +89,7 @@ def test_a_header_that_cannot_be_mended_costs_what_lies_before_the_next_one(writ
     ]
 
 
-def test_a_page_of_which_nothing_is_left_is_one_gap(writer, encoder):
-    writer.append([encoder.batch(Batch([b"a"] * 10), 1)], [])
-    zero(writer.segment.path, FILE_HEADER_BYTES, 1 << 20)
-
-    assert page(writer.segment) == [Gap(FIRST, FIRST + 10, Why.DAMAGED)]
-
-
-def test_truncated_file_returns_its_readable_messages(writer, encoder):
-    first = encoder.batch(Batch([b"a"]), 1)
-    writer.append([first, encoder.batch(Batch([b"b"]), 1)], [])
-    Disk().truncate(writer.segment.path, FILE_HEADER_BYTES + APPEND_HEADER_BYTES + len(first.data) + 50)
-
-    assert page(writer.segment) == [(FIRST, FIRST + 1), Gap(FIRST + 1, FIRST + 2, Why.DAMAGED)]
-
-
-def test_removed_file_is_a_gap_and_not_a_failure(writer, encoder):
+def test_removed_file_is_gap_and_not_a_failure(writer, encoder):
     writer.append([encoder.batch(Batch([b"a"] * 3), 1)], [])
     writer.segment.remove(Disk())
 
@@ -128,7 +98,7 @@ def test_removed_file_is_a_gap_and_not_a_failure(writer, encoder):
 
 @pytest.mark.parametrize("call", ["open_read", "read"])
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.EACCES])
-def test_a_read_that_fails_is_no_gap(writer, encoder, call, number):
+def test_read_that_fails_is_no_gap(writer, encoder, call, number):
     writer.append([encoder.batch(Batch([b"a"] * 3), 1)], [])
 
     with pytest.raises(OSError, match=r".") as caught:
@@ -137,7 +107,7 @@ def test_a_read_that_fails_is_no_gap(writer, encoder, call, number):
     assert caught.value.errno == number
 
 
-def test_a_disk_that_gives_less_than_the_file_has_is_a_failure_and_no_gap(writer, encoder):
+def test_disk_that_gives_less_than_file_has_is_failure_and_no_gap(writer, encoder):
     class Stingy(Disk):
         def read(self, fd, size, offset):
             return super().read(fd, size // 2, offset)
@@ -148,21 +118,6 @@ def test_a_disk_that_gives_less_than_the_file_has_is_a_failure_and_no_gap(writer
         page(writer.segment, disk=Stingy())
 
 
-def test_pages_lead_to_every_message(writer, encoder):
-    for _ in range(40):
-        writer.append([encoder.batch(Batch([b"x" * 40_000]), 1)], [])
-    segment = writer.segment
-    assert segment.pages > 1
-    assert all(segment.page_size(number) >= PAGE_BYTES for number in range(segment.pages - 1))
-    assert (
-        sum(segment.page_size(number) for number in range(segment.pages)) == segment.size - FILE_HEADER_BYTES
-    )
-
-    for seq in range(FIRST, FIRST + 40):
-        found = page(segment, segment.page_of(seq))
-        assert any(first <= seq < end for first, end in found)
-
-
 def test_pages_know_when_their_first_message_was_published(writer, encoder):
     for n in range(14):
         writer.append([encoder.batch(Batch([b"x" * 40_000]), 100 + n)], [])
@@ -170,7 +125,7 @@ def test_pages_know_when_their_first_message_was_published(writer, encoder):
     assert writer.segment.page_times == [100, 107]
 
 
-def test_a_page_that_begins_with_a_note_has_the_time_of_its_first_message(writer, encoder):
+def test_page_that_begins_with_note_has_time_of_its_first_message(writer, encoder):
     writer.append([encoder.batch(Batch([b"x" * PAGE_BYTES]), 100)], [])
     writer.append([], [(1, b"note")])
     assert writer.segment.page_times == [100, 0]
@@ -181,7 +136,7 @@ def test_a_page_that_begins_with_a_note_has_the_time_of_its_first_message(writer
     assert writer.segment.page_times == [100, 200]
 
 
-def test_a_page_with_notes_only_has_the_time_of_the_next_message(writer, encoder):
+def test_page_with_notes_only_has_time_of_the_next_message(writer, encoder):
     writer.append([], [(1, b"n" * PAGE_BYTES)])
     writer.append([], [(2, b"n" * PAGE_BYTES)])
     assert writer.segment.page_times == [0, 0]
@@ -203,7 +158,7 @@ def test_numbers_that_were_not_used_divide_blocks(writer, encoder):
     ]
 
 
-def test_a_damaged_append_is_told_from_the_unused_numbers_beside_it(writer, encoder):
+def test_damaged_append_is_told_from_unused_numbers_beside_it(writer, encoder):
     writer.append([encoder.batch(Batch([b"a"]), 1)], [])
     encoder.skip_to(FIRST + 5)
     writer.append([encoder.batch(Batch([b"b"]), 1)], [])
@@ -216,7 +171,7 @@ def test_a_damaged_append_is_told_from_the_unused_numbers_beside_it(writer, enco
     ]
 
 
-def test_missing_messages_of_a_compacted_file_are_finished(tmp_path, encoder):
+def test_missing_messages_of_compacted_file_are_finished(tmp_path, encoder):
     header = FileHeader(FIRST, FIRST, new_salt(7), 1, ends=FIRST + 9)
     segment = Segment(tmp_path, 1, header, generation=2)
     writer = SegmentWriter(Disk(), segment)
@@ -235,7 +190,7 @@ def test_missing_messages_of_a_compacted_file_are_finished(tmp_path, encoder):
 
 @pytest.mark.parametrize("after", SegmentState)
 @pytest.mark.parametrize("before", SegmentState)
-def test_a_segment_goes_from_one_state_to_those_that_follow_it_and_to_no_other(tmp_path, before, after):
+def test_segment_state_follows_table(tmp_path, before, after):
     segment = Segment(tmp_path, 1, FileHeader(FIRST, FIRST, 5, 1))
     segment.next = FIRST + 3
     segment.state = before
@@ -253,7 +208,7 @@ def test_a_segment_goes_from_one_state_to_those_that_follow_it_and_to_no_other(t
     )
 
 
-def test_where_a_message_lies_is_known_to_a_part_of_a_page(writer, encoder):
+def test_offset_of_message_is_estimated_within_page(writer, encoder):
     bodies = [b"." * 1000] * 500
     for _ in range(4):
         writer.append([encoder.batch(Batch(bodies), 1)], [])
@@ -265,3 +220,17 @@ def test_where_a_message_lies_is_known_to_a_part_of_a_page(writer, encoder):
     sizes = [after - before for before, after in pairwise(offsets)]
     assert offsets[-1] == segment.size
     assert all(100_000 <= size <= 110_000 for size in sizes)
+
+
+def test_file_is_header_and_appends_and_nothing_else(writer, encoder):
+    block = encoder.batch(Batch([b"a", b"bb"]), 1)
+    writer.append([block], [(1, b"note")])
+
+    size = FILE_HEADER_BYTES + 2 * APPEND_HEADER_BYTES + len(b"note") + len(block.data)
+    assert writer.segment.path.stat().st_size == writer.segment.size == size
+    assert writer.segment.path.read_bytes().endswith(block.data)
+
+
+def test_existing_file_is_not_overwritten(writer):
+    with pytest.raises(FileExistsError):
+        SegmentWriter(Disk(), writer.segment)

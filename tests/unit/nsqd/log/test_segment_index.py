@@ -37,7 +37,7 @@ def loaded(segment, **changes):
     return empty, segment_index.load(Disk(), empty, size)
 
 
-def test_an_index_gives_a_segment_its_whole_extent(segment):
+def test_index_gives_segment_its_whole_extent(segment):
     found, worked = loaded(segment)
 
     assert worked
@@ -55,22 +55,22 @@ def test_an_index_gives_a_segment_its_whole_extent(segment):
     assert found.pages == 4
 
 
-def test_a_segment_without_an_index_has_to_be_walked(segment):
+def test_segment_without_index_has_to_be_walked(segment):
     Disk().remove(segment.index_path)
 
     assert not loaded(segment)[1]
 
 
-def test_an_index_of_another_state_of_the_file_is_not_used(segment):
+def test_index_of_another_state_of_file_is_not_used(segment):
     assert not loaded(segment, size=segment.size - 1)[1]
     assert not loaded(segment, size=segment.size + 1)[1]
 
 
-def test_an_index_of_another_file_is_not_used(segment):
+def test_index_of_another_file_is_not_used(segment):
     assert not loaded(segment, header=FileHeader(FIRST, FIRST, 54321, 1))[1]
 
 
-def test_a_flipped_bit_anywhere_makes_it_useless_and_the_segment_stays_empty(segment):
+def test_flipped_bit_anywhere_makes_it_useless_and_segment_stays_empty(segment):
     size = segment.index_path.stat().st_size
     for bit in range(0, size * 8, 7):
         flip(segment.index_path, bit)
@@ -81,7 +81,7 @@ def test_a_flipped_bit_anywhere_makes_it_useless_and_the_segment_stays_empty(seg
     assert loaded(segment)[1]
 
 
-def test_an_index_that_was_cut_short_is_not_used(segment):
+def test_index_that_was_cut_short_is_not_used(segment):
     content = segment.index_path.read_bytes()
     for size in range(len(content)):
         segment.index_path.write_bytes(content[:size])
@@ -89,7 +89,7 @@ def test_an_index_that_was_cut_short_is_not_used(segment):
 
 
 @pytest.mark.parametrize(("at", "value"), [(8, 3), (10, 0x0001), (12, 3), (0, 0x4E)])
-def test_an_index_of_a_newer_version_is_a_missed_shortcut_and_no_more(segment, at, value):
+def test_index_of_newer_version_is_missed_shortcut_and_no_more(segment, at, value):
     content = bytearray(segment.index_path.read_bytes()[:-8])
     struct.pack_into("<H", content, at, value)
     segment.index_path.write_bytes(content + struct.pack("<Q", xxh3_64_intdigest(bytes(content))))
@@ -97,7 +97,7 @@ def test_an_index_of_a_newer_version_is_a_missed_shortcut_and_no_more(segment, a
     assert not loaded(segment)[1]
 
 
-def test_a_segment_with_nothing_in_it_can_have_an_index(tmp_path):
+def test_segment_with_nothing_in_it_can_have_index(tmp_path):
     empty = Segment(tmp_path, 1, HEADER)
     empty.next = FIRST + 10
     segment_index.write(Disk(), empty)
@@ -108,12 +108,12 @@ def test_a_segment_with_nothing_in_it_can_have_an_index(tmp_path):
     assert (found.pages, found.next) == (0, FIRST + 10)
 
 
-def test_an_index_that_cannot_be_read_just_now_is_a_failure_and_not_an_absent_one(segment):
+def test_unreadable_index_is_failure_and_not_absent(segment):
     with pytest.raises(OSError, match="Input/output error"):
         segment_index.load(FaultyDisk(read_file=errno.EIO), Segment(segment.folder, 1, HEADER), segment.size)
 
 
-def test_the_index_of_a_compacted_segment_says_which_messages_it_has(segment):
+def test_index_of_compacted_segment_says_which_messages_it_has(segment):
     kept = [(FIRST, FIRST + 1), (FIRST + 3, FIRST + 4)]
     assert segment_index.stored_ranges(Disk(), segment) is None
 
@@ -123,7 +123,7 @@ def test_the_index_of_a_compacted_segment_says_which_messages_it_has(segment):
     assert loaded(segment)[1]
 
 
-def test_what_a_later_version_adds_behind_the_ranges_is_not_taken_for_ranges(segment):
+def test_index_of_later_version_is_not_used(segment):
     segment_index.write(Disk(), segment, [(FIRST, FIRST + 1)])
     content = bytearray(segment.index_path.read_bytes()[:-8]) + bytes(16)
     struct.pack_into("<H", content, 10, 0x0300)
@@ -133,7 +133,7 @@ def test_what_a_later_version_adds_behind_the_ranges_is_not_taken_for_ranges(seg
     assert not loaded(segment)[1]
 
 
-def test_an_index_that_does_not_end_where_it_should_is_not_used(segment):
+def test_index_that_does_not_end_where_it_should_is_not_used(segment):
     segment_index.write(Disk(), segment, [(FIRST, FIRST + 1)])
     content = segment.index_path.read_bytes()[:-16]
     segment.index_path.write_bytes(content + struct.pack("<Q", xxh3_64_intdigest(content)))

@@ -6,14 +6,6 @@ from nsqd.log.gaps import Gap, Why
 from nsqd.log.tail import MAX_REMEMBERED_RANGES, StoredRanges
 
 
-def test_a_log_has_all_from_its_beginning_to_its_end():
-    assert StoredRanges(10).ranges(25) == [(10, 25)]
-
-
-def test_an_empty_log_has_nothing():
-    assert StoredRanges(10).ranges(10) == []
-
-
 def test_numbers_that_were_passed_over_were_never_had():
     stored_ranges = StoredRanges(10)
     stored_ranges.resume_at(20, 30)
@@ -22,7 +14,7 @@ def test_numbers_that_were_passed_over_were_never_had():
     assert stored_ranges.ranges(41) == [(10, 20), (30, 35), (40, 41)]
 
 
-def test_numbers_below_the_remembered_ranges_are_not_called_unused():
+def test_numbers_below_remembered_ranges_are_not_called_unused():
     stored_ranges = StoredRanges(0)
     for number in range(MAX_REMEMBERED_RANGES + 1):
         stored_ranges.resume_at(10 * number + 5, 10 * number + 10)
@@ -32,7 +24,7 @@ def test_numbers_below_the_remembered_ranges_are_not_called_unused():
     assert stored_ranges.part_of(gap, 15) == Gap(15, 20, Why.UNUSED)
 
 
-def test_numbers_passed_over_twice_before_anything_is_stored_leave_one_hole():
+def test_numbers_skipped_twice_leave_one_hole():
     stored_ranges = StoredRanges(10)
     stored_ranges.resume_at(20, 30)
     stored_ranges.resume_at(20, 40)
@@ -41,14 +33,7 @@ def test_numbers_passed_over_twice_before_anything_is_stored_leave_one_hole():
     assert stored_ranges.ranges(45) == [(10, 20), (40, 45)]
 
 
-def test_a_log_that_goes_on_where_it_ended_has_no_hole():
-    stored_ranges = StoredRanges(10)
-    stored_ranges.resume_at(20, 20)
-
-    assert stored_ranges.ranges(30) == [(10, 30)]
-
-
-def test_what_cannot_be_read_any_more_is_not_spoken_of():
+def test_removed_messages_leave_stored_ranges():
     stored_ranges = StoredRanges(10)
     stored_ranges.resume_at(20, 30)
     stored_ranges.remove(12, 14)
@@ -58,7 +43,7 @@ def test_what_cannot_be_read_any_more_is_not_spoken_of():
     assert stored_ranges.ranges(50) == [(10, 12), (14, 18), (32, 40), (41, 50)]
 
 
-def test_what_is_taken_out_up_to_the_end_leaves_room_for_what_comes():
+def test_stored_ranges_continue_after_removal_up_to_end():
     stored_ranges = StoredRanges(10)
     stored_ranges.remove(15, 20)
 
@@ -66,14 +51,14 @@ def test_what_is_taken_out_up_to_the_end_leaves_room_for_what_comes():
     assert stored_ranges.ranges(22) == [(10, 15), (20, 22)]
 
 
-def test_what_a_checkpoint_said_is_had_below_the_new_beginning_only():
+def test_stored_ranges_are_reset_below_first():
     stored_ranges = StoredRanges(0)
     stored_ranges.reset([(5, 9), (1, 3), (8, 100)], 50)
 
     assert stored_ranges.ranges(60) == [(1, 3), (5, 60)]
 
 
-def test_of_very_many_ranges_the_newest_are_remembered():
+def test_newest_stored_ranges_are_remembered():
     stored_ranges = StoredRanges(0)
     for life in range(2 * MAX_REMEMBERED_RANGES):
         stored_ranges.resume_at(life * 10 + 5, life * 10 + 10)

@@ -12,7 +12,7 @@ from tests.support.disks import FaultyDisk
 from tests.support.stores import FIRST, finish
 
 
-def test_a_sync_covers_what_was_appended_and_is_not_wanted_twice(shop):
+def test_sync_covers_what_was_appended_and_is_not_wanted_twice(shop):
     assert shop.store.appender.begin_sync() is None
     shop.publish(b"a")
     job = shop.store.appender.begin_sync()
@@ -25,13 +25,13 @@ def test_a_sync_covers_what_was_appended_and_is_not_wanted_twice(shop):
     assert shop.store.appender.begin_sync() is None
 
 
-def test_a_note_alone_is_worth_a_sync(shop):
+def test_note_alone_is_worth_sync(shop):
     shop.note(b"note")
 
     assert shop.store.appender.begin_sync() is not None
 
 
-def test_a_note_is_durable_when_a_sync_that_was_begun_behind_it_has_worked(shop):
+def test_note_is_durable_when_sync_that_was_begun_behind_it_has_worked(shop):
     shop.note(b"one")
     job = shop.store.appender.begin_sync()
     shop.note(b"two")
@@ -42,7 +42,7 @@ def test_a_note_is_durable_when_a_sync_that_was_begun_behind_it_has_worked(shop)
     assert shop.mark().synced_notes == 2
 
 
-def test_append_during_a_sync_is_left_to_the_next_sync(shop):
+def test_append_during_sync_is_left_to_the_next_sync(shop):
     shop.publish(b"a")
     job = shop.store.appender.begin_sync()
     shop.publish(b"b")
@@ -87,7 +87,7 @@ def test_folders_are_synced_only_when_files_were_made(shop):
 
 
 @pytest.mark.parametrize("call", ["sync", "sync_folder"])
-def test_nothing_is_appended_after_a_failed_sync_until_a_restart(shop, call):
+def test_failed_sync_ends_appends_until_restart(shop, call):
     disk = FaultyDisk()
     shop.new(disk)
     shop.publish(b"a")
@@ -109,7 +109,7 @@ def test_nothing_is_appended_after_a_failed_sync_until_a_restart(shop, call):
     assert [*shop.bodies().values()] == [b"a", b"b", b"c"]
 
 
-def test_what_was_not_durable_of_a_file_that_somebody_removed_is_never_called_so(shop):
+def test_removed_file_is_never_called_durable(shop):
     shop.publish(b"a")
     assert shop.sync() is None
     shop.publish(b"b")
@@ -125,7 +125,7 @@ def test_what_was_not_durable_of_a_file_that_somebody_removed_is_never_called_so
     assert shop.sync() is None
 
 
-def test_a_file_that_somebody_removed_when_all_of_it_was_durable_fails_no_sync(shop):
+def test_removed_durable_file_fails_no_sync(shop):
     shop.publish(b"a")
     assert shop.sync() is None
     shop.log(1).unlink()
@@ -155,7 +155,7 @@ class NoDescriptors(Disk):
 
 
 @pytest.mark.parametrize("closed", [False, True])
-def test_a_sync_that_lacks_descriptors_is_repeated_and_loses_nothing(shop, closed):
+def test_sync_that_lacks_descriptors_is_repeated_and_loses_nothing(shop, closed):
     disk = NoDescriptors()
     shop.new(disk)
     shop.publish(b"a", notes=(b"note",))
@@ -175,7 +175,7 @@ def test_a_sync_that_lacks_descriptors_is_repeated_and_loses_nothing(shop, close
     assert len(shop.store.segments) == 2
 
 
-def test_a_closed_file_that_is_gone_when_it_is_synced_is_a_failed_sync(shop):
+def test_closed_file_that_is_gone_when_it_is_synced_is_failed_sync(shop):
     shop.publish(b"a")
     assert shop.store.appender.close_file()
     shop.log(1).unlink()
@@ -184,7 +184,7 @@ def test_a_closed_file_that_is_gone_when_it_is_synced_is_a_failed_sync(shop):
     assert shop.store.segments.synced == FIRST
 
 
-def test_an_index_that_cannot_be_written_is_a_warning_and_no_more(shop):
+def test_index_that_cannot_be_written_is_warning_and_no_more(shop):
     disk = FaultyDisk(replace=errno.ENOSPC)
     shop.new(disk, segment=1)
     shop.publish(b"a")
@@ -196,7 +196,7 @@ def test_an_index_that_cannot_be_written_is_a_warning_and_no_more(shop):
 
 
 @pytest.mark.parametrize("call", ["sync", "sync_folder", "append", "create", "replace"])
-def test_no_descriptor_leaks_whatever_fails(shop, call, tmp_path):
+def test_failures_leak_no_descriptor(shop, call, tmp_path):
     disk = FaultyDisk()
     shop.new(disk, segment=1)
     shop.publish(b"a")
@@ -213,7 +213,7 @@ def test_no_descriptor_leaks_whatever_fails(shop, call, tmp_path):
     assert len(open_below(tmp_path)) <= before
 
 
-def test_without_a_free_descriptor_an_open_file_is_still_synced(shop):
+def test_open_file_is_synced_without_free_descriptor(shop):
     disk = FaultyDisk()
     shop.new(disk, segment=1)
     shop.publish(b"a")
@@ -227,7 +227,7 @@ def test_without_a_free_descriptor_an_open_file_is_still_synced(shop):
     assert shop.store.segments.synced == FIRST + 2
 
 
-def test_file_that_is_removed_during_a_sync_fails_that_sync_and_no_other(shop):
+def test_file_that_is_removed_during_sync_fails_that_sync_and_no_other(shop):
     shop.new()
     shop.publish(b"1")
     # As when more logs are written to than may be open.

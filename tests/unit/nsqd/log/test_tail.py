@@ -39,7 +39,7 @@ def blocks(*counts, first=100, size=200_000):
     return [encoder.batch(Batch([b"x" * (size // count)] * count), NOW) for count in counts]
 
 
-def test_every_message_is_found_in_its_block():
+def test_messages_are_found_in_their_blocks():
     log = MessageLog(NoDisk(), 100, limit=1000)
     made = blocks(3, 1, 5)
     for block in made:
@@ -51,18 +51,7 @@ def test_every_message_is_found_in_its_block():
     assert log.read(109) is None
 
 
-def test_messages_are_found_in_any_order():
-    log = MessageLog(NoDisk(), 100, limit=1000)
-    made = blocks(3, 1, 5)
-    for block in made:
-        log.append(block)
-
-    for seq in (108, 100, 103, 102, 104, 100):
-        found = log.read(seq)
-        assert found.first <= seq < found.next
-
-
-def test_older_blocks_than_the_limit_are_asked_of_the_source():
+def test_older_blocks_than_limit_are_asked_of_source():
     made = blocks(3, 3, 3)
     shelf = Shelf(*made[:2])
     log = MessageLog(shelf, 100, limit=3)
@@ -75,7 +64,7 @@ def test_older_blocks_than_the_limit_are_asked_of_the_source():
     assert shelf.asked == [101]
 
 
-def test_with_a_limit_of_nothing_the_newest_page_still_stays():
+def test_newest_page_stays_with_limit_of_zero():
     made = blocks(3, 3, 3)
     log = MessageLog(Shelf(*made), 100, limit=0)
     for block in made:
@@ -86,7 +75,7 @@ def test_with_a_limit_of_nothing_the_newest_page_still_stays():
     assert log.read(104) is made[1]
 
 
-def test_numbers_that_were_never_used_are_a_gap_up_to_the_next_block():
+def test_numbers_that_were_never_used_are_gap_up_to_the_next_block():
     log = MessageLog(NoDisk(), 100, limit=1000)
     before, refused, after = blocks(2, 2, 2)
     log.append(before)
@@ -96,7 +85,7 @@ def test_numbers_that_were_never_used_are_a_gap_up_to_the_next_block():
     assert log.read(refused.first + 1) == Gap(refused.first + 1, after.first, Why.UNUSED)
 
 
-def test_numbers_skipped_behind_the_last_block_are_a_gap_up_to_the_end():
+def test_numbers_skipped_behind_the_last_block_are_gap_up_to_the_end():
     log = MessageLog(NoDisk(), 100, limit=1000)
     log.append(blocks(2)[0])
     log.next_seq = 200
@@ -105,16 +94,7 @@ def test_numbers_skipped_behind_the_last_block_are_a_gap_up_to_the_end():
     assert log.read(200) is None
 
 
-def test_a_gap_of_the_source_is_passed_on():
-    gap = Gap(100, 103, Why.DAMAGED)
-    log = MessageLog(Shelf(gap), 100, limit=1)
-    for block in blocks(3, 3, 3):
-        log.append(block)
-
-    assert log.read(101) is gap
-
-
-def test_what_the_source_does_not_know_leads_to_what_is_in_memory():
+def test_gap_in_source_ends_at_memory():
     log = MessageLog(NoDisk(), 100, limit=2)
     for block in blocks(2, 2):
         log.append(block)
@@ -130,18 +110,6 @@ def test_temporary_read_error_is_no_gap():
     with pytest.raises(CannotRead, match="too many open files"):
         log.read(101)
     assert log.read(107).first == 106
-
-
-def test_a_log_that_keeps_all_drops_only_what_is_not_wanted():
-    log = MessageLog(None, 100, limit=2)
-    for block in blocks(2, 2, 2):
-        log.append(block)
-    assert size_of(log.extents()) == 6
-
-    log.retain([(102, 106)])
-
-    assert (log.resident_from, log.log_start) == (102, 102)
-    assert log.read(100) == Gap(100, 102, Why.COMPACTED)
 
 
 def test_thousands_of_blocks_are_released_a_few_at_a_time():
@@ -160,7 +128,7 @@ def test_thousands_of_blocks_are_released_a_few_at_a_time():
     assert [log.read(seq) for seq in range(4100, 5100)] == made[4000:]
 
 
-def test_a_block_that_is_half_done_is_not_released():
+def test_block_that_is_half_done_is_not_released():
     log = MessageLog(NoDisk(), 100, limit=10)
     for block in blocks(2, 2):
         log.append(block)
@@ -171,11 +139,11 @@ def test_a_block_that_is_half_done_is_not_released():
 
 def test_thousands_of_small_blocks_come_and_go():
     log = MessageLog(NoDisk(), 100, limit=10)
-    for block in blocks(*[1] * 5000):
+    for block in blocks(*[1] * 2200):
         log.append(block)
 
-    assert log.resident_from == 5090
-    assert log.read(5095).first == 5095
+    assert log.resident_from == 2290
+    assert log.read(2295).first == 2295
     assert size_of(log.extents()) == 10
 
 
@@ -186,7 +154,7 @@ def kept(log, first=100, end=200):
     return [seq for seq in range(first, end) if isinstance(log.read(seq), Block)]
 
 
-def test_a_log_in_memory_keeps_only_what_it_is_told_to():
+def test_log_in_memory_keeps_only_what_it_is_told_to():
     log = MessageLog(None, 100, limit=0)
     for block in blocks(3, 3, 3):
         log.append(block)
@@ -202,7 +170,7 @@ def test_a_log_in_memory_keeps_only_what_it_is_told_to():
     assert log.log_start == 101
 
 
-def test_a_block_that_is_wanted_whole_is_not_copied():
+def test_block_that_is_wanted_whole_is_not_copied():
     log = MessageLog(None, 100, limit=0)
     made = blocks(3, 3)
     for block in made:
@@ -213,7 +181,7 @@ def test_a_block_that_is_wanted_whole_is_not_copied():
     assert log.read(104) is made[1]
 
 
-def test_a_log_of_which_nothing_is_wanted_is_empty_and_goes_on():
+def test_log_of_which_nothing_is_wanted_is_empty_and_goes_on():
     log = MessageLog(None, 100, limit=0)
     first, second = blocks(3, 3)
     log.append(first)
@@ -225,25 +193,13 @@ def test_a_log_of_which_nothing_is_wanted_is_empty_and_goes_on():
     assert kept(log) == [103, 104, 105]
 
 
-def test_the_messages_that_are_kept_are_the_same_bytes():
-    encoder = Encoder(MessageIds(1), 100)
-    block = encoder.batch(Batch([b"a", b"bb", b"ccc", b"dddd"]), NOW)
-    log = MessageLog(None, 100, limit=0)
-    log.append(block)
-    wanted = [block.frames(seq, seq + 1) for seq in (101, 103)]
-
-    log.retain([(101, 102), (103, 104)])
-
-    assert [log.read(seq).frames(seq, seq + 1) for seq in (101, 103)] == wanted
-
-
-def test_deferred_message_of_an_ephemeral_topic_keeps_only_itself_in_memory():
+def test_deferred_message_of_ephemeral_topic_keeps_only_itself_in_memory():
     node = Node()
     topic = node.topic("t#ephemeral")
     channel = node.broker.channel(topic, "c#ephemeral")
     consumer, outlet = node.subscribe(channel, rdy=2500)
     topic.stage(b"later", node.now_ns, node.now_ns + 3600 * SECOND)
-    for _ in range(200):
+    for _ in range(100):
         topic.stage_batch(Batch([b"x" * 200] * 100), node.now_ns)
         node.broker.dirty[topic] = None
         node.turn()
@@ -254,15 +210,3 @@ def test_deferred_message_of_an_ephemeral_topic_keeps_only_itself_in_memory():
     assert size_of(topic.log.extents()) == 1
     node.advance(3601)
     assert [body for _, _, body in outlet.taken()] == [b"later"]
-
-
-def test_a_log_in_memory_says_where_its_messages_are():
-    encoder = Encoder(MessageIds(1), 1000)
-    log = MessageLog(None, 1000, 10)
-    for _ in range(3):
-        log.append(encoder.batch(Batch([b"a", b"b", b"c"]), 1))
-    assert log.extents() == [(1000, 1009)]
-
-    log.retain([(1001, 1002), (1007, 1009)])
-
-    assert log.extents() == [(1001, 1002), (1007, 1009)]

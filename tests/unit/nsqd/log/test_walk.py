@@ -43,7 +43,7 @@ def file_of(tmp_path):
         disk.close(fd)
 
 
-def test_appends_are_found_one_behind_the_other_in_memory_and_in_a_file(file_of):
+def test_appends_are_found_one_behind_the_other_in_memory_and_in_file(file_of):
     content, begins = appends(b"a", b"bb" * 700_000, b"")
 
     found = places(Window(content, 0))
@@ -56,16 +56,7 @@ def test_appends_are_found_one_behind_the_other_in_memory_and_in_a_file(file_of)
     assert places(file_of(content)) == found
 
 
-def test_offsets_are_those_of_the_file():
-    content, begins = appends(b"a", b"b")
-
-    assert places(Window(content, 5000), 5000) == [
-        (5000, 5000 + begins[1], 100),
-        (5000 + begins[1], 5000 + len(content), 101),
-    ]
-
-
-def test_bytes_that_belong_to_no_append_are_a_place_of_their_own(file_of):
+def test_bytes_that_belong_to_no_append_are_place_of_their_own(file_of):
     content, begins = appends(b"a", b"b" * 3_000_000, b"c")
     content = content[: begins[1]] + bytes(APPEND_HEADER_BYTES) + content[begins[1] + APPEND_HEADER_BYTES :]
 
@@ -79,7 +70,7 @@ def test_bytes_that_belong_to_no_append_are_a_place_of_their_own(file_of):
     assert places(file_of(content)) == found
 
 
-def test_a_header_with_one_wrong_byte_is_mended_and_says_how():
+def test_header_with_one_wrong_byte_is_mended_and_says_how():
     content, begins = appends(b"a", b"b")
     damaged = bytearray(content)
     damaged[begins[1] + 20] ^= 0x10
@@ -90,7 +81,7 @@ def test_a_header_with_one_wrong_byte_is_mended_and_says_how():
     assert second.mend == content[begins[1] : begins[1] + APPEND_HEADER_BYTES]
 
 
-def test_behind_damage_no_append_counts_of_messages_that_were_there_before():
+def test_append_of_earlier_messages_behind_damage_is_skipped():
     content, begins = appends(b"a", b"b", b"c")
     again = content[: begins[1]]
     damaged = content[: begins[2]] + b"x" * 60 + again
@@ -98,7 +89,7 @@ def test_behind_damage_no_append_counts_of_messages_that_were_there_before():
     assert places(Window(damaged, 0))[-1] == (begins[2], len(damaged), None)
 
 
-def test_a_file_that_gives_less_than_it_has_cannot_be_read(file_of):
+def test_file_that_gives_less_than_it_has_cannot_be_read(file_of):
     content, _ = appends(b"a")
 
     class Short(Disk):

@@ -16,7 +16,7 @@ owners = st.lists(st.tuples(st.lists(spans, max_size=8), ends), max_size=3)
 
 
 @given(st.sampled_from(BASES), owners, st.one_of(st.none(), ends), spans)
-def test_what_anybody_has_not_finished_is_wanted_and_what_is_kept(base, owners, log_start, asked):
+def test_wanted_has_unfinished_and_retained_messages(base, owners, log_start, asked):
     start, length = asked
     backlogs, model = [], set()
     for finished, end in owners:
@@ -43,14 +43,14 @@ def test_what_anybody_has_not_finished_is_wanted_and_what_is_kept(base, owners, 
 
 
 @pytest.mark.parametrize("backlogs", [[], [(RangeSet(7), 7)]])
-def test_nothing_is_wanted_by_nobody_and_by_those_who_are_done(backlogs):
+def test_wanted_is_empty_when_all_is_finished(backlogs):
     wanted = WantedPositions(backlogs)
 
     assert wanted.ranges(0, EVERYTHING) == []
     assert wanted.totals(0, EVERYTHING) == (0, 0)
 
 
-def test_numbers_that_a_restart_has_skipped_are_not_looked_at_one_by_one():
+def test_numbers_that_restart_has_skipped_are_not_looked_at_one_by_one():
     finished = RangeSet()
     finished.add(3, 1 << 60)
     wanted = WantedPositions([(finished, (1 << 60) + 2)])

@@ -5,7 +5,7 @@ from nsqd.engine.settings import Settings
 from nsqd.policies.definition import KEYS, BadPolicy, understand
 
 
-def test_everything_that_may_be_said_is_understood():
+def test_definition_understands_all_settings():
     found = understand(
         {
             "retain_time": "7d",
@@ -42,7 +42,7 @@ def test_everything_that_may_be_said_is_understood():
     assert len(KEYS) == 13
 
 
-def test_a_delay_that_grows_stops_at_an_hour_if_nothing_else_is_said():
+def test_delay_that_grows_stops_at_hour_if_nothing_else_is_said():
     assert understand({"retry_delay": "1s"}).retry_delay_max_ns == HOUR
     assert understand({"retry_delay": "2h"}).retry_delay_max_ns == 2 * HOUR
 
@@ -70,7 +70,7 @@ def test_a_delay_that_grows_stops_at_an_hour_if_nothing_else_is_said():
         ({"dead_letter_topic": 5, "ttl": "1h"}, "must be the name of a topic"),
     ],
 )
-def test_what_is_not_understood_or_contradicts_itself_is_refused_with_a_sentence(definition, sentence):
+def test_bad_definition_is_refused_with_sentence(definition, sentence):
     with pytest.raises(BadPolicy) as refused:
         understand(definition)
 

@@ -20,18 +20,18 @@ def sentences(node, **said):
     return list(would_delete(node.broker, lambda _topic, _channel: Settings(**said), now_ns))
 
 
-def test_a_bound_that_is_met_deletes_nothing(node):
+def test_bound_that_is_met_deletes_nothing(node):
     assert sentences(node, max_depth=3, drop_oldest=True) == []
 
 
-def test_a_bound_that_is_passed_deletes_when_the_oldest_go(node):
+def test_bound_that_is_passed_deletes_when_oldest_go(node):
     assert sentences(node, max_depth=1, drop_oldest=True) == [
         "channel t/c would drop the oldest 2 of 3 messages"
     ]
     assert sentences(node, max_depth=1) == []
 
 
-def test_a_bound_of_bytes_may_delete():
+def test_bound_of_bytes_may_delete():
     node = Node()
     node.channel("c", topic="t#ephemeral")
     node.publish(b"1", b"2", topic="t#ephemeral")
@@ -45,12 +45,12 @@ def test_bytes_that_fit_delete_nothing(node):
     assert sentences(node, max_bytes=1 << 20, drop_oldest=True) == []
 
 
-def test_a_life_that_no_message_has_lived_yet_deletes_nothing(node):
+def test_life_that_no_message_has_lived_yet_deletes_nothing(node):
     assert sentences(node, ttl_ns=11) == []
     assert len(sentences(node, ttl_ns=10)) == 1
 
 
-def test_what_cannot_be_read_may_be_old(node):
+def test_unreadable_message_counts_as_old(node):
     class Unreadable:
         def read(self, seq, end):
             raise CannotRead
@@ -67,14 +67,14 @@ def test_what_cannot_be_read_may_be_old(node):
     assert len(sentences(node, ttl_ns=1 << 60)) == 1
 
 
-def test_what_was_bounded_as_much_before_is_no_news(node):
+def test_equal_bound_would_delete_nothing(node):
     node.broker.apply(lambda _topic, _channel: Settings(max_depth=1, drop_oldest=True))
 
     assert sentences(node, max_depth=2, drop_oldest=True, max_attempts=3) == []
     assert sentences(node, max_depth=1, max_bytes=5, drop_oldest=True) != []
 
 
-def test_a_shorter_life_deletes(node):
+def test_shorter_life_deletes(node):
     (sentence,) = sentences(node, ttl_ns=5)
     assert sentence == "channel t/c would lose those of 3 messages that are older than the ttl"
 

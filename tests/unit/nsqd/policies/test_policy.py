@@ -10,7 +10,7 @@ def policy(name, topic=".*", channel="", priority=0, **definition):
     return Policy(name, said | {"definition": definition or {"max_depth": 5}})
 
 
-def test_the_highest_priority_counts_alone():
+def test_highest_priority_counts_alone():
     both = PolicySet([policy("low", ttl="1h"), policy("high", priority=1, max_depth=7)])
 
     found = both.settings_for("orders", "billing")
@@ -18,11 +18,11 @@ def test_the_highest_priority_counts_alone():
     assert both.in_force("orders", "").name == "high"
 
 
-def test_of_equal_ones_the_first_by_name_counts():
+def test_policies_of_equal_priority_count_by_name():
     assert PolicySet([policy("b"), policy("a")]).in_force("t", "").name == "a"
 
 
-def test_a_pattern_may_match_anywhere_in_a_name():
+def test_pattern_may_match_anywhere_in_name():
     found = PolicySet([policy("p", topic="rder"), policy("q", topic="^bill")])
 
     assert found.in_force("orders", "").name == "p"
@@ -30,7 +30,7 @@ def test_a_pattern_may_match_anywhere_in_a_name():
     assert found.in_force("billed", "").name == "q"
 
 
-def test_a_policy_with_a_channel_pattern_is_about_no_topic():
+def test_policy_with_channel_pattern_is_about_no_topic():
     found = PolicySet([policy("c", channel="^billing$", priority=9), policy("t", max_depth=1)])
 
     assert found.in_force("orders", "").name == "t"
@@ -38,7 +38,7 @@ def test_a_policy_with_a_channel_pattern_is_about_no_topic():
     assert found.in_force("orders", "other").name == "t"
 
 
-def test_all_that_no_policy_is_about_share_one_value():
+def test_topics_without_policy_share_settings():
     found = PolicySet([policy("p", topic="^orders$")])
 
     assert found.settings_for("other", "") is NOTHING
@@ -54,7 +54,7 @@ def test_two_nodes_with_the_same_policies_have_the_same_digest():
     assert PolicySet([policy("a", max_depth=1)]).digest() != PolicySet([policy("a", max_depth=2)]).digest()
 
 
-def test_what_was_said_makes_the_same_policy_again():
+def test_policy_survives_json():
     one = policy("a", topic="^t", channel="c", priority=-3, ttl="1h")
 
     again = Policy("a", one.to_json())
@@ -87,7 +87,7 @@ def test_what_was_said_makes_the_same_policy_again():
         ),
     ],
 )
-def test_what_is_no_policy_is_refused_with_a_sentence(name, said, sentence):
+def test_bad_policy_is_refused_with_sentence(name, said, sentence):
     with pytest.raises(BadPolicy) as refused:
         Policy(name, said)
 
@@ -95,7 +95,7 @@ def test_what_is_no_policy_is_refused_with_a_sentence(name, said, sentence):
     assert "\n" not in str(refused.value)
 
 
-def test_there_is_an_end_to_their_number():
+def test_policies_are_limited_in_number():
     said = {f"p{n}": {"topic": "t", "definition": {"ttl": "1h"}} for n in range(MAX_POLICIES + 1)}
 
     with pytest.raises(BadPolicy, match=f"can be {MAX_POLICIES} policies"):

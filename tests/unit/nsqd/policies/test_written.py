@@ -19,19 +19,19 @@ max_attempts = 5
 """
 
 
-def test_a_file_of_the_operator_is_read():
+def test_file_of_operator_is_read():
     orders, poison = from_toml(FILE)
 
     assert (orders.name, orders.priority, orders.settings.max_depth) == ("orders", 10, 100_000)
     assert (poison.name, poison.channel, poison.settings.max_attempts) == ("poison", "^billing", 5)
 
 
-def test_an_empty_file_has_no_policies():
+def test_empty_file_has_no_policies():
     assert from_toml("") == []
     assert from_toml("# none yet\n[policies]") == []
 
 
-def test_what_is_written_as_json_is_read_again():
+def test_policies_written_as_json_are_read_again():
     policies = from_toml(FILE)
 
     again = from_json(to_json(policies))
@@ -39,7 +39,7 @@ def test_what_is_written_as_json_is_read_again():
     assert [listed(policy) for policy in again] == [listed(policy) for policy in policies]
 
 
-def test_the_answer_of_one_node_is_understood_by_another():
+def test_answer_of_one_node_is_understood_by_another():
     (orders, _) = from_toml(FILE)
 
     (again,) = from_json(
@@ -61,7 +61,7 @@ def test_the_answer_of_one_node_is_understood_by_another():
         ("[policies.a]\ntopic = 't'\ndefinition = { ttl = 2020-01-01 }", "ttl is no duration"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_refused_with_a_sentence(text, sentence):
+def test_file_that_cannot_be_used_is_refused_with_sentence(text, sentence):
     with pytest.raises(BadPolicy) as refused:
         from_toml(text)
 
@@ -88,7 +88,7 @@ def test_a_file_that_cannot_be_used_is_refused_with_a_sentence(text, sentence):
         ),
     ],
 )
-def test_a_list_that_cannot_be_used_is_refused_with_a_sentence(text, sentence):
+def test_list_that_cannot_be_used_is_refused_with_sentence(text, sentence):
     with pytest.raises(BadPolicy) as refused:
         from_json(text)
 

@@ -19,7 +19,7 @@ def grant(**fields):
     return parse(authorizations=[GRANT | fields])
 
 
-def test_an_answer_names_the_client_and_ends_with_its_ttl():
+def test_answer_names_client_and_ends_with_its_ttl():
     found = parse(ttl=7)
 
     assert (found.identity, found.identity_url) == ("me", "http://me")
@@ -39,7 +39,7 @@ def test_keys_are_read_in_any_letter_case_and_unknown_ones_are_ignored():
 
 
 @pytest.mark.parametrize("fields", [{}, {"authorizations": None}, {"authorizations": []}])
-def test_an_answer_may_grant_nothing(fields):
+def test_answer_may_grant_nothing(fields):
     answer = {"ttl": 1, **fields}
     assert parse_authorizations(json.dumps(answer).encode(), NOW_NS).grants == ()
 
@@ -48,7 +48,7 @@ def test_an_answer_may_grant_nothing(fields):
     "body",
     [b"", b"no", b"[]", b"null", b'"x"', b"{}", b'{"ttl":1', b'{"ttl":NaN}', b"[" * 100_000],
 )
-def test_what_is_no_answer_is_refused(body):
+def test_bad_auth_answer_is_refused(body):
     with pytest.raises(BadAnswer):
         parse_authorizations(body, NOW_NS)
 
@@ -77,19 +77,19 @@ def test_what_is_no_answer_is_refused(body):
         {"authorizations": [GRANT, GRANT | {"permissions": ["Publish"]}]},
     ],
 )
-def test_one_wrong_field_makes_the_whole_answer_worthless(fields):
+def test_auth_answer_with_wrong_field_is_refused(fields):
     with pytest.raises(BadAnswer):
         parse(**fields)
 
 
-def test_a_topic_pattern_may_match_anywhere_in_the_name():
+def test_topic_pattern_may_match_anywhere_in_name():
     found = grant(topic="o")
 
     assert found.allows(SUBSCRIBE, "foo", "c")
     assert not found.allows(SUBSCRIBE, "bar", "c")
 
 
-def test_each_permission_is_granted_by_itself():
+def test_permissions_are_granted_separately():
     found = grant(permissions=["subscribe"])
 
     assert found.allows(SUBSCRIBE, "t", "c")
@@ -97,11 +97,11 @@ def test_each_permission_is_granted_by_itself():
 
 
 @pytest.mark.parametrize(("channels", "allowed"), [([], False), (["^c$"], False), (["x", ""], True)])
-def test_a_publish_needs_a_channel_pattern_that_matches_nothing(channels, allowed):
+def test_publish_needs_channel_pattern_that_matches_nothing(channels, allowed):
     assert grant(channels=channels).allows(PUBLISH, "t", "") is allowed
 
 
-def test_any_of_several_grants_is_enough():
+def test_grants_are_alternatives():
     found = parse(
         authorizations=[
             {"topic": "^a$", "channels": ["^c$"], "permissions": ["subscribe"]},
@@ -115,7 +115,7 @@ def test_any_of_several_grants_is_enough():
     assert not found.allows(SUBSCRIBE, "a", "other")
 
 
-def test_a_ttl_of_ages_is_as_long_as_the_clock_goes():
+def test_ttl_of_ages_is_as_long_as_clock_goes():
     assert parse(ttl=10**30).expires_ns > NOW_NS
 
 
@@ -128,7 +128,7 @@ def test_a_ttl_of_ages_is_as_long_as_the_clock_goes():
         {"ttl": "hush"},
     ],
 )
-def test_what_is_wrong_with_an_answer_is_said_without_quoting_it(fields):
+def test_bad_auth_answer_is_not_quoted(fields):
     with pytest.raises(BadAnswer) as failure:
         parse(**fields)
 

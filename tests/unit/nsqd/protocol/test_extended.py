@@ -26,7 +26,7 @@ def said(encoded, body):
 
 
 @given(HEADERS, BODY)
-def test_what_the_client_publishes_is_taken_apart(headers, body):
+def test_published_message_is_split_into_headers_and_body(headers, body):
     data = pub_ext("t", body, headers)
     start = data.index(b"\n") + 5
 
@@ -36,7 +36,7 @@ def test_what_the_client_publishes_is_taken_apart(headers, body):
 
 
 @given(HEADERS, st.lists(BODY, min_size=1, max_size=5))
-def test_a_batch_of_the_client_is_taken_apart(headers, bodies):
+def test_batch_of_client_is_taken_apart(headers, bodies):
     data = mpub_ext("t", bodies, headers)
     start = data.index(b"\n") + 5
 
@@ -55,7 +55,7 @@ FIRSTS = [0x1_0000 - 20, 0xFFF0 - 40, 0x1000 - 1, 0x1000 - 40, 0x2000 - 1100, 0x
 @pytest.mark.parametrize("first", FIRSTS)
 @pytest.mark.parametrize("count", [32, 40, 1024])
 @pytest.mark.parametrize("extended", [True, False])
-def test_a_batch_of_one_size_is_encoded_as_its_messages_are(first, count, extended):
+def test_batch_of_one_size_is_encoded_as_its_messages_are(first, count, extended):
     head = (b'{"a":"%04d"}', b"") if extended else (b"", b"")
     said_ = said if extended else lambda _, body: body
     messages = [said_(head[0] % n if extended else b"", b"body%04d" % n) for n in range(count)]
@@ -72,14 +72,14 @@ def test_a_batch_of_one_size_is_encoded_as_its_messages_are(first, count, extend
     assert at_once.stride == len(each.data) // count
 
 
-def test_a_message_of_a_batch_may_have_no_headers():
+def test_message_of_batch_may_have_no_headers():
     found = batch([said(b"", b"1"), said(b'{"a":"b"}', b"2")], 100)
 
     assert list(found.bodies) == [b"\x001", b'\x04\x00\x09{"a":"b"}2']
     assert found.extension_bytes == 1 + 3 + 9
 
 
-def test_the_limit_is_that_of_the_body():
+def test_limit_is_that_of_body():
     data = said(b"x" * (MAX_ADDED_BYTES - 2), b"m" * 11)
     with pytest.raises(ProtocolError, match="E_BAD_MESSAGE PUB_EXT message too big 11 > 10"):
         message(data, 0, len(data), 10)
@@ -105,7 +105,7 @@ def test_whatever_is_sent_is_taken_or_refused(data):
         (mpub_ext("t", [b"m"], {"a": "b"}), b"E_MPUB_FAILED MPUB failed draining"),
     ],
 )
-def test_a_node_that_drains_refuses_them_as_it_does_the_plain_commands(command, refusal):
+def test_node_that_drains_refuses_them_as_it_does_plain_commands(command, refusal):
     node = Node()
     node.broker.draining = True
     session, _ = node.session()
@@ -117,7 +117,7 @@ def test_a_node_that_drains_refuses_them_as_it_does_the_plain_commands(command, 
     assert not node.broker.topics
 
 
-def test_messages_of_one_size_are_taken_apart_at_once_and_those_of_others_one_by_one():
+def test_extended_batch_of_one_size_equals_single_messages():
     node = Node()
     session, _ = node.session()
     alike = [said(b'{"n":"%03d"}' % n, b"body%03d" % n) for n in range(40)]

@@ -24,12 +24,12 @@ def slices(body, max_msg_size=1 << 20):
         (b"\na\n\n\nb\r\n", [b"a", b"b\r"]),
     ],
 )
-def test_each_line_that_is_not_empty_is_a_message(body, messages):
+def test_lines_that_are_not_empty_are_messages(body, messages):
     assert [body for piece in slices(body) for body in piece] == messages
 
 
 @pytest.mark.parametrize("line", [b"", b"x", b"y" * 200, b"z" * (3 * WINDOW)])
-def test_a_long_text_comes_in_slices_and_nothing_is_lost(line):
+def test_long_text_comes_in_slices_and_nothing_is_lost(line):
     lines = [line, b"%d" % len(line)] * (500_000 // (len(line) + 1))
     found = slices(b"\n".join(lines))
 
@@ -46,7 +46,7 @@ def test_blank_megabytes_are_passed_over_in_pieces():
 
 
 @pytest.mark.parametrize("place", [0, 1, 400_000, -1])
-def test_a_line_that_is_too_long_is_found_before_the_first_message_is_given_out(place):
+def test_too_long_line_is_found_before_first_message(place):
     lines = [b"x"] * 500_000
     lines[place] = b"y" * 101
     text = TextSlices(b"\n".join(lines), 100)

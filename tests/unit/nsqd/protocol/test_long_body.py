@@ -2,9 +2,8 @@
 
 import pytest
 
-from nsqclient.wire.frames import FrameParser
 from nsqd.protocol.long_body import MIN_BODY, begun_body
-from tests.support.engine import Node, bodies
+from tests.support.engine import Client, Node, bodies
 from tests.support.wire import batch, sized
 
 SIZE = 4 * MIN_BODY
@@ -15,16 +14,15 @@ MPUB = b"MPUB t\n" + sized(batch(BODY))
 BEGUN = SIZE // 2
 
 
-class Client:
+class Publisher(Client):
     """A publisher whose long messages are received in their place, and a consumer of its topic."""
 
     def __init__(self):
-        self.node = Node(max_msg_size=SIZE, max_body_size=2 * SIZE)
+        super().__init__(Node(max_msg_size=SIZE, max_body_size=2 * SIZE))
         consumer, self.outlet = self.node.session()
         consumer.receive(b"  V2SUB t c\nRDY 10\n", self.node.now_ns)
-        self.session, _ = self.node.session()
-        self.session.receive(b"  V2PUB t\n" + sized(b"first") + b"MPUB t\n" + sized(batch(b"second")), 0)
-        assert self.replies() == [(0, b"OK")] * 2
+        first, second = b"PUB t\n" + sized(b"first"), b"MPUB t\n" + sized(batch(b"second"))
+        assert self.says(first + second) == [(0, b"OK")] * 2
         assert bodies(self.outlet) == [b"first", b"second"]
 
     def begin(self, command, *, reads=1):
@@ -43,15 +41,10 @@ class Client:
             body.received(len(room))
         self.session.end_body(self.node.now_ns)
 
-    def replies(self):
-        out = self.session.take_replies()
-        self.node.turn()
-        return FrameParser().feed(out)
-
 
 @pytest.fixture
 def client():
-    return Client()
+    return Publisher()
 
 
 @pytest.mark.parametrize("command", [PUB, MPUB])
@@ -59,7 +52,7 @@ def client():
 def test_long_body_is_published_as_it_was_sent(client, command, reads):
     client.end(client.begin(command, reads=reads), command)
 
-    assert client.replies() == [(0, b"OK")]
+    assert client.hears() == [(0, b"OK")]
     assert bodies(client.outlet) == [BODY]
     assert client.session.pub_counts == {"t": 3}
 
@@ -69,7 +62,7 @@ def test_long_body_keeps_its_place_among_other_messages(client):
     client.end(client.begin(PUB), PUB)
     client.session.receive(b"PUB t\n" + sized(b"behind"), 0)
 
-    assert client.replies() == [(0, b"OK")] * 3
+    assert client.hears() == [(0, b"OK")] * 3
     assert bodies(client.outlet) == [b"before", BODY, b"behind"]
 
 
@@ -78,7 +71,7 @@ def test_long_body_whose_rest_is_received_elsewhere_is_published(client):
     client.session.receive(PUB[BEGUN : BEGUN + 1000], 0)
     client.session.receive(PUB[BEGUN + 1000 :] + b"PUB t\n" + sized(b"behind"), 0)
 
-    assert client.replies() == [(0, b"OK")] * 2
+    assert client.hears() == [(0, b"OK")] * 2
     assert bodies(client.outlet) == [BODY, b"behind"]
 
 
@@ -100,30 +93,30 @@ def test_long_body_whose_line_is_read_again_is_published(client, change):
     change(client)
     client.end(body, PUB)
 
-    assert client.replies() == [(0, b"OK")]
+    assert client.hears() == [(0, b"OK")]
     assert client.node.topic("t").log.next_seq > 0
     assert client.node.topic("t").message_bytes >= SIZE
 
 
-def test_long_body_that_a_drain_refuses_gets_its_error(client):
+def test_long_body_that_drain_refuses_gets_its_error(client):
     body = client.begin(PUB)
     client.node.broker.draining = True
     client.session.forget_publish_lines()
     client.end(body, PUB)
 
-    assert client.replies()[0][1].startswith(b"E_PUB_FAILED")
+    assert client.hears()[0][1].startswith(b"E_PUB_FAILED")
 
 
 @pytest.mark.parametrize("word", ["PUB", "MPUB"])
-def test_stream_that_ends_inside_a_long_body_gets_the_error_of_its_command(client, word):
+def test_stream_that_ends_inside_long_body_gets_error_of_its_command(client, word):
     client.begin({"PUB": PUB, "MPUB": MPUB}[word])
     client.session.end_of_stream(client.node.now_ns)
 
-    assert client.replies() == [(1, b"E_BAD_MESSAGE %b failed to read message body" % word.encode())]
+    assert client.hears() == [(1, b"E_BAD_MESSAGE %b failed to read message body" % word.encode())]
     assert bodies(client.outlet) == []
 
 
-def test_publisher_of_a_long_body_is_not_idle(client):
+def test_publisher_of_long_body_is_not_idle(client):
     assert client.session.is_idle_publisher
 
     client.begin(PUB)

@@ -29,7 +29,7 @@ def taken(outlet):
     return {body: message_id for message_id, _, body in outlet.taken()}
 
 
-def test_an_id_of_another_node_is_of_that_nodes_log(origin, owner):
+def test_id_of_another_node_is_of_that_nodes_log(origin, owner):
     copy = owner.promote(origin.topic())
     channel = owner.channel()
     _, outlet = owner.subscribe(channel, rdy=10)
@@ -42,7 +42,7 @@ def test_an_id_of_another_node_is_of_that_nodes_log(origin, owner):
     )
 
 
-def test_an_id_not_in_flight_is_the_channels_own(origin, owner):
+def test_id_not_in_flight_is_channels_own(origin, owner):
     owner.promote(origin.topic())
     channel = owner.channel()
 
@@ -51,7 +51,7 @@ def test_an_id_not_in_flight_is_the_channels_own(origin, owner):
     assert owner_of(channel, owner.broker.ids, b"no id at all....") == (channel, -1)
 
 
-def test_of_two_equal_sequences_the_present_node_id_decides(owner):
+def test_present_node_id_decides_between_equal_sequences(owner):
     origin = Node()
     origin.channel()
     origin.publish(b"theirs")
@@ -66,7 +66,7 @@ def test_of_two_equal_sequences_the_present_node_id_decides(owner):
     assert owner_of(channel, owner.broker.ids, ids[b"ours"])[0] is channel
 
 
-def test_after_a_change_of_node_id_the_log_in_flight_decides(origin, owner):
+def test_log_in_flight_decides_after_change_of_node_id(origin, owner):
     owner.broker.ids.recognise(NODE_ID)
     copy = owner.promote(origin.topic())
     channel = owner.channel()

@@ -9,7 +9,7 @@ from nsqclient.wire.frames import FrameParser
 from nsqd.protocol.connection_state import CLOSE_WAIT, OK
 from nsqd.protocol.session import MAX_NEW_TOPICS
 from nsqd.protocol.states import ALLOWED, State
-from tests.support.engine import Node
+from tests.support.engine import Client, Node
 from tests.support.wire import sized
 
 
@@ -25,24 +25,6 @@ def node():
 @pytest.fixture
 def client(node):
     return Client(node)
-
-
-class Client:
-    """Sends bytes to a session and collects the frames that it answers."""
-
-    def __init__(self, node):
-        self.node = node
-        self.session, self.outlet = node.session()
-        self.session.receive(b"  V2", node.now_ns)
-
-    def says(self, data):
-        self.session.receive(data, self.node.now_ns)
-        out = self.session.take_replies()
-        self.node.turn()
-        return FrameParser().feed(out)
-
-    def messages(self):
-        return self.outlet.taken()
 
 
 def error(text):
@@ -109,7 +91,7 @@ def test_another_protocol_is_refused(node):
         ),
     ],
 )
-def test_a_bad_command_gets_its_error_and_ends_the_connection(client, command, answer):
+def test_bad_command_gets_its_error_and_ends_connection(client, command, answer):
     expected = (
         answer.encode().decode("unicode_escape").encode("latin-1") if "\\xff" in answer else answer.encode()
     )
@@ -121,7 +103,7 @@ def test_a_bad_command_gets_its_error_and_ends_the_connection(client, command, a
 
 @pytest.mark.parametrize("word", sorted(ALLOWED))
 @pytest.mark.parametrize("state", list(State))
-def test_every_command_is_refused_in_the_wrong_state(node, word, state):
+def test_commands_are_refused_in_wrong_state(node, word, state):
     client = Client(node)
     if state is not State.INIT:
         client.says(b"SUB t c\n")
@@ -137,20 +119,20 @@ def test_every_command_is_refused_in_the_wrong_state(node, word, state):
 @pytest.mark.parametrize("word", ["FIN", "REQ", "TOUCH"])
 def test_answering_what_is_not_in_flight_is_no_reason_to_close(client, word):
     client.says(b"SUB t c\n")
-    nobody = "0" * 16
+    unknown = "0" * 16
     delay = " 0" if word == "REQ" else ""
 
-    assert client.says(f"{word} {nobody}{delay}\n".encode()) == error(
-        f"E_{word}_FAILED {word} {nobody} failed ID not in flight"
+    assert client.says(f"{word} {unknown}{delay}\n".encode()) == error(
+        f"E_{word}_FAILED {word} {unknown} failed ID not in flight"
     )
     assert not client.session.closing
     assert client.says(f"{word} short{delay}\n".encode()) == error("E_INVALID invalid message ID")
     assert client.session.closing
 
 
-def test_a_message_goes_round(client):
+def test_message_goes_round(client):
     assert client.says(b"SUB t c\nRDY 1\nPUB t\n" + sized(b"hello")) == [(0, b"OK"), (0, b"OK")]
-    ((message_id, attempts, body),) = client.messages()
+    ((message_id, attempts, body),) = client.outlet.taken()
     assert (attempts, body) == (1, b"hello")
 
     assert client.says(b"FIN " + message_id + b"\n") == []
@@ -159,7 +141,7 @@ def test_a_message_goes_round(client):
     )
 
 
-def test_a_line_may_end_with_carriage_return_and_carry_more_words(client):
+def test_line_may_end_with_carriage_return_and_carry_more_words(client):
     assert client.says(b"SUB t c extra words\r\n") == [(0, b"OK")]
     assert client.says(b"RDY 5 extra\r\n") == []
     assert client.session.consumer.rdy == 5
@@ -168,7 +150,7 @@ def test_a_line_may_end_with_carriage_return_and_carry_more_words(client):
 @pytest.mark.parametrize(
     ("command", "rdy"), [(b"RDY\n", 1), (b"RDY \n", 0), (b"RDY 2500\n", 2500), (b"RDY 007\n", 7)]
 )
-def test_rdy_takes_a_count_one_when_missing_and_none_when_empty(client, command, rdy):
+def test_rdy_takes_count_one_when_missing_and_none_when_empty(client, command, rdy):
     client.says(b"SUB t c\n")
     client.says(command)
 
@@ -196,28 +178,28 @@ def test_rdy_out_of_range_is_refused(client, command, text):
 
 def test_cls_stops_delivery_and_messages_in_flight_may_still_be_answered(client):
     client.says(b"SUB t c\nRDY 1\nPUB t\n" + sized(b"1"))
-    ((message_id, _, _),) = client.messages()
+    ((message_id, _, _),) = client.outlet.taken()
 
     assert client.says(b"CLS\n") == FrameParser().feed(CLOSE_WAIT)
     assert client.says(b"RDY nonsense\n") == []
     client.says(b"PUB t\n" + sized(b"2"))
-    assert client.messages() == []
+    assert client.outlet.taken() == []
     assert client.says(b"REQ " + message_id + b" 0\n") == []
     assert client.says(b"CLS\n") == error("E_INVALID cannot CLS in current state")
 
 
 def test_requeue_clamps_its_delay(client):
     client.says(b"SUB t c\nRDY 1\nPUB t\n" + sized(b"1"))
-    ((message_id, _, _),) = client.messages()
+    ((message_id, _, _),) = client.outlet.taken()
 
     assert client.says(b"REQ " + message_id + b" 999999999999\n") == []
     ((due_ns, _),) = client.session.consumer.channel.backlog.deferred
     assert due_ns == client.node.now_ns + 3_600_000_000_000
 
 
-def test_a_run_of_fins_in_order_out_of_order_and_of_strangers(client):
+def test_run_of_fins_in_order_out_of_order_and_of_strangers(client):
     client.says(b"SUB t c\nRDY 100\nMPUB t\n" + mpub(*[b"%d" % n for n in range(10)]))
-    ids = [message_id for message_id, _, _ in client.messages()]
+    ids = [message_id for message_id, _, _ in client.outlet.taken()]
 
     def fins(some):
         return b"".join(b"FIN " + message_id + b"\n" for message_id in some)
@@ -262,7 +244,7 @@ def test_identify_answers_what_was_negotiated(client):
 
 
 @pytest.mark.parametrize("wish", ["snappy", "deflate"])
-def test_after_an_upgrade_was_granted_no_command_is_applied_until_it_is_in_place(client, wish):
+def test_commands_wait_for_granted_upgrade(client, wish):
     body = json.dumps({"feature_negotiation": True, wish: True}).encode()
 
     assert len(client.says(b"IDENTIFY\n" + sized(body) + b"NONSENSE\n")) == 1
@@ -275,7 +257,7 @@ def test_after_an_upgrade_was_granted_no_command_is_applied_until_it_is_in_place
     assert [upgrade.value for upgrade in client.session.upgraded] == [wish]
 
 
-def test_an_upgrade_that_fails_is_said_and_ends_the_connection(client):
+def test_upgrade_that_fails_is_said_and_ends_connection(client):
     client.says(b"IDENTIFY\n" + sized(b'{"feature_negotiation":true,"snappy":true}'))
 
     client.session.upgrade_failed("for a reason")
@@ -292,7 +274,7 @@ def test_an_upgrade_that_fails_is_said_and_ends_the_connection(client):
         ({"output_buffer_size": 64}, 64, 250),
     ],
 )
-def test_identify_reports_the_output_buffer_as_the_original_does(client, asked, size, timeout):
+def test_identify_reports_output_buffer_as_the_original_does(client, asked, size, timeout):
     ((_, answer),) = client.says(
         b"IDENTIFY\n" + sized(json.dumps(asked | {"feature_negotiation": True}).encode())
     )
@@ -313,18 +295,18 @@ def test_identify_takes_keys_in_any_case_and_the_last_of_equal_ones(client):
     assert (client.session.identity.client_id, client.session.identity.hostname) == ("b", "")
 
 
-def test_no_subscription_without_heartbeats(client):
+def test_subscription_without_heartbeats_is_refused(client):
     client.says(b"IDENTIFY\n" + sized(b'{"heartbeat_interval":-1}'))
 
     assert client.says(b"SUB t c\n") == error("E_INVALID cannot SUB with heartbeats disabled")
 
 
-def test_an_overlong_line_ends_the_connection_without_a_word(client):
+def test_overlong_line_ends_connection_without_word(client):
     assert client.says(b"PUB " + b"x" * 16_380) == []
     assert client.session.closing
 
 
-def test_the_longest_line_is_still_read(client):
+def test_longest_line_is_still_read(client):
     answer = client.says(b"x" * 16_383 + b"\n")
 
     assert answer[0][1].startswith(b"E_INVALID invalid command xxx")
@@ -341,14 +323,14 @@ def test_the_longest_line_is_still_read(client):
         (b"IDENTIFY\n" + sized(b"{}")[:-1], "E_BAD_BODY IDENTIFY failed to read body"),
     ],
 )
-def test_a_stream_that_ends_inside_a_body_gets_the_commands_error(client, begun, text):
+def test_stream_that_ends_inside_body_gets_commands_error(client, begun, text):
     assert client.says(begun) == []
     client.session.end_of_stream(client.node.now_ns)
 
     assert client.says(b"") == error(text)
 
 
-def test_a_stream_that_ends_inside_a_line_ends_silently(client):
+def test_stream_that_ends_inside_line_ends_silently(client):
     client.says(b"PUB t")
     client.session.end_of_stream(client.node.now_ns)
 
@@ -356,7 +338,7 @@ def test_a_stream_that_ends_inside_a_line_ends_silently(client):
     assert client.session.closing
 
 
-def test_what_could_not_be_stored_is_an_error_from_the_first_such_publish_on(client):
+def test_replies_are_errors_from_first_unstored_publish(client):
     other = client.node.topic("other")
     client.session.receive(
         b"PUB t\n" + sized(b"1") + b"MPUB other\n" + mpub(b"2") + b"PUB t\n" + sized(b"3"), client.node.now_ns
@@ -371,7 +353,7 @@ def test_what_could_not_be_stored_is_an_error_from_the_first_such_publish_on(cli
     assert client.session.closing
 
 
-def test_publishing_to_a_topic_that_was_deleted_makes_it_anew(client):
+def test_publishing_to_topic_that_was_deleted_makes_it_anew(client):
     client.says(b"PUB t\n" + sized(b"1"))
     client.node.broker.delete_topic("t")
 
@@ -411,7 +393,7 @@ def test_session_lets_others_have_their_turn_after_many_new_topics(node, client)
     assert client.session.take_replies() == OK * 2 * count
 
 
-def test_commands_behind_many_new_topics_are_applied_before_the_end_of_the_stream(node, client):
+def test_commands_behind_new_topics_are_applied_before_end(node, client):
     pipeline = b"".join(b"PUB new%d\n" % number + sized(b"m") for number in range(MAX_NEW_TOPICS))
     client.session.receive(pipeline, node.now_ns)
     assert not client.session.is_blocked()

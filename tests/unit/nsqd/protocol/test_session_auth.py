@@ -5,10 +5,9 @@ import struct
 
 import pytest
 
-from nsqclient.wire.frames import FrameParser
 from nsqd.protocol.auth import parse_authorizations
 from nsqd.protocol.connection_state import OK
-from tests.support.engine import SECOND, Node
+from tests.support.engine import SECOND, Client, Node
 from tests.support.wire import sized
 
 OK_FRAME = (0, b"OK")
@@ -19,22 +18,11 @@ AUTH = b"AUTH\n" + sized(b"secret")
 PUB = b"PUB t\n" + sized(b"body")
 
 
-class Client:
-    """Sends bytes to a session, and answers its questions as an auth server would."""
+class AuthClient(Client):
+    """A client whose questions are answered as an auth server would."""
 
     def __init__(self, **limits):
-        self.node = Node(auth_required=True, **limits)
-        self.session, _ = self.node.session()
-        self.session.receive(b"  V2", self.node.now_ns)
-
-    def says(self, data):
-        self.session.receive(data, self.node.now_ns)
-        return self.hears()
-
-    def hears(self):
-        out = self.session.take_replies()
-        self.node.turn()
-        return FrameParser().feed(out)
+        super().__init__(Node(auth_required=True, **limits))
 
     def grant(self, *, ttl=60, topic="^t$", channels=(".*",), permissions=("publish", "subscribe")):
         grants = [{"topic": topic, "channels": channels, "permissions": permissions}]
@@ -55,7 +43,7 @@ class Client:
 
 @pytest.fixture
 def client():
-    return Client()
+    return AuthClient()
 
 
 @pytest.fixture
@@ -69,7 +57,7 @@ def error(text):
     return [(1, text.encode())]
 
 
-def test_auth_asks_with_the_secret_and_is_answered_with_who_the_client_is(client):
+def test_auth_asks_with_secret_and_is_answered_with_who_client_is(client):
     assert client.says(AUTH) == []
     assert client.session.query.secret == b"secret"
 
@@ -87,7 +75,7 @@ def test_auth_asks_with_the_secret_and_is_answered_with_who_the_client_is(client
         (b"SUB t c\n", "SUB"),
     ],
 )
-def test_without_auth_nothing_is_published_or_subscribed_to(client, command, word):
+def test_publish_and_subscribe_need_auth(client, command, word):
     assert client.says(command) == error(f"E_AUTH_FIRST AUTH required before {word}")
     assert client.session.closing
     assert client.topics() == {}
@@ -105,7 +93,7 @@ def test_commands_sent_behind_auth_wait_for_it_and_keep_their_order(client):
     assert client.topics() == {"t": 2}
 
 
-def test_a_command_may_be_cut_anywhere_while_the_question_is_out(client):
+def test_command_may_be_cut_anywhere_while_question_is_out(client):
     client.says(AUTH + PUB[:8])
     for n in range(8, len(PUB)):
         assert client.says(PUB[n : n + 1]) == []
@@ -113,7 +101,7 @@ def test_a_command_may_be_cut_anywhere_while_the_question_is_out(client):
     assert client.grant()[1:] == [OK_FRAME]
 
 
-def test_what_was_sent_before_the_end_of_the_stream_is_applied(client):
+def test_commands_before_end_of_stream_are_applied(client):
     client.says(AUTH + PUB)
     client.session.end_of_stream(client.node.now_ns)
     assert not client.session.closing
@@ -122,7 +110,7 @@ def test_what_was_sent_before_the_end_of_the_stream_is_applied(client):
     assert client.session.closing
 
 
-def test_when_no_server_answers_the_client_is_told_and_nothing_behind_is_applied(client):
+def test_failed_auth_ends_connection_with_error(client):
     client.says(AUTH + PUB)
 
     assert client.fail() == error("E_AUTH_FAILED AUTH failed")
@@ -130,7 +118,7 @@ def test_when_no_server_answers_the_client_is_told_and_nothing_behind_is_applied
     assert client.topics() == {}
 
 
-def test_an_empty_list_is_no_authorization(client):
+def test_empty_list_is_no_authorization(client):
     client.says(AUTH)
 
     assert client.answer({"ttl": 1}) == error("E_UNAUTHORIZED AUTH no authorizations found")
@@ -149,13 +137,13 @@ def test_auth_is_said_once(known):
         (b"SUB x c\n", 'SUB on "x" "c"'),
     ],
 )
-def test_what_is_not_granted_is_refused_with_its_names(known, command, text):
+def test_command_without_grant_is_refused_with_names(known, command, text):
     assert known.says(command) == error(f"E_UNAUTHORIZED AUTH failed for {text}")
     assert known.session.closing
     assert known.topics() == {}
 
 
-def test_a_refusal_keeps_what_was_allowed_before_it(known):
+def test_refusal_keeps_what_was_allowed_before_it(known):
     assert known.says(PUB + b"PUB x\n" + sized(b"b")) == [
         OK_FRAME,
         *error('E_UNAUTHORIZED AUTH failed for PUB on "x" ""'),
@@ -163,7 +151,7 @@ def test_a_refusal_keeps_what_was_allowed_before_it(known):
     assert known.topics() == {"t": 1}
 
 
-def test_after_the_ttl_the_next_command_asks_again_and_is_applied(known):
+def test_command_after_ttl_asks_again(known):
     assert known.says(PUB + PUB) == [OK_FRAME, OK_FRAME]
     known.node.advance(61)
 
@@ -174,13 +162,13 @@ def test_after_the_ttl_the_next_command_asks_again_and_is_applied(known):
     assert known.says(PUB) == [OK_FRAME]
 
 
-def test_within_the_ttl_nobody_is_asked(known):
+def test_within_ttl_nobody_is_asked(known):
     known.node.now_ns += 60 * SECOND
 
     assert known.says(PUB) == [OK_FRAME]
 
 
-def test_after_the_ttl_a_failing_server_ends_the_connection(known):
+def test_failing_auth_server_after_ttl_ends_connection(known):
     known.says(PUB)
     known.node.advance(61)
     known.says(PUB)
@@ -190,7 +178,7 @@ def test_after_the_ttl_a_failing_server_ends_the_connection(known):
 
 
 @pytest.mark.parametrize("answer", [{"ttl": 1}, {"ttl": 1, "authorizations": [{"topic": "t"}]}])
-def test_after_the_ttl_a_publisher_that_is_no_longer_allowed_is_refused(known, answer):
+def test_publisher_without_grant_after_ttl_is_refused(known, answer):
     known.says(PUB)
     known.node.advance(61)
     known.says(PUB)
@@ -199,7 +187,7 @@ def test_after_the_ttl_a_publisher_that_is_no_longer_allowed_is_refused(known, a
     assert known.topics() == {"t": 1}
 
 
-def test_a_client_that_left_is_not_missed(client):
+def test_client_that_left_is_not_missed(client):
     client.says(AUTH + PUB)
     client.session.disconnect()
 
@@ -207,7 +195,7 @@ def test_a_client_that_left_is_not_missed(client):
     assert client.topics() == {}
 
 
-def test_without_auth_servers_nobody_is_asked():
+def test_node_without_auth_servers_asks_none():
     node = Node()
     session, _ = node.session()
     session.receive(b"  V2" + PUB, node.now_ns)

@@ -5,9 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from nsqclient.wire.frames import FrameParser
 from nsqd.protocol.batch import SLICE_MESSAGES
-from tests.support.engine import Node
+from tests.support.engine import Client, Node
 from tests.support.wire import sized
 
 MANY = 5 * SLICE_MESSAGES + 7
@@ -27,33 +26,12 @@ def client(node):
     return Client(node)
 
 
-class Client:
-    """A session, and a server that takes one step of its batch at a time."""
-
-    def __init__(self, node):
-        self.node = node
-        self.session, _ = node.session()
-        self.session.receive(b"  V2", node.now_ns)
-
-    def says(self, data):
-        self.session.receive(data, self.node.now_ns)
-        return self.hears()
-
-    def step(self):
-        self.session.resume(self.node.now_ns)
-        return self.hears()
-
-    def hears(self):
-        out = self.session.take_replies()
-        self.node.turn()
-        return FrameParser().feed(out)
-
-    def rest(self):
-        """All answers until the batch is done."""
-        frames = []
-        while self.session.is_blocked():
-            frames += self.step()
-        return frames
+def rest(client):
+    """All answers until the batch is done."""
+    frames = []
+    while client.session.is_blocked():
+        frames += client.step()
+    return frames
 
 
 def published(node, topic="t"):
@@ -63,7 +41,7 @@ def published(node, topic="t"):
 BODIES = [b"%d" % n for n in range(MANY)]
 
 
-def test_a_long_batch_is_published_in_slices_and_answered_once(node, client):
+def test_long_batch_is_published_in_slices_and_answered_once(node, client):
     _, outlet = node.subscribe(node.channel(), rdy=2 * MANY)
     assert client.says(mpub(*BODIES)) == []
     counts = [published(node)]
@@ -78,20 +56,20 @@ def test_a_long_batch_is_published_in_slices_and_answered_once(node, client):
     assert client.session.pub_counts == {"t": MANY}
 
 
-def test_nothing_of_a_long_batch_is_published_while_it_is_checked(node, client):
+def test_long_batch_is_checked_before_publishing(node, client):
     bad = [*BODIES[:-1], b"x" * 101]
     client.says(mpub(*bad))
 
-    assert client.rest() == [(1, b"E_BAD_MESSAGE MPUB message too big 101 > 100")]
+    assert rest(client) == [(1, b"E_BAD_MESSAGE MPUB message too big 101 > 100")]
     assert client.session.closing
     assert published(node) == 0
 
 
-def test_what_is_wrong_early_in_a_long_batch_is_said_at_once(client):
+def test_error_early_in_long_batch_is_immediate(client):
     assert client.says(mpub(b"", *BODIES)) == [(1, b"E_BAD_MESSAGE MPUB invalid message(0) body size 0")]
 
 
-def test_commands_sent_behind_a_long_batch_wait_for_it(node, client):
+def test_commands_sent_behind_long_batch_wait_for_it(node, client):
     behind = b"PUB other\n" + sized(b"x")
     assert client.says(mpub(*BODIES) + behind) == []
     assert client.says(behind[:5]) == []
@@ -99,61 +77,61 @@ def test_commands_sent_behind_a_long_batch_wait_for_it(node, client):
     assert client.says(behind[5:]) == []
     assert "other" not in node.broker.topics
 
-    assert client.rest() == [(0, b"OK")] * 3
+    assert rest(client) == [(0, b"OK")] * 3
     assert published(node, "other") == 2
 
 
-def test_one_long_batch_may_follow_another(node, client):
+def test_long_batches_may_follow_one_another(node, client):
     client.says(mpub(*BODIES) + mpub(*BODIES))
 
-    assert client.rest() == [(0, b"OK")] * 2
+    assert rest(client) == [(0, b"OK")] * 2
     assert published(node) == 2 * MANY
 
 
-def test_a_long_batch_is_published_though_its_client_sends_no_more(node, client):
+def test_long_batch_is_published_though_its_client_sends_no_more(node, client):
     client.says(mpub(*BODIES))
     client.session.end_of_stream(node.now_ns)
     assert not client.session.closing
 
-    assert client.rest() == [(0, b"OK")]
+    assert rest(client) == [(0, b"OK")]
     assert client.session.closing
     assert published(node) == MANY
 
 
-def test_a_long_batch_that_is_cut_off_publishes_nothing(node, client):
+def test_long_batch_that_is_cut_off_publishes_nothing(node, client):
     whole = mpub(*BODIES)
     # Its declared size is less than that of its messages, so it seems to be complete.
     short = b"MPUB t\n" + struct.pack(">I", len(whole) - 100) + whole[11:-20]
     assert client.says(short) == []
-    assert client.rest() == []
+    assert rest(client) == []
     client.session.end_of_stream(node.now_ns)
 
-    assert client.hears() + client.rest() == [(1, b"E_BAD_MESSAGE MPUB failed to read message body")]
+    assert client.hears() + rest(client) == [(1, b"E_BAD_MESSAGE MPUB failed to read message body")]
     assert published(node) == 0
 
 
-def test_a_long_batch_whose_rest_comes_late_is_published_whole(node, client):
+def test_long_batch_whose_rest_comes_late_is_published_whole(node, client):
     whole = mpub(*BODIES)
     late = b"MPUB t\n" + struct.pack(">I", len(whole) - 100) + whole[11:]
     assert client.says(late[:-20]) == []
-    assert client.rest() == []
+    assert rest(client) == []
     assert client.says(late[-20:]) == []
 
-    assert client.rest() == [(0, b"OK")]
+    assert rest(client) == [(0, b"OK")]
     assert published(node) == MANY
 
 
-def test_a_long_batch_ends_with_its_topic(node, client):
+def test_long_batch_ends_with_its_topic(node, client):
     client.says(mpub(*BODIES))
     while not published(node):
         client.step()
     node.broker.delete_topic("t")
 
-    assert client.rest() == [(1, b"E_MPUB_FAILED MPUB failed exiting")]
+    assert rest(client) == [(1, b"E_MPUB_FAILED MPUB failed exiting")]
     assert client.session.closing
 
 
-def test_a_slice_that_cannot_be_stored_ends_the_batch_with_an_error(node, client):
+def test_slice_that_cannot_be_stored_ends_batch_with_error(node, client):
     client.says(mpub(*BODIES))
     while not client.session.staged:
         client.session.resume(node.now_ns)
@@ -163,7 +141,7 @@ def test_a_slice_that_cannot_be_stored_ends_the_batch_with_an_error(node, client
     assert not client.session.is_blocked()
 
 
-def test_a_client_that_leaves_in_the_middle_of_its_batch_is_forgotten(node, client):
+def test_client_that_leaves_in_middle_of_its_batch_is_forgotten(node, client):
     client.says(mpub(*BODIES))
     client.step()
     client.session.disconnect()
@@ -173,14 +151,14 @@ def test_a_client_that_leaves_in_the_middle_of_its_batch_is_forgotten(node, clie
 
 
 def to_its_end(_node, client):
-    client.rest()
+    rest(client)
 
 
 def with_its_topic(node, client):
     client.step()
     node.topic()
     node.broker.delete_topic("t")
-    client.rest()
+    rest(client)
 
 
 def unstored(node, client):
@@ -194,7 +172,7 @@ def with_its_client(_node, client):
 
 
 @pytest.mark.parametrize("end", [to_its_end, with_its_topic, unstored, with_its_client])
-def test_a_node_is_not_at_rest_until_a_long_batch_has_ended_however_it_ends(node, client, end):
+def test_node_is_not_at_rest_until_long_batch_has_ended_however_it_ends(node, client, end):
     client.says(mpub(*BODIES))
     client.step()
     assert not node.broker.is_idle
@@ -205,18 +183,18 @@ def test_a_node_is_not_at_rest_until_a_long_batch_has_ended_however_it_ends(node
     assert node.broker.is_idle
 
 
-def test_a_long_batch_that_began_before_a_drain_is_published_whole(node, client):
+def test_long_batch_that_began_before_drain_is_published_whole(node, client):
     client.says(mpub(*BODIES))
     while not published(node):
         client.step()
     node.broker.draining = True
 
-    assert client.rest() == [(0, b"OK")]
+    assert rest(client) == [(0, b"OK")]
     assert published(node) == MANY
 
 
 @pytest.mark.parametrize("declared", [1, 9, 15, 16, 17, 100])
-def test_batch_of_one_message_ends_at_the_size_of_its_message(node, client, declared):
+def test_batch_of_one_message_ends_at_size_of_its_message(node, client, declared):
     node.channel()
     reader, outlet = node.subscribe(node.channel(), rdy=10)
     batch = struct.pack(">II", declared, 1) + sized(b"12345678")
@@ -228,7 +206,7 @@ def test_batch_of_one_message_ends_at_the_size_of_its_message(node, client, decl
 
 
 @pytest.mark.parametrize("cut", range(24))
-def test_a_batch_of_one_message_may_come_in_two_pieces(node, client, cut):
+def test_batch_of_one_message_may_come_in_two_pieces(node, client, cut):
     _, outlet = node.subscribe(node.channel(), rdy=10)
     data = b"MPUB t\n" + mpub(b"12345").partition(b"\n")[2]
 

@@ -52,7 +52,7 @@ def test_pending_messages_are_those_of_each_channel(topic):
     assert pending_of(topic) == {key_of(topic): all_of(topic)}
 
 
-def test_pending_messages_of_a_topic_without_channels_have_no_channel(node):
+def test_pending_messages_of_topic_without_channels_have_no_channel(node):
     node.publish("without channels", b"one")
     topic = node.broker.topics["without channels"]
 
@@ -75,7 +75,7 @@ def test_state_has_finished_and_pending_messages(node, topic):
     assert all(end < topic.log.next_seq for _, end in state.finished)
 
 
-def test_deletion_says_which_messages_the_channel_had(node, topic):
+def test_deletion_says_which_messages_channel_had(node, topic):
     key = key_of(topic)
     node.broker.delete_channel(topic, CHANNEL)
     states = {(one.channel, one.generation): one for one in states_of(topic, ORIGIN, 1, {})}
@@ -106,7 +106,7 @@ def test_finished_messages_are_learned_once(node, topic):
     assert not merge(node.broker, topic, state)
 
 
-def test_nothing_is_concluded_from_messages_that_are_not_pending(node, topic):
+def test_messages_that_are_not_pending_conclude_nothing(node, topic):
     assert not merge(node.broker, topic, state_of(topic, *key_of(topic)))
     assert pending_of(topic) == {key_of(topic): all_of(topic)}
 
@@ -133,7 +133,7 @@ def test_topic_with_channels_creates_none(node, topic):
     assert list(topic.channels) == [CHANNEL]
 
 
-def test_deleted_channel_of_another_copy_finishes_messages_without_a_channel(node):
+def test_deleted_channel_of_another_copy_finishes_messages_without_channel(node):
     node.publish("new", b"one")
     node.turn()
     topic = node.broker.topics["new"]
@@ -149,7 +149,7 @@ def test_emptied_topic_finishes_its_messages_on_every_channel(node, topic):
     assert pending_of(topic) == {}
 
 
-def test_deletion_below_a_position_leaves_later_messages(node, topic):
+def test_deletion_below_position_leaves_later_messages(node, topic):
     below = topic.log.next_seq - 1
 
     assert not delete_below(node.broker, topic, below)
@@ -157,7 +157,7 @@ def test_deletion_below_a_position_leaves_later_messages(node, topic):
     assert delete_below(node.broker, topic, below + 1)
 
 
-def test_finished_here_is_the_finished_part_of_one_generation(node, topic):
+def test_finished_here_is_finished_part_of_one_generation(node, topic):
     finish(node)
     name, generation = key_of(topic)
 

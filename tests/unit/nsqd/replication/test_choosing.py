@@ -10,8 +10,6 @@ from nsqd.replication.choosing import (
     ReplicaHealth,
     choose,
     choose_replicas,
-    identified,
-    named_replicas,
 )
 from nsqd.replication.frames import REFUSALS, Holder, Refuse
 
@@ -38,7 +36,7 @@ def numbers(found):
 
 
 def test_choose_takes_no_node_as_its_own_replica():
-    assert choose(ME, [ME, Candidate(ME.identity, "other-name:4150"), Candidate(b"", ME.address)], 2) == []
+    assert choose(ME, [ME, Candidate(ME.identity, "other-name:4150")], 2) == []
 
 
 def test_choose_prefers_another_zone_then_another_host():
@@ -61,13 +59,13 @@ def test_choose_spreads_replicas_over_zones():
         assert {one.zone for one in choose(me, candidates, 2)} == {"z2", "z3"}
 
 
-def test_choose_counts_an_unknown_zone_as_elsewhere():
+def test_choose_counts_unknown_zone_as_elsewhere():
     same_zone, unknown = Candidate(identity(1), "a:4150", "z1", "h2"), Candidate(identity(2), "b:4150")
 
     assert choose(ME, [same_zone, unknown], 1) == [unknown]
 
 
-def test_choose_does_not_depend_on_the_order_of_candidates():
+def test_choose_does_not_depend_on_order_of_candidates():
     found = nodes(20, zones=3)
 
     assert choose(ME, found, 3) == choose(ME, found[::-1], 3)
@@ -81,7 +79,7 @@ def test_choose_spreads_nodes_over_replicas():
     assert max(load.values()) < 300
 
 
-def test_choose_changes_few_replicas_when_a_node_joins():
+def test_choose_changes_few_replicas_when_node_joins():
     before, after = nodes(10), nodes(11)
     primaries = [Candidate(identity(n), f"p{n}:1") for n in range(100, 1100)]
     changed = [one for one in primaries if choose(one, before, 1) != choose(one, after, 1)]
@@ -91,10 +89,9 @@ def test_choose_changes_few_replicas_when_a_node_joins():
 
 
 def test_choose_takes_each_node_once():
-    twice = [Candidate(identity(1), "a:1"), Candidate(identity(1), "a:2"), Candidate(b"", "a:1")]
+    twice = [Candidate(identity(1), "a:1"), Candidate(identity(1), "a:2")]
 
-    assert len(choose(ME, twice, 3)) == 2
-    assert len(choose(ME, twice[:2], 3)) == 1
+    assert len(choose(ME, twice, 3)) == 1
 
 
 # --- the set of replicas ---
@@ -103,9 +100,8 @@ def test_choose_takes_each_node_once():
 class Node:
     """A node that chooses its replicas once a second."""
 
-    def __init__(self, count=1, named=()):
+    def __init__(self, count=1):
         self.count = count
-        self.named = named
         self.health = ReplicaHealth(PATIENCE_NS)
         self.replicas = ()
         self.now_ns = 1000 * S
@@ -116,11 +112,10 @@ class Node:
             self.now_ns += S * (second > 0)
             for one in self.replicas:
                 if one in accepting:
-                    self.health.accepts(one, self.now_ns)
-            replicas, now = self.replicas, candidates
-            if self.named:
-                replicas, now = named_replicas(self.replicas, self.named)
-            self.replicas = choose_replicas(ME, replicas, now, self.count, self.health, self.now_ns)
+                    self.health.accepts(one.identity, self.now_ns)
+            self.replicas = choose_replicas(
+                ME, self.replicas, candidates, self.count, self.health, self.now_ns
+            )
         return numbers(self.replicas)
 
 
@@ -129,13 +124,13 @@ def node():
     return Node()
 
 
-def test_replica_stays_when_a_better_node_joins(node):
+def test_replica_stays_when_better_node_joins(node):
     before = node.update(nodes(3))
 
     assert node.update(nodes(50), seconds=1000, accepting=node.replicas) == before
 
 
-def test_replica_is_replaced_after_the_time_without_its_stream(node):
+def test_replica_is_replaced_after_time_without_its_stream(node):
     before = node.update(nodes(3))
 
     assert node.update(nodes(3), seconds=299) == before
@@ -143,14 +138,14 @@ def test_replica_is_replaced_after_the_time_without_its_stream(node):
     assert len(after) == 1
     assert after != before
     # It is not chosen again when its successor is replaced a moment later.
-    node.health.refuses(node.replicas[0], Refuse.DISK, node.now_ns)
+    node.health.refuses(node.replicas[0].identity, Refuse.DISK, node.now_ns)
     assert node.update(nodes(3)) not in (before, after)
 
 
 def test_replica_that_is_back_in_time_stays(node):
     before = node.update(nodes(3))
     node.update(nodes(3), seconds=299)
-    node.health.accepts(node.replicas[0], node.now_ns)
+    node.health.accepts(node.replicas[0].identity, node.now_ns)
 
     assert node.update(nodes(3), seconds=299) == before
 
@@ -164,58 +159,58 @@ def test_replica_that_nobody_can_replace_stays(node):
     assert node.update([ME], seconds=1) == before
 
 
-def test_replica_that_refuses_the_stream_each_time_is_replaced(node):
+def test_replica_that_refuses_stream_each_time_is_replaced(node):
     """B1: a connection that is welcomed and then refused must not count as health."""
     before = node.update(nodes(3))
     for _ in range(PATIENCE_NS // S):
         assert numbers(node.replicas) == before
-        node.health.refuses(node.replicas[0], Refuse.EARLIER_INCARNATION, node.now_ns)
+        node.health.refuses(node.replicas[0].identity, Refuse.EARLIER_INCARNATION, node.now_ns)
         node.update(nodes(3), seconds=1)
 
     assert numbers(node.replicas) != before
 
 
 @pytest.mark.parametrize("code", sorted(LASTING_REFUSALS))
-def test_replica_with_a_lasting_refusal_is_replaced_without_a_wait(node, code):
+def test_replica_with_lasting_refusal_is_replaced_without_wait(node, code):
     before = node.update(nodes(2))
 
-    assert node.health.refuses(node.replicas[0], code, node.now_ns)
-    assert not node.health.refuses(node.replicas[0], code, node.now_ns)
+    assert node.health.refuses(node.replicas[0].identity, code, node.now_ns)
+    assert not node.health.refuses(node.replicas[0].identity, code, node.now_ns)
     after = node.update(nodes(2))
     assert after != before
 
 
 @pytest.mark.parametrize("code", sorted(set(REFUSALS) - LASTING_REFUSALS))
-def test_replica_with_a_passing_refusal_stays(node, code):
+def test_replica_with_passing_refusal_stays(node, code):
     before = node.update(nodes(2))
 
-    assert not node.health.refuses(node.replicas[0], code, node.now_ns)
+    assert not node.health.refuses(node.replicas[0].identity, code, node.now_ns)
     assert node.update(nodes(2), seconds=1) == before
 
 
 def test_replica_that_refused_may_be_chosen_again_later(node):
     before = node.update(nodes(2))
-    node.health.refuses(node.replicas[0], Refuse.DISK, node.now_ns)
+    node.health.refuses(node.replicas[0].identity, Refuse.DISK, node.now_ns)
     after = node.update(nodes(2))
 
     assert node.update(nodes(2), seconds=290, accepting=node.replicas) == after
-    node.health.refuses(node.replicas[0], Refuse.DISK, node.now_ns)
+    node.health.refuses(node.replicas[0].identity, Refuse.DISK, node.now_ns)
     assert node.update(nodes(2)) == after
     assert node.update(nodes(2), seconds=10) == before
 
 
 def test_replica_that_refused_and_accepts_again_stays(node):
     before = node.update(nodes(1))
-    node.health.refuses(node.replicas[0], Refuse.DISK, node.now_ns)
+    node.health.refuses(node.replicas[0].identity, Refuse.DISK, node.now_ns)
     node.update(nodes(1), seconds=10)
-    node.health.accepts(node.replicas[0], node.now_ns)
+    node.health.accepts(node.replicas[0].identity, node.now_ns)
 
     assert node.update(nodes(9)) == before
 
 
-def test_replica_that_drains_is_replaced_though_it_accepts_the_stream(node):
+def test_replica_that_drains_is_replaced_though_it_accepts_stream(node):
     before = node.update(nodes(1))
-    node.health.drains(node.replicas[0], draining=True)
+    node.health.drains(node.replicas[0].identity, draining=True)
 
     assert node.update(nodes(1), seconds=1000, accepting=node.replicas) == before
     after = node.update(nodes(2), accepting=node.replicas)
@@ -224,8 +219,8 @@ def test_replica_that_drains_is_replaced_though_it_accepts_the_stream(node):
 
 def test_replica_that_stops_draining_stays(node):
     before = node.update(nodes(1))
-    node.health.drains(node.replicas[0], draining=True)
-    node.health.drains(node.replicas[0], draining=False)
+    node.health.drains(node.replicas[0].identity, draining=True)
+    node.health.drains(node.replicas[0].identity, draining=False)
 
     assert node.update(nodes(9), seconds=1000, accepting=node.replicas) == before
 
@@ -238,33 +233,25 @@ def test_replica_is_found_by_its_identity_under_another_address(node):
     assert node.replicas == (Holder(identity(1), "n1:9999"),)
 
 
-def test_replica_is_replaced_by_another_node_at_its_address(node):
-    """A node with a new data path has another identity, and is another node."""
-    node.update(nodes(1))
-    new = Candidate(identity(9), "n1:4150")
-
-    assert node.update([new], seconds=300) == [9]
-
-
 def test_replicas_keep_their_places():
     node = Node(count=3)
     first, second, third = node.update(nodes(3))
-    node.health.refuses(node.replicas[1], Refuse.DISK, node.now_ns)
+    node.health.refuses(node.replicas[1].identity, Refuse.DISK, node.now_ns)
 
     assert node.update(nodes(4)) == [first, third, 4]
     assert second not in numbers(node.replicas)
 
 
-def test_replicas_above_the_wanted_count_are_let_go():
+def test_replicas_above_wanted_count_are_let_go():
     node = Node(count=3)
     first, second, third = node.update(nodes(5))
-    node.health.refuses(node.replicas[0], Refuse.DISK, node.now_ns)
+    node.health.refuses(node.replicas[0].identity, Refuse.DISK, node.now_ns)
     node.count = 2
 
     assert node.update(nodes(5)) == [second, third]
     node.count = 1
     assert node.update(nodes(5)) == [second]
-    # A healthy one may be chosen again at once.
+    # A healthy one may be chosen again immediately.
     node.count = 2
     assert node.update([one for one in nodes(5) if one.identity == identity(third)]) == [second, third]
     assert first not in numbers(node.replicas)
@@ -276,63 +263,3 @@ def test_replicas_fill_up_when_nodes_join():
     assert node.update([]) == []
     assert node.update(nodes(1)) == [1]
     assert node.update(nodes(2)) == [1, 2]
-
-
-# --- named replicas ---
-
-
-def test_named_replicas_are_those_of_the_flags():
-    node = Node(count=2, named=("a:1", "b:1"))
-    node.replicas = (Holder(identity(5), "old:1"), Holder(identity(7), "b:1"))
-    node.update(nodes(9))
-
-    assert node.replicas == (Holder(identity(7), "b:1"), Holder(b"", "a:1"))
-
-
-def test_named_replica_gets_its_identity_from_the_handshake():
-    node = Node(count=2, named=("a:1", "b:1"))
-    node.update()
-    places = [one.address for one in node.replicas]
-    # Later a node with another data path answers under the name.
-    for number in (7, 8):
-        node.replicas = identified(node.replicas, "b:1", identity(number), node.health, node.now_ns)
-        node.update()
-
-        assert [one.address for one in node.replicas] == places
-        assert set(node.replicas) == {Holder(b"", "a:1"), Holder(identity(number), "b:1")}
-
-
-def test_named_replica_keeps_its_time_when_it_gets_its_identity():
-    node = Node(count=1, named=("a:1", "b:1"))
-    node.update(seconds=299)
-    (before,) = node.replicas
-    node.replicas = identified(node.replicas, before.address, identity(7), node.health, node.now_ns)
-    node.update(seconds=1)
-
-    assert node.replicas[0].address != before.address
-
-
-def test_named_replica_that_cannot_be_replaced_stays():
-    node = Node(count=1, named=("a:1",))
-    node.update(seconds=1000)
-
-    assert node.replicas == (Holder(b"", "a:1"),)
-
-
-def test_named_replica_is_replaced_by_another_name():
-    node = Node(count=1, named=("a:1", "b:1"))
-    node.update()
-    (before,) = node.replicas
-    node.update(seconds=300)
-
-    assert {before.address, node.replicas[0].address} == {"a:1", "b:1"}
-
-
-def test_two_names_of_one_node_are_one_replica():
-    node = Node(count=2, named=("a:1", "b:1"))
-    node.update()
-    for address in ("a:1", "b:1"):
-        node.replicas = identified(node.replicas, address, identity(7), node.health, node.now_ns)
-
-    assert len(node.replicas) == 1
-    assert node.update(seconds=200, accepting=node.replicas) == [7]

@@ -67,7 +67,7 @@ def test_record_is_found_as_it_was_saved(copies):
     assert found.path == DATA / "replicas" / ORIGIN.hex() / f"{ORIGIN.hex()}.1"
 
 
-def test_new_copy_has_a_number_of_its_own(copies):
+def test_new_copy_has_number_of_its_own(copies):
     first, second = make(copies), make(copies)
     copies.drop(second)
 
@@ -87,7 +87,7 @@ def test_new_copy_is_not_saved_before_it_is_made(copies):
     assert record.is_stored
 
 
-def test_replica_enters_the_stream_of_another_owner(copies):
+def test_replica_enters_stream_of_another_owner(copies):
     record = make(copies)
     record.owner = OTHER
 
@@ -113,7 +113,7 @@ def test_promoted_copy_is_found_under_its_epoch(copies):
     assert disk.read_file(record.path / "t.topic" / "00000001.log") == APPEND
 
 
-def test_epoch_of_a_promoted_copy_is_raised_in_its_folder(copies):
+def test_epoch_of_promoted_copy_is_raised_in_its_folder(copies):
     record = make(copies)
     copies.promote(record, 7)
     path = record.path
@@ -237,7 +237,7 @@ def test_crash_between_two_steps_leaves_one_valid_copy(change):
     assert kinds == ({True} if change is promote else {False})
 
 
-def test_crash_while_a_copy_is_made_leaves_it_or_nothing():
+def test_crash_while_copy_is_made_leaves_it_or_nothing():
     call = 0
     while True:
         disk = SimulatedDisk(DATA)
@@ -266,7 +266,7 @@ def test_crash_while_a_copy_is_made_leaves_it_or_nothing():
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_change_that_failed_at_a_call_is_completed_by_the_next_attempt(change):
+def test_change_that_failed_at_call_is_completed_by_the_next_attempt(change):
     disk = SimulatedDisk(DATA)
     copies = Copies(disk, DATA)
     make(copies)
@@ -314,7 +314,7 @@ def newer(content):
         (newer, "copy.json has version 2, this nsqd knows 1"),
     ],
 )
-def test_copy_with_a_damaged_record_is_kept_and_reported(copies, change, problem):
+def test_copy_with_damaged_record_is_kept_and_reported(copies, change, problem):
     record, sound = make(copies), make(copies)
     spoil(copies, record, change)
 
@@ -327,7 +327,7 @@ def test_copy_with_a_damaged_record_is_kept_and_reported(copies, change, problem
     assert after.next_number() == 3
 
 
-def test_copy_with_a_record_that_cannot_be_read_is_kept_and_reported(copies):
+def test_copy_with_record_that_cannot_be_read_is_kept_and_reported(copies):
     record = make(copies)
     copies.disk.fail(errno.EIO, "read", "*copy.json")
 
@@ -337,7 +337,7 @@ def test_copy_with_a_record_that_cannot_be_read_is_kept_and_reported(copies):
     assert after.problems == {record.path: "copy.json cannot be read: input/output error"}
 
 
-def test_copy_without_a_record_is_kept_and_reported(copies):
+def test_copy_without_record_is_kept_and_reported(copies):
     record = make(copies)
     copies.disk.remove(record.path / "copy.json")
 

@@ -11,7 +11,7 @@ from tests.unit.nsqd.replication.replica_end import FIRST, Shelf, part, primary_
 
 
 @pytest.mark.parametrize("place", [3, 170, 215, 230, -1])
-def test_append_with_a_wrong_bit_is_refused_and_not_written(shelf, shop, sent, place):
+def test_append_with_wrong_bit_is_refused_and_not_written(shelf, shop, sent, place):
     shelf.begin()
     shop.publish(b"one")
     shop.publish(b"two")
@@ -32,8 +32,8 @@ def test_append_with_a_wrong_bit_is_refused_and_not_written(shelf, shop, sent, p
     assert shelf.content(FIRST) == primary_file(shop)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_power_cut_leaves_a_sound_beginning_that_is_reported(shelf, shop, sent, seed):
+@pytest.mark.parametrize("seed", range(8))
+def test_power_cut_leaves_sound_beginning_that_is_reported(shelf, shop, sent, seed):
     shelf.begin()
     for number in range(30):
         shop.publish(b"%d" % number * 300)
@@ -51,7 +51,7 @@ def test_power_cut_leaves_a_sound_beginning_that_is_reported(shelf, shop, sent, 
     assert after.content(FIRST) == primary_file(shop)
 
 
-def test_append_that_is_damaged_at_the_primary_is_copied_as_it_is(shelf, shop):
+def test_append_that_is_damaged_at_primary_is_copied_as_it_is(shelf, shop):
     shelf.begin()
     shop.publish(b"one")
     whole = bytearray(primary_file(shop))
@@ -85,7 +85,7 @@ def damage(shelf, shop, sent):
 
 
 @pytest.mark.parametrize("places", [(2,), (2, 4), (2, 5)])
-def test_messages_behind_damage_are_reported_and_stay_in_the_copy(damage, shop, sent, places):
+def test_messages_behind_damage_are_reported_and_stay_in_copy(damage, shop, sent, places):
     after, folder, file = damage(*places)
 
     assert file.size == sent.frames[2].offset
@@ -112,10 +112,3 @@ def test_stream_that_resumes_replaces_damage_and_everything_behind_it(damage, sh
 
     assert after.content(FIRST) == whole
     assert "00000001.index" in after.names()
-
-
-def test_torn_end_is_cut_off(damage, sent):
-    after, folder, file = damage(5)
-
-    assert file.size == sent.frames[5].offset
-    assert len(after.disk.read_file(folder / FIRST)) == file.size

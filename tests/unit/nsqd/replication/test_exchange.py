@@ -49,7 +49,7 @@ U_PENDING = {"u": {C: [(0, 3)]}}
     ],
     ids=["full", "one topic", "nothing pending", "two parts of a channel"],
 )
-def test_status_replaces_the_topics_that_it_names(known, full, states, pending):
+def test_status_replaces_topics_that_it_names(known, full, states, pending):
     known.take(status(full=full), states, 20)
 
     assert (known.pending, known.received_ns) == (pending, 20)
@@ -61,14 +61,14 @@ def test_streamed_copy_has_nothing_pending(known):
     assert (known.pending, known.is_full, known.is_owner) == ({}, False, False)
 
 
-def test_claim_of_a_known_copy_has_its_epoch_and_kind(known):
+def test_claim_of_known_copy_has_its_epoch_and_kind(known):
     known.take(status(kind=CopyKind.ORIGIN, epoch=4, counted=(CopyId(PEER, 3),)), [], 20)
 
     assert known.claim == Claim(4, True, PEER, 1)
     assert known.counted == (CopyId(PEER, 3),)
 
 
-def test_node_without_a_copy_says_so():
+def test_node_without_copy_says_so():
     assert (no_copy(ORIGIN, PEER).kind, no_copy(ORIGIN, PEER).last) == (CopyKind.NONE, True)
 
 
@@ -93,7 +93,7 @@ def test_received_state_is_stored_after_checkpoint_and_sync_at_replicas():
     assert one.is_done
 
 
-def test_state_of_a_deleted_topic_need_not_be_stored():
+def test_state_of_deleted_topic_need_not_be_stored():
     topic = _Topic()
     one = Checkpointing(7, {topic})
     topic.deleted = True
@@ -114,7 +114,7 @@ def exchanges_after_failover():
     return site, log_of(other, one).exchanges[one.identity], log_of(one, one).exchanges[other.identity]
 
 
-def test_state_is_acknowledged_when_the_peer_has_a_checkpoint_of_it():
+def test_state_is_acknowledged_when_peer_has_checkpoint_of_it():
     site, there, _ = exchanges_after_failover()
     (copy,) = [one for one in log_of(site.nodes[2], site.nodes[1]).copies if one.is_owner]
     finish(site.nodes[2])
@@ -125,7 +125,7 @@ def test_state_is_acknowledged_when_the_peer_has_a_checkpoint_of_it():
     assert copy.is_gone
 
 
-def test_peer_that_was_asked_has_answered_with_a_complete_status():
+def test_peer_that_was_asked_has_answered_with_complete_status():
     site, there, here = exchanges_after_failover()
     there.request_full_state()
     assert not there.answered

@@ -80,12 +80,12 @@ def framed(kind: int, fields: bytes) -> bytes:
     return (1 + len(fields)).to_bytes(4, "little") + bytes([kind]) + fields
 
 
-def test_every_kind_has_a_sample():
+def test_kinds_of_frames_have_samples():
     assert {type(one) for one in SAMPLES} == set(KINDS.values())
 
 
 @pytest.mark.parametrize("frame", SAMPLES, ids=lambda frame: type(frame).__name__)
-def test_a_frame_round_trips(frame):
+def test_frame_round_trips(frame):
     assert read(encode(frame)) == [frame]
 
 
@@ -99,15 +99,8 @@ def test_frames_are_found_in_pieces_of_any_size():
         assert reader.position == len(data)
 
 
-def test_the_position_is_behind_the_last_frame():
-    reader, end = FrameReader(), 0
-    for frame in reader.feed(b"".join(map(encode, SAMPLES))):
-        end += len(encode(frame))
-        assert reader.position == end
-
-
 @pytest.mark.parametrize("frame", SAMPLES, ids=lambda frame: type(frame).__name__)
-def test_a_truncated_frame_is_refused(frame):
+def test_truncated_frame_is_refused(frame):
     whole = encode(frame)
     for end in range(1, len(whole) - 4):
         cut = (end).to_bytes(4, "little") + whole[4 : 4 + end]
@@ -124,30 +117,30 @@ def test_a_truncated_frame_is_refused(frame):
     [one for one in SAMPLES if not isinstance(one, Appends | FilePart)],
     ids=lambda frame: type(frame).__name__,
 )
-def test_a_frame_with_excess_bytes_is_refused(frame):
+def test_frame_with_excess_bytes_is_refused(frame):
     with pytest.raises(BadFrame, match="longer than what it holds"):
         read(framed(frame.KIND, encode(frame)[5:] + b"\0"))
 
 
 @pytest.mark.parametrize("size", [0, MAX_FRAME + 1, (1 << 32) - 1])
-def test_an_invalid_size_is_refused(size):
+def test_invalid_size_is_refused(size):
     with pytest.raises(BadFrame, match=f"a frame of {size} bytes is none"):
         read(size.to_bytes(4, "little") + b"\1")
 
 
-def test_an_unknown_kind_is_refused():
+def test_unknown_kind_is_refused():
     with pytest.raises(BadFrame, match="there is no frame of kind 200"):
         read(framed(200, b""))
 
 
-def test_a_hello_of_other_versions_is_read_whatever_follows_the_versions():
+def test_hello_of_other_versions_is_read_whatever_follows_versions():
     (found,) = read(framed(Hello.KIND, b"\x07\0\x09\0fields of a later version"))
 
     assert (found.min_version, found.max_version) == (7, 9)
 
 
 @pytest.mark.parametrize("versions", [b"\2\0\3\0", b"\3\0\4\0"], ids=["and an earlier", "and a later"])
-def test_a_hello_with_a_common_version_is_read_completely(versions):
+def test_hello_with_common_version_is_read_completely(versions):
     whole = encode(SAMPLES[0])
     (found,) = read(whole[:5] + versions + whole[9:])
 
@@ -155,7 +148,7 @@ def test_a_hello_with_a_common_version_is_read_completely(versions):
     assert 3 in (found.min_version, found.max_version)
 
 
-def test_the_largest_channel_state_fits_into_a_frame():
+def test_largest_channel_state_fits_into_frame():
     ranges = tuple((n, n + 1) for n in range(0, 2 * MAX_RANGES, 2))
     frame = ChannelState(ONE, 1, "t", "c", 1, live=True, more=True, finished=ranges, pending=ranges)
 
@@ -172,12 +165,12 @@ def test_ranges_that_are_empty_or_out_of_order_are_refused(ranges):
 
 
 @pytest.mark.parametrize("name", ["../x", "copy.json", "00000001.log/..", "", "00000001.log.tmp"])
-def test_a_file_that_is_no_part_of_a_copy_is_refused(name):
+def test_file_that_is_no_part_of_copy_is_refused(name):
     with pytest.raises(BadFrame):
         read(encode(Remove(7, name)))
 
 
-def test_the_head_of_an_append_is_written_without_its_data():
+def test_head_of_append_is_written_without_its_data():
     data = b"x" * MAX_DATA
     frame = Appends(7, "00000002.log", 160, data)
 

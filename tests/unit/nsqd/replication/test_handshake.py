@@ -49,7 +49,7 @@ def exchange(first, second):
 # --- the secret ---
 
 
-def test_secrets_are_the_lines_of_the_file():
+def test_secrets_are_lines_of_file():
     assert parse_secrets(OTHER + b"\n\n  " + SECRET + b" \r\n") == (OTHER, SECRET)
 
 
@@ -66,7 +66,7 @@ def test_secret_file_without_usable_secrets_is_refused(content, problem):
         parse_secrets(content)
 
 
-def test_proof_is_the_hmac_that_the_design_names():
+def test_proof_is_hmac_that_design_names():
     # From openssl dgst -sha256 -hmac, over the five parts with their lengths.
     parts = (CONNECTOR, b"hello of the connector", b"hello of the acceptor", b"h" * 32)
 
@@ -76,7 +76,7 @@ def test_proof_is_the_hmac_that_the_design_names():
 # --- membership ---
 
 
-def test_handshake_proves_both_sides_the_connector_first():
+def test_handshake_proves_both_sides_connector_first():
     one, two = connector(), acceptor()
     sent = exchange(one, two)
 
@@ -87,7 +87,7 @@ def test_handshake_proves_both_sides_the_connector_first():
     assert (one.problem, two.problem) == ("", "")
 
 
-def test_handshake_accepts_every_secret_during_a_rotation():
+def test_handshake_accepts_every_secret_during_rotation():
     steps = [(OTHER,), (OTHER, SECRET), (SECRET, OTHER), (SECRET,)]
     for pair in pairwise(steps):
         for before, after in (pair, pair[::-1]):
@@ -96,7 +96,7 @@ def test_handshake_accepts_every_secret_during_a_rotation():
             assert (one.done, two.done) == (True, True)
 
 
-def test_handshake_refuses_a_connector_with_another_secret():
+def test_handshake_refuses_connector_with_another_secret():
     one, two = connector(secrets=(OTHER,)), acceptor()
     sent = exchange(one, two)
 
@@ -108,7 +108,7 @@ def test_handshake_refuses_a_connector_with_another_secret():
     assert one.problem.startswith("the connector is not a member: its proof fits no secret")
 
 
-def test_handshake_refuses_an_acceptor_with_another_secret():
+def test_handshake_refuses_acceptor_with_another_secret():
     # It accepts the connector's secret, but proves with one that the connector does not know.
     one, two = connector(), acceptor(secrets=(OTHER, SECRET))
     exchange(one, two)
@@ -121,7 +121,7 @@ def test_handshake_refuses_an_acceptor_with_another_secret():
     assert two.refused_by_peer == one.refusal
 
 
-def test_handshake_without_a_secret_names_the_flag_at_both_ends():
+def test_handshake_without_secret_names_flag_at_both_ends():
     one, two = connector(), acceptor(secrets=())
     sent = exchange(one, two)
 
@@ -135,7 +135,7 @@ def test_handshake_without_a_secret_names_the_flag_at_both_ends():
     assert not one.done
 
 
-def test_handshake_shows_a_stranger_no_proof_and_no_reason_but_membership():
+def test_handshake_shows_stranger_no_proof_and_no_reason_but_membership():
     known = Incarnations()
     known.check(ALICE)
     two = acceptor(known=known, other_node=lambda _hello: "carol:4150")
@@ -151,7 +151,7 @@ def test_handshake_shows_a_stranger_no_proof_and_no_reason_but_membership():
 # --- attacks on the proof ---
 
 
-def test_handshake_refuses_a_reflected_proof():
+def test_handshake_refuses_reflected_proof():
     """A stranger sends each frame of the connector back to it."""
     one = connector()
     (hello,) = one.first_frames()
@@ -161,7 +161,7 @@ def test_handshake_refuses_a_reflected_proof():
     assert one.refusal.code == Refuse.NOT_A_MEMBER
 
 
-def test_handshake_with_oneself_ends_before_a_proof():
+def test_handshake_with_oneself_ends_before_proof():
     one, two = connector(), acceptor(dataclasses.replace(ALICE, nonce=b"3" * 32))
     sent = exchange(one, two)
 
@@ -169,7 +169,7 @@ def test_handshake_with_oneself_ends_before_a_proof():
     assert one.problem == "this address is that of the node itself"
 
 
-def test_handshake_refuses_a_replayed_proof():
+def test_handshake_refuses_replayed_proof():
     one, two = connector(), acceptor()
     recorded = exchange(one, two)
     later = acceptor(dataclasses.replace(BOB, nonce=b"9" * 32))
@@ -196,16 +196,8 @@ def test_handshake_refuses_another_certificate(hashes):
     assert not one.done
 
 
-def test_handshake_accepts_the_same_certificate():
-    one, two = (make(certificate_hash=b"c" * 32) for make in (connector, acceptor))
-    exchange(one, two)
-
-    assert one.done
-    assert two.done
-
-
 @pytest.mark.parametrize("role", [ACCEPTOR, b"", b"Connector"])
-def test_handshake_refuses_a_proof_of_another_role(role):
+def test_handshake_refuses_proof_of_another_role(role):
     two = acceptor()
     two.take(ALICE)
     (answer,) = two.take(Proof(proof(SECRET, role, encode(ALICE), encode(BOB), b"")))
@@ -216,7 +208,7 @@ def test_handshake_refuses_a_proof_of_another_role(role):
 # --- versions ---
 
 
-def test_handshake_uses_the_highest_common_version_and_features():
+def test_handshake_uses_highest_common_version_and_features():
     one = connector(dataclasses.replace(ALICE, min_version=1, max_version=4, features=0b1100))
     two = acceptor(dataclasses.replace(BOB, min_version=2, max_version=3, features=0b0101))
     exchange(one, two)
@@ -243,7 +235,7 @@ def test_handshake_refuses_versions_that_do_not_meet():
 # --- which node it is ---
 
 
-def test_handshake_refuses_the_same_node_id_after_the_proof():
+def test_handshake_refuses_the_same_node_id_after_proof():
     one, two = connector(dataclasses.replace(ALICE, node_id=BOB.node_id)), acceptor()
     exchange(one, two)
 
@@ -251,7 +243,7 @@ def test_handshake_refuses_the_same_node_id_after_the_proof():
     assert one.refused_by_peer == two.refusal
 
 
-def test_handshake_refuses_the_node_id_of_another_connected_node():
+def test_handshake_refuses_node_id_of_another_connected_node():
     asked = []
     one, two = connector(), acceptor(other_node=lambda hello: asked.append(hello) or "carol:4150")
     exchange(one, two)
@@ -260,7 +252,7 @@ def test_handshake_refuses_the_node_id_of_another_connected_node():
     assert two.problem == "alice:4150 and carol:4150 have the same node id 1: --node-id"
 
 
-def test_handshake_ends_when_another_node_has_the_address():
+def test_handshake_ends_when_another_node_has_address():
     one, two = connector(expected=b"c" * 16), acceptor()
     sent = exchange(one, two)
 
@@ -271,13 +263,6 @@ def test_handshake_ends_when_another_node_has_the_address():
     assert one.refusal is None
 
 
-def test_handshake_with_the_expected_node_is_done():
-    one, two = connector(expected=BOB.identity), acceptor()
-    exchange(one, two)
-
-    assert one.done
-
-
 def test_handshake_refuses_another_node_with_the_same_identity():
     one, two = connector(dataclasses.replace(ALICE, identity=BOB.identity)), acceptor()
     exchange(one, two)
@@ -286,7 +271,7 @@ def test_handshake_refuses_another_node_with_the_same_identity():
     assert "nsqd-data new-identity" in one.problem
 
 
-def test_handshake_refuses_an_earlier_incarnation():
+def test_handshake_refuses_earlier_incarnation():
     known = Incarnations()
     later = dataclasses.replace(ALICE, incarnation=8, token=b"C" * 16, previous_token=ALICE.token)
     for me in (ALICE, later):
@@ -298,7 +283,7 @@ def test_handshake_refuses_an_earlier_incarnation():
     assert one.problem == (f"start 7 of node {ALICE.identity.hex()} is refused: its start 8 was here before")
 
 
-def test_handshake_of_the_connector_checks_the_incarnation():
+def test_handshake_of_connector_checks_incarnation():
     known = Incarnations()
     known.check(dataclasses.replace(BOB, incarnation=9))
     one, two = connector(known=known), acceptor()
@@ -322,7 +307,7 @@ def test_handshake_refuses_frames_out_of_order(frames):
     assert two.take(ALICE) == []
 
 
-def test_handshake_refuses_a_frame_after_its_end():
+def test_handshake_refuses_frame_after_its_end():
     one, two = connector(), acceptor()
     exchange(one, two)
 
@@ -330,7 +315,7 @@ def test_handshake_refuses_a_frame_after_its_end():
     assert not two.done
 
 
-def test_handshake_cleans_the_sentence_of_a_stranger():
+def test_handshake_cleans_sentence_of_stranger():
     one = connector()
     one.first_frames()
 
@@ -363,7 +348,7 @@ FIRST = start(7, b"A", b"@")
         (start(9, b"A", b"?"), Refuse.TWO_NODES_WITH_ONE_IDENTITY),
     ],
 )
-def test_incarnations_tell_a_restart_from_a_second_node(later, code):
+def test_incarnations_tell_restart_from_a_second_node(later, code):
     known = Incarnations()
     assert known.check(FIRST) is None
     refusal = known.check(later)
@@ -371,12 +356,6 @@ def test_incarnations_tell_a_restart_from_a_second_node(later, code):
     assert (None if refusal is None else refusal.code) == code
     # A refused start is not remembered.
     assert known.check(later if code is None else FIRST) is None
-
-
-def test_incarnations_of_nodes_are_independent():
-    known = Incarnations()
-
-    assert [known.check(one) for one in (ALICE, BOB, ALICE, BOB)] == [None] * 4
 
 
 @pytest.mark.parametrize("address", ["", "bob:4150", "\u00fcber:1", "x" * 2048, "[::1]:4150"])

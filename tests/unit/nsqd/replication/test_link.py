@@ -55,7 +55,7 @@ def test_handshake_has_to_end_within_ten_seconds(site):
     assert link.reason == "the handshake was not finished in time"
 
 
-def test_idle_connection_sends_a_ping_every_half_second(site, pair):
+def test_idle_connection_sends_ping_every_half_second(site, pair):
     near, far = pair
     now = site.nodes[1].now + SECOND
     for link in (near, far):
@@ -67,7 +67,7 @@ def test_idle_connection_sends_a_ping_every_half_second(site, pair):
         assert Ping() in frames_of(link, now)
 
 
-def test_bad_frame_ends_the_connection_with_a_refusal(site, pair):
+def test_bad_frame_ends_connection_with_refusal(site, pair):
     _, far = pair
     far.receive(b"\x05\x00\x00\x00\xff\x00\x00\x00\x00", site.nodes[2].now)
     refusals = [one for one in frames_of(far, 0) if isinstance(one, Refuse)]
@@ -77,7 +77,7 @@ def test_bad_frame_ends_the_connection_with_a_refusal(site, pair):
     assert site.nodes[2].replication.state.refusals["bad_frame"] == 1
 
 
-def test_refusal_of_the_peer_is_not_counted_as_an_own_one(site, pair):
+def test_refusal_of_peer_is_not_counted_as_an_own_one(site, pair):
     near, _ = pair
     near.receive(encode(Refuse(Refuse.DISK, "no room")), site.nodes[1].now)
 
@@ -85,7 +85,7 @@ def test_refusal_of_the_peer_is_not_counted_as_an_own_one(site, pair):
     assert site.nodes[1].replication.state.refusals == {}
 
 
-def test_nothing_behind_an_unfinished_job_is_acknowledged(site, pair):
+def test_bytes_behind_unfinished_job_are_not_acknowledged(site, pair):
     _, far = pair
     now = site.nodes[2].now
     far.receive(b"", now)
@@ -101,7 +101,7 @@ def test_nothing_behind_an_unfinished_job_is_acknowledged(site, pair):
     assert ack.written == before + len(encode(Ping()))
 
 
-def test_later_connection_ends_the_earlier_one(site, pair):
+def test_later_connection_ends_earlier_one(site, pair):
     near, _ = pair
     site.lines = [line for line in site.lines if line.near is not near]
     site.choose()

@@ -28,7 +28,7 @@ def copy(node):
     return found
 
 
-def test_opened_copy_has_the_topics_of_its_owner(site, copy):
+def test_opened_copy_has_topics_of_its_owner(site, copy):
     site.advance(6)
 
     assert list(copy.topics) == [TOPIC]
@@ -46,7 +46,7 @@ def test_topic_that_cannot_be_read_delays_no_other(site, node, copy):
 
 
 @pytest.mark.parametrize(("below", "is_there"), [(0, True), (1 << 62, False)])
-def test_deleted_topic_of_a_copy_stays_if_it_has_later_messages(node, copy, below, is_there):
+def test_deleted_topic_of_copy_stays_if_it_has_later_messages(node, copy, below, is_there):
     node.replication.copies.delete_topic(copy, TOPIC, below)
 
     assert (TOPIC in node.replication.copies.topics(copy)) is is_there

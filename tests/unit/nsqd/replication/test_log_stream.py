@@ -13,7 +13,7 @@ from tests.unit.nsqd.replication.stream_pair import StreamPair
 _S = 1_000_000_000
 
 
-def test_catch_up_sends_older_files_behind_the_stream(pair):
+def test_catch_up_sends_older_files_behind_stream(pair):
     pair.origin.channel()
     for number in range(100):
         pair.origin.publish(b"%d" % number)
@@ -37,7 +37,7 @@ def test_new_topic_is_in_sync_from_its_first_message(pair):
     assert pair.in_sync()
 
 
-def test_older_topic_is_in_sync_after_a_snapshot(pair):
+def test_older_topic_is_in_sync_after_snapshot(pair):
     pair.origin.channel()
     pair.origin.publish(b"one")
     pair.connect()
@@ -53,7 +53,7 @@ def test_older_topic_is_in_sync_after_a_snapshot(pair):
     assert pair.stream.in_sync_topics == 1
 
 
-def test_checkpoint_from_before_the_stream_is_no_snapshot(pair):
+def test_checkpoint_from_before_stream_is_no_snapshot(pair):
     pair.origin.channel()
     pair.origin.publish(b"one")
     topic, store = pair.origin.topic(), pair.origin.store()
@@ -71,14 +71,14 @@ def test_checkpoint_from_before_the_stream_is_no_snapshot(pair):
     assert pair.in_sync()
 
 
-def test_stream_resumes_after_a_cut(pair):
+def test_stream_resumes_after_cut(pair):
     pair.connect()
     pair.move()
     pair.origin.channel()
     for number in range(30):
         pair.origin.publish(b"%d" % number)
     pair.cut(keep=777)
-    pair.origin.publish(b"meanwhile")
+    pair.origin.publish(b"during that")
     pair.connect()
     pair.settle()
 
@@ -97,7 +97,7 @@ def test_topic_made_during_negotiation_is_streamed(pair):
     assert pair.copied("u") == pair.origin.files("u")
 
 
-def test_obsolete_files_are_removed_from_the_copy(pair):
+def test_obsolete_files_are_removed_from_copy(pair):
     pair.connect()
     pair.move()
     pair.origin.channel()
@@ -114,33 +114,24 @@ def test_obsolete_files_are_removed_from_the_copy(pair):
     assert pair.copied() == pair.origin.files()
 
 
-def test_compacted_file_replaces_its_sources_in_the_copy(pair):
+@pytest.mark.parametrize("is_away", [False, True])
+def test_compacted_file_replaces_its_sources_in_copy(pair, is_away):
     pair.connect()
     pair.move()
     pair.origin.channel()
     seqs = [seq for number in range(60) for seq in pair.origin.publish(b"%d" % number * 40)]
     pair.settle()
+    if is_away:
+        pair.cut()
     compact(pair, seqs)
+    if is_away:
+        pair.connect()
     pair.settle()
 
     assert any(name.count(".") == 2 for name in pair.copied())
     assert pair.copied() == pair.origin.files()
     assert pair.stream.is_caught_up
-
-
-def test_files_compacted_while_the_replica_was_away_replace_their_sources(pair):
-    pair.connect()
-    pair.move()
-    pair.origin.channel()
-    seqs = [seq for number in range(60) for seq in pair.origin.publish(b"%d" % number * 40)]
-    pair.settle()
-    pair.cut()
-    compact(pair, seqs)
-    pair.connect()
-    pair.settle()
-
-    assert pair.stream.resumed
-    assert pair.copied() == pair.origin.files()
+    assert pair.stream.resumed is is_away
 
 
 def compact(pair, seqs):
@@ -156,21 +147,7 @@ def compact(pair, seqs):
     assert pair.origin.compact() > 0
 
 
-def test_deleted_topic_is_removed_from_the_copy(pair):
-    pair.connect()
-    pair.move()
-    pair.origin.publish(b"one")
-    pair.settle()
-
-    pair.origin.delete()
-    pair.move()
-
-    assert pair.copied() == {}
-    assert pair.stream.topics == 0
-    assert pair.stream.is_caught_up
-
-
-def test_deleting_a_topic_while_it_is_read_keeps_the_connection(pair, monkeypatch):
+def test_deleting_topic_while_it_is_read_keeps_connection(pair, monkeypatch):
     monkeypatch.setattr("nsqd.replication.topic_stream.PIECE_BYTES", 1000)
     for number in range(100):
         pair.origin.publish(b"%d" % number)
@@ -190,7 +167,7 @@ def test_deleting_a_topic_while_it_is_read_keeps_the_connection(pair, monkeypatc
     assert pair.reason == ""
 
 
-def test_deleting_a_topic_while_the_replica_works_on_it_keeps_the_connection(pair):
+def test_deleting_topic_while_replica_works_on_it_keeps_connection(pair):
     pair.connect()
     pair.move()
     for number in range(40):
@@ -225,7 +202,7 @@ def test_caught_up_means_acknowledged_as_durable(pair):
     pair.connect()
     for _ in range(100):
         pair.work()
-        if pair.stream._catch_up.finished:
+        if pair.stream._numbers[1].caught_up:
             break
         pair.step()
         pair.origin.checkpoint()
@@ -245,7 +222,7 @@ def test_caught_up_means_acknowledged_as_durable(pair):
     assert durable.items() >= {name: files[name] for name in files if name.endswith(".log")}.items()
 
 
-def test_append_that_is_too_long_for_a_frame_is_sent_by_catch_up(pair, monkeypatch):
+def test_append_that_is_too_long_for_frame_is_sent_by_catch_up(pair, monkeypatch):
     pair.connect()
     pair.move()
     pair.origin.publish(b"one")
@@ -260,23 +237,7 @@ def test_append_that_is_too_long_for_a_frame_is_sent_by_catch_up(pair, monkeypat
     assert pair.copied() == pair.origin.files()
 
 
-def test_damage_on_the_way_ends_the_connection_and_the_next_mends_it(pair):
-    pair.connect()
-    pair.move()
-    pair.origin.publish(b"one")
-    data = bytearray(b"".join(pair.sender.flush(pair.now)))
-    data[-1] ^= 1
-    pair.out = [bytes(data)]
-    pair.move()
-    assert "damaged" in pair.reason
-
-    pair.connect()
-    pair.settle()
-
-    assert pair.copied() == pair.origin.files()
-
-
-def test_unreadable_file_delays_no_other_and_the_topic_is_not_caught_up(pair):
+def test_unreadable_file_delays_no_other_and_topic_is_not_caught_up(pair):
     for number in range(100):
         pair.origin.publish(b"%d" % number)
     pair.origin.disk.fail(errno.EIO, "read", "*00000002.log", times=None)
@@ -302,7 +263,7 @@ def test_replica_that_does_not_keep_up_is_disconnected(pair, monkeypatch):
     assert pair.origin.primary.streams == ()
 
 
-def test_files_removed_by_another_program_end_the_stream_and_stay_in_the_copy(pair):
+def test_files_removed_by_another_program_end_stream_and_stay_in_copy(pair):
     pair.connect()
     pair.move()
     pair.origin.channel()
@@ -358,7 +319,7 @@ def test_killed_primary_resumes_its_copy(pair):
     assert pair.copied() == pair.origin.files()
 
 
-def test_conflict_begins_a_new_copy_and_the_earlier_stays(pair):
+def test_conflict_begins_new_copy_and_earlier_stays(pair):
     pair.connect()
     pair.move()
     pair.origin.publish(b"kept")
@@ -381,7 +342,7 @@ def test_conflict_begins_a_new_copy_and_the_earlier_stays(pair):
     assert pair.copied("t", old) == whole
 
 
-def test_conflict_in_the_middle_of_a_file_begins_a_new_copy(pair):
+def test_conflict_in_middle_of_file_begins_new_copy(pair):
     pair.connect()
     pair.move()
     pair.origin.channel()
@@ -404,7 +365,7 @@ def test_conflict_in_the_middle_of_a_file_begins_a_new_copy(pair):
     assert pair.copied("t", old) == whole
 
 
-def test_topic_that_the_primary_does_not_know_begins_a_new_copy(pair):
+def test_topic_that_primary_does_not_know_begins_new_copy(pair):
     pair.connect()
     pair.move()
     pair.origin.publish(b"one", name="t")
@@ -424,24 +385,7 @@ def test_topic_that_the_primary_does_not_know_begins_a_new_copy(pair):
     assert pair.copied("u", old)
 
 
-def test_topic_deleted_during_a_cut_is_removed_when_the_replica_is_back(pair):
-    pair.connect()
-    pair.move()
-    pair.origin.publish(b"one", name="t")
-    pair.origin.publish(b"two", name="u")
-    pair.settle()
-    pair.cut()
-    pair.origin.delete("u")
-
-    pair.connect()
-    pair.settle()
-
-    assert pair.stream.resumed
-    assert pair.copied() == pair.origin.files()
-    assert pair.copied("u") == {}
-
-
-def test_rule_5_of_the_primary_begins_a_new_copy(pair, monkeypatch):
+def test_rule_5_of_primary_begins_new_copy(pair, monkeypatch):
     pair.connect()
     pair.move()
     pair.origin.publish(b"one")
@@ -458,9 +402,9 @@ def test_rule_5_of_the_primary_begins_a_new_copy(pair, monkeypatch):
     assert len(records(pair.copies)) == 2
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(14))
 @pytest.mark.parametrize("strict", [False, True])
-def test_copy_equals_the_log_after_any_history(seed, strict):
+def test_copy_equals_log_after_any_history(seed, strict):
     rng = random.Random(seed)
     pair = StreamPair(ReplicaSettings(replicas=1, strict=strict))
     waits: list[list[str]] = []

@@ -27,13 +27,13 @@ def decommission(site, number, *, fewer_copies=False, seconds=30):
     return node.replication.decommission_state()
 
 
-def test_node_connects_to_its_replicas_and_to_holders_without_a_stream(site):
+def test_node_connects_to_its_replicas_and_to_holders_without_stream(site):
     one, other = site.nodes[1], site.nodes[2]
 
     assert one.replication.wanted_peers() == {other.identity: other.address}
 
 
-def test_two_connections_between_two_nodes_have_one_exchange(site):
+def test_connections_between_two_nodes_have_one_exchange(site):
     one, other = site.nodes[1], site.nodes[2]
     exchanges = {log_of(node, one).exchanges[peer.identity] for node, peer in ((one, other), (other, one))}
     site.advance(20)
@@ -56,7 +56,7 @@ def test_idle_log_sends_no_status(site):
     assert exchange._serial == serial
 
 
-def test_decommission_moves_the_pending_messages():
+def test_decommission_moves_pending_messages():
     site = site_of(3)
     node = site.nodes[1]
     publish(node, b"one")
@@ -78,7 +78,7 @@ def test_decommission_of_one_of_two_nodes_needs_fewer_copies(site):
     assert finish(site.nodes[2]) == [b"one"]
 
 
-def test_transferred_messages_are_not_delivered_after_a_restart(site):
+def test_transferred_messages_are_not_delivered_after_restart(site):
     publish(site.nodes[1], b"one")
     site.advance(2)
     decommission(site, 1, fewer_copies=True)
@@ -120,7 +120,7 @@ def test_draining_node_says_so_on_each_connection(site):
     assert link.peer_drains
 
 
-def test_holder_is_forgotten_after_a_week(site):
+def test_holder_is_forgotten_after_week(site):
     site.kill(2)
     site.advance(5)
     own = site.nodes[1].replication.state.own_copy
@@ -150,7 +150,7 @@ def test_holder_whose_data_path_was_replaced_is_forgotten(site):
     assert copies_of(site.nodes[2], origin) == []
 
 
-def test_replica_that_reads_its_copy_refuses_for_a_moment_only(site):
+def test_replica_that_reads_its_copy_refuses_for_moment_only(site):
     site.kill(1)
     site.start(1)
     (copy,) = copies_of(site.nodes[2], site.nodes[1])
@@ -196,7 +196,7 @@ def test_failed_job_is_tried_again_and_shown(site):
     assert copy.problems == {}
 
 
-def test_deletion_is_acknowledged_when_the_folder_of_the_copy_is_renamed(site):
+def test_deletion_is_acknowledged_when_folder_of_copy_is_renamed(site):
     publish(site.nodes[1], b"one")
     site.advance(2)
     site.cut_off = {2}
@@ -212,7 +212,7 @@ def test_deletion_is_acknowledged_when_the_folder_of_the_copy_is_renamed(site):
     assert all("t" not in copy.topics for copy in copies_of(site.nodes[2], site.nodes[1]))
 
 
-def test_deleted_topic_that_a_job_opens_meanwhile_is_closed(site):
+def test_deleted_topic_that_job_opens_meanwhile_is_closed(site):
     publish(site.nodes[1], b"one")
     site.advance(2)
     origin, node = site.nodes[1].identity, site.nodes[2]
@@ -231,7 +231,7 @@ def test_deleted_topic_that_a_job_opens_meanwhile_is_closed(site):
     assert link.unacknowledged == []
 
 
-def test_topic_of_a_promoted_copy_is_deleted_for_good():
+def test_topic_of_promoted_copy_is_deleted_for_good():
     site = site_of(2)
     publish(site.nodes[1], b"one")
     site.advance(2)
@@ -247,7 +247,7 @@ def test_topic_of_a_promoted_copy_is_deleted_for_good():
     assert take(site.nodes[2]) == []
 
 
-def test_wanted_checkpoint_of_a_deleted_topic_of_a_promoted_copy_is_written(site):
+def test_wanted_checkpoint_of_deleted_topic_of_promoted_copy_is_written(site):
     origin = site.nodes[1].identity
     publish(site.nodes[1], b"one")
     site.advance(2)
@@ -276,7 +276,7 @@ def test_shown_replica_is_caught_up_or_unreachable(site):
     assert replica["state"] == "unreachable"
 
 
-def test_suspension_is_a_pause_of_more_than_five_seconds(site):
+def test_suspension_is_pause_of_more_than_five_seconds(site):
     node = site.nodes[1]
     node.advance(node.now + 4 * SECOND)
     assert not any("suspended" in line for line in node.log)

@@ -1,6 +1,5 @@
 """The log of a primary: which replicas count for a publish, and how many are in sync."""
 
-import errno
 import random
 
 import pytest
@@ -45,7 +44,7 @@ def two():
     return connect
 
 
-def test_publisher_is_answered_when_the_replica_has_its_message(pair):
+def test_publisher_is_answered_when_replica_has_its_message(pair):
     pair.connect()
     pair.move()
     pair.origin.publish(b"one")
@@ -70,7 +69,7 @@ def test_publishes_of_one_turn_wait_together(pair):
     assert primary.wait(store) is not first
 
 
-def test_strict_publisher_is_answered_after_the_fsync_of_the_replica():
+def test_strict_publisher_is_answered_after_fsync_of_replica():
     pair = StreamPair(ReplicaSettings(replicas=1, strict=True))
     pair.connect()
     pair.move()
@@ -123,7 +122,7 @@ def test_publisher_waits_for_the_other_replica_when_one_is_lost(two):
     assert results == [""]
 
 
-def test_one_of_two_replicas_is_enough_if_one_is_wanted(two):
+def test_publisher_waits_for_one_of_two_replicas_if_one_is_wanted(two):
     one, other = two(refuse=False, replicas=1)
     one.origin.publish(b"one")
     results = wait(one)
@@ -133,7 +132,7 @@ def test_one_of_two_replicas_is_enough_if_one_is_wanted(two):
     assert results == [""]
 
 
-def test_publish_is_refused_when_a_replica_is_lost(two):
+def test_publish_is_refused_when_replica_is_lost(two):
     one, other = two(refuse=True)
     one.origin.publish(b"one")
     results = wait(one)
@@ -162,7 +161,7 @@ def test_publisher_is_answered_when_the_last_replica_is_lost(refuse, reason):
 
 
 @pytest.mark.parametrize(("refuse", "result"), [(False, ""), (True, "1 of 2 replicas are in sync")])
-def test_acknowledgement_of_a_replica_lost_before_the_ok_does_not_count(two, refuse, result):
+def test_acknowledgement_of_replica_lost_before_ok_does_not_count(two, refuse, result):
     one, other = two(refuse=refuse)
     one.origin.publish(b"one")
     results = wait(one)
@@ -175,7 +174,7 @@ def test_acknowledgement_of_a_replica_lost_before_the_ok_does_not_count(two, ref
     assert results == [result]
 
 
-def test_change_waits_for_the_replicas_that_are_left_and_is_never_refused(two):
+def test_change_waits_for_replicas_that_are_left_and_is_never_refused(two):
     one, other = two(refuse=True)
     other.cut()
     one.origin.publish(b"one")
@@ -188,7 +187,7 @@ def test_change_waits_for_the_replicas_that_are_left_and_is_never_refused(two):
     assert results == [""]
 
 
-def test_topic_that_is_about_to_be_made_counts_the_connected_replicas():
+def test_topic_that_is_about_to_be_made_counts_connected_replicas():
     pair = StreamPair(ReplicaSettings(replicas=1, refuse=True))
     other = StreamPair().origin.store()
     assert pair.origin.primary.lacks(other) == "0 of 1 replicas are in sync"
@@ -240,7 +239,7 @@ def test_under_replicated_topics_are_counted(pair):
     assert pair.origin.primary.under_replicated() == 0
 
 
-def test_topic_that_is_removed_from_the_primary_stays_in_the_copies(pair):
+def test_topic_that_is_removed_from_primary_stays_in_copies(pair):
     pair.connect()
     pair.move()
     pair.origin.publish(b"one")
@@ -254,23 +253,7 @@ def test_topic_that_is_removed_from_the_primary_stays_in_the_copies(pair):
     assert pair.copied() == copied
 
 
-def test_full_disk_of_the_replica_ends_the_connection_with_a_sentence(pair):
-    pair.connect()
-    pair.move()
-    pair.origin.publish(b"one")
-    pair.move()
-    pair.disk.fail(errno.ENOSPC, "append", times=None)
-    pair.origin.publish(b"two")
-    pair.move()
-
-    assert pair.reason == "the replica's disk: no space left on device"
-    pair.disk.heal()
-    pair.connect()
-    pair.settle()
-    assert pair.copied() == pair.origin.files()
-
-
-def test_log_of_a_promoted_copy_is_streamed_with_its_checkpoints():
+def test_log_of_promoted_copy_is_streamed_with_its_checkpoints():
     first = StreamPair()
     first.connect()
     first.move()

@@ -27,7 +27,7 @@ def replica_of(site, node):
     return site.node_with(identity)
 
 
-def test_replica_takes_over_after_the_failover_timeout(site):
+def test_replica_takes_over_after_failover_timeout(site):
     publish(site.nodes[1], b"one")
     site.advance(2)
     origin = site.nodes[1].identity
@@ -44,7 +44,7 @@ def test_replica_takes_over_after_the_failover_timeout(site):
 
 
 @pytest.mark.parametrize("failover_s", [4, 10, FAILOVER_S])
-def test_replica_of_a_suspended_owner_takes_over_after_the_failover_timeout(failover_s):
+def test_replica_of_suspended_owner_takes_over_after_failover_timeout(failover_s):
     site = site_of(2, failover_s=failover_s)
     publish(site.nodes[1], b"one")
     site.advance(2)
@@ -96,7 +96,7 @@ def test_second_replica_waits_longer():
     assert owners == [first]
 
 
-def test_returned_origin_yields_what_the_new_owner_has_pending(site):
+def test_returned_origin_yields_what_new_owner_has_pending(site):
     publish(site.nodes[1], b"one")
     site.advance(2)
     site.kill(1)
@@ -121,7 +121,7 @@ def test_returned_origin_delivers_what_it_accepts(site):
     assert finish(site.nodes[1]) == [b"two"]
 
 
-def test_silent_owner_is_yielded_to_for_the_failover_timeout_only(site):
+def test_silent_owner_is_yielded_to_for_failover_timeout_only(site):
     publish(site.nodes[1], b"one")
     site.advance(2)
     site.kill(1)
@@ -155,7 +155,7 @@ def test_promoted_copy_is_dropped_when_all_is_finished_everywhere(site):
     assert take(site.nodes[1]) == []
 
 
-def test_origin_that_starts_delivers_old_messages_after_the_holders_have_answered(site):
+def test_origin_delivers_old_messages_after_holders_have_answered(site):
     publish(site.nodes[1], b"one")
     site.advance(2)
     site.kill(1)
@@ -180,7 +180,7 @@ def test_origin_that_starts_asks_for_two_seconds_at_most(site):
     assert finish(site.nodes[1]) == [b"one"]
 
 
-def test_new_messages_are_delivered_while_the_holders_are_asked(site):
+def test_new_messages_are_delivered_while_holders_are_asked(site):
     publish(site.nodes[1], b"one")
     site.advance(2)
     site.kill(1)
@@ -192,7 +192,7 @@ def test_new_messages_are_delivered_while_the_holders_are_asked(site):
 
 
 @pytest.mark.parametrize(("failover_s", "pause_s"), [(2, 1.1), (10, 2.6), (FAILOVER_S, 5.1)])
-def test_suspended_owner_asks_the_holders(failover_s, pause_s):
+def test_suspended_owner_asks_holders(failover_s, pause_s):
     site = site_of(2, failover_s=failover_s)
     publish(site.nodes[1], b"one")
     site.advance(2)
@@ -226,7 +226,7 @@ def test_replica_that_was_replaced_is_dropped(three):
     assert finish(node) == [b"one"]
 
 
-def test_copy_is_not_dropped_for_a_void_status(three, monkeypatch):
+def test_copy_is_not_dropped_for_void_status(three, monkeypatch):
     node = three.nodes[1]
     publish(node, b"one")
     three.advance(2)
@@ -245,7 +245,7 @@ def test_copy_is_not_dropped_for_a_void_status(three, monkeypatch):
     assert waits_for(log, copy, before.now) != ""
 
 
-def test_deleted_topic_is_not_pending_in_a_copy_any_more(site):
+def test_deleted_topic_is_not_pending_in_copy_any_more(site):
     publish(site.nodes[1], b"one")
     site.advance(2)
     site.kill(1)

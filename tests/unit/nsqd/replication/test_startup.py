@@ -9,7 +9,7 @@ from tests.campaign.replication.node import DATA, Killed
 from tests.unit.nsqd.replication.small_site import copies_of, finish, publish, site_of
 
 
-def test_topics_of_a_copied_data_path_are_a_promoted_copy():
+def test_topics_of_copied_data_path_are_promoted_copy():
     site = site_of(2)
     publish(site.nodes[1], b"one")
     site.advance(2)
@@ -26,7 +26,7 @@ def test_topics_of_a_copied_data_path_are_a_promoted_copy():
     assert finish(node) == [b"one"]
 
 
-def test_copy_of_a_node_that_runs_yields_and_is_dropped():
+def test_copy_of_node_that_runs_yields_and_is_dropped():
     site = site_of(2)
     publish(site.nodes[1], b"one")
     site.advance(2)
@@ -53,7 +53,7 @@ def promoted_until(disk, last):
     return None
 
 
-def test_start_on_a_copied_data_path_may_end_at_any_call():
+def test_start_on_copied_data_path_may_end_at_any_call():
     site = site_of(2)
     publish(site.nodes[1], b"one", b"two")
     site.advance(2)

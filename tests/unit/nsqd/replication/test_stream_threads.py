@@ -63,8 +63,8 @@ def pool():
 
 
 @pytest.mark.parametrize("strict", [False, True])
-@pytest.mark.parametrize("seed", range(6))
-def test_copy_equals_the_log_with_jobs_in_threads(tmp_path, pool, seed, strict):
+@pytest.mark.parametrize("seed", range(3))
+def test_copy_equals_log_with_jobs_in_threads(tmp_path, pool, seed, strict):
     rng = random.Random(seed)
     pair = ThreadedPair(tmp_path, pool, strict=strict)
 
@@ -91,7 +91,7 @@ def test_copy_equals_the_log_with_jobs_in_threads(tmp_path, pool, seed, strict):
     for _ in range(400):
         rng.choice(events)()
         if pair.stream is None:
-            # A file may vanish under a job of the earlier connection: its topic was deleted meanwhile.
+            # A file may vanish under a job of the earlier connection: its topic was deleted since then.
             assert pair.reason in ("cut", "the replica's disk: no such file or directory")
     pair.waits = True
     pair.connect()

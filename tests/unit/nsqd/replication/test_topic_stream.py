@@ -39,24 +39,12 @@ def report(segment, **change):
     return CopiedFile(**{**known, **change})
 
 
-def test_snapshot_covers_everything_before_the_stream(stream):
+def test_snapshot_covers_everything_before_stream(stream):
     log = stream.log
 
     assert stream.covered_by(log.segments.end, log.segments.notes)
     assert not stream.covered_by(log.segments.end - 1, log.segments.notes)
     assert not stream.covered_by(log.segments.end, log.segments.notes - 1)
-
-
-def test_catch_up_reads_the_oldest_file_first(stream):
-    first, second, *_ = stream.log.segments
-    job = stream.next_read()
-    assert (job.segment, job.offset, job.size) == (first, 0, first.size)
-
-    stream.complete.add(first.path.name)
-    stream.sizes[second.path.name] = 500
-
-    job = stream.next_read()
-    assert (job.segment, job.offset, job.size) == (second, 500, second.size - 500)
 
 
 def test_obsolete_file_stays_until_its_replacements_are_complete(stream):
@@ -82,7 +70,7 @@ def test_other_or_longer_file_conflicts(node, stream, change, conflict):
     assert stream.conflicts(node.unneeded("t")) is conflict
 
 
-def test_file_in_which_the_log_has_lost_a_message_conflicts(stream):
+def test_file_in_which_log_has_lost_message_conflicts(stream):
     segment = stream.log.segments[0]
     stream.reported = (report(segment),)
 
@@ -92,13 +80,7 @@ def test_file_in_which_the_log_has_lost_a_message_conflicts(stream):
 
 @pytest.mark.parametrize(
     ("unneeded", "conflict"),
-    [
-        ([(5, 40)], False),
-        ([(5, 29)], True),
-        ([(21, 40)], True),
-        ([(5, 24), (25, 40)], True),
-        ([], True),
-    ],
+    [([(5, 40)], False), ([(5, 29)], True), ([(21, 40)], True), ([(5, 24), (25, 40)], True), ([], True)],
 )
 def test_unknown_file_conflicts_unless_its_messages_are_not_needed(stream, unneeded, conflict):
     stream.reported = (CopiedFile("00000099.log", 7, 500, first=20, next_seq=30),)
@@ -106,15 +88,9 @@ def test_unknown_file_conflicts_unless_its_messages_are_not_needed(stream, unnee
     assert stream.conflicts(unneeded) is conflict
 
 
-def test_unknown_file_with_notes_that_no_checkpoint_has_conflicts(stream):
-    notes = stream.log.known_durable.notes + 1
-    stream.reported = (CopiedFile("00000099.log", 7, 500, 20, 30, notes),)
-
-    assert stream.conflicts([(5, 40)])
-
-
-def test_unknown_file_with_unknown_contents_conflicts(stream):
-    stream.reported = (CopiedFile("00000099.log", 7, 500),)
+@pytest.mark.parametrize("contents", [(), (20, 30, 1 << 40)], ids=["unknown", "notes without a checkpoint"])
+def test_unknown_file_conflicts_though_its_messages_are_not_needed(stream, contents):
+    stream.reported = (CopiedFile("00000099.log", 7, 500, *contents),)
 
     assert stream.conflicts([(0, 1 << 62)])
 
@@ -186,25 +162,13 @@ def conflicts(node, reported):
 
 @pytest.mark.parametrize("restarts", [0, 1, 2])
 @pytest.mark.parametrize("then", [remove, compact])
-def test_lost_end_conflicts_after_the_file_is_gone(node, then, restarts):
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_file_that_is_gone_conflicts_if_log_has_lost_its_end(node, is_lost, then, restarts):
     disk, reported = before_the_cut(node)
-    after = started(disk)
+    after = started(disk if is_lost else node.disk.killed())
 
     then(after)
     for _ in range(restarts):
         after = started(after.disk.killed())
 
-    assert conflicts(after, reported)
-
-
-@pytest.mark.parametrize("restarts", [0, 1, 2])
-@pytest.mark.parametrize("then", [remove, compact])
-def test_complete_log_resumes_its_copy_after_the_file_is_gone(node, then, restarts):
-    _, reported = before_the_cut(node)
-    after = started(node.disk.killed())
-
-    then(after)
-    for _ in range(restarts):
-        after = started(after.disk.killed())
-
-    assert not conflicts(after, reported)
+    assert conflicts(after, reported) is is_lost

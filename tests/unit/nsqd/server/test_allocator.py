@@ -46,7 +46,7 @@ def test_blocks_that_are_freed_and_taken_again_cost_no_pages() -> None:
     assert count < PAGES / 100
 
 
-def test_who_set_the_allocator_is_not_overruled() -> None:
+def test_allocator_settings_of_operator_stay() -> None:
     kept, count = faults(MALLOC_TRIM_THRESHOLD_="131072")
     assert not kept
     assert count > PAGES / 2

@@ -5,47 +5,32 @@ from nsqd.server.health import Health
 from tests.support.engine import Node
 
 
-@pytest.fixture
-def broker():
-    return Node().broker
+class Replicas:
+    """Replication that lacks replicas while *missing* is a reason."""
+
+    missing = ""
+
+    @property
+    def primary(self):
+        return self
+
+    def refusal(self):
+        return self.missing
 
 
-@pytest.fixture
-def health():
-    return Health()
+@pytest.mark.parametrize(
+    ("failure", "draining", "missing", "obstacle"),
+    [
+        ("", False, "", ("", "")),
+        ("no space left", False, "", ("unhealthy", "no space left")),
+        ("", False, "0 of 1 replicas are in sync", ("replicas", "0 of 1 replicas are in sync")),
+        ("no space left", True, "0 of 1 replicas are in sync", ("draining", "draining")),
+    ],
+)
+def test_obstacle_names_first_reason_why_no_publishes_are_taken(failure, draining, missing, obstacle):
+    broker, health, replicas = Node().broker, Health(), Replicas()
+    if failure:
+        health.failed("metadata", failure)
+    broker.draining, replicas.missing = draining, missing
 
-
-@pytest.fixture
-def refusal():
-    return [""]
-
-
-@pytest.fixture
-def availability(broker, health, refusal):
-    # It is only asked here; the parts that it tells are tested in test_lookup_peer.py and test_drain.py.
-    return Availability(broker, health, lookups=None, refusal=lambda: refusal[0])
-
-
-def test_a_node_that_takes_publishes_has_no_obstacle(availability):
-    assert availability.obstacle() == ""
-
-
-def test_a_disk_that_fails_is_one_until_it_works_again(availability, health):
-    health.publish_failed("t", "no space left", 1)
-    assert availability.obstacle() == "unhealthy"
-
-    health.publish_worked("t")
-    assert availability.obstacle() == ""
-
-
-def test_a_drain_is_said_before_anything_else(availability, broker, health):
-    health.failed("metadata", "no space left")
-    broker.draining = True
-
-    assert availability.obstacle() == "draining"
-
-
-def test_missing_replicas_are_an_obstacle(availability, refusal):
-    refusal[0] = "0 of 1 replicas are in sync"
-
-    assert availability.obstacle() == "replicas"
+    assert Availability(broker, health, replicas).obstacle() == obstacle

@@ -53,7 +53,7 @@ def loop():
     return Loop()
 
 
-def test_the_loop_goes_on_for_a_moment_behind_an_answer(loop):
+def test_loop_goes_on_for_moment_behind_answer(loop):
     loop.answer()
 
     rounds = 0
@@ -63,7 +63,7 @@ def test_the_loop_goes_on_for_a_moment_behind_an_answer(loop):
     assert rounds == FOR_NS // 10
 
 
-def test_every_answer_begins_the_moment_anew_and_one_look_serves_all(loop):
+def test_busy_poll_begins_again_with_each_answer(loop):
     loop.answer()
     for _ in range(20):
         loop.turn()
@@ -72,7 +72,7 @@ def test_every_answer_begins_the_moment_anew_and_one_look_serves_all(loop):
         assert len(loop.soon) == 1
 
 
-def test_a_processor_that_another_process_wants_is_left_to_it_until_the_next_answer(loop):
+def test_busy_poll_yields_processor_to_another_process(loop):
     loop.wanted_ns = 100_000
     loop.answer()
     loop.turn()
@@ -85,7 +85,7 @@ def test_a_processor_that_another_process_wants_is_left_to_it_until_the_next_ans
     assert loop.looking
 
 
-def test_busy_poll_yields_ever_more_rarely_on_a_processor_that_others_keep(loop):
+def test_busy_poll_yields_ever_more_rarely_on_processor_that_others_keep(loop):
     loop.wanted_ns = 3_000_000
     looks = []
     for _ in range(2000):
@@ -101,7 +101,7 @@ def test_busy_poll_yields_ever_more_rarely_on_a_processor_that_others_keep(loop)
     assert set(pauses[8:]) == {256}
 
 
-def test_once_the_processor_is_ours_every_answer_is_followed_by_a_look_again(loop):
+def test_busy_poll_resumes_when_processor_is_free(loop):
     loop.wanted_ns = 3_000_000
     for _ in range(300):
         loop.answer()
@@ -121,7 +121,7 @@ def test_once_the_processor_is_ours_every_answer_is_followed_by_a_look_again(loo
     assert loop.looking
 
 
-def test_what_is_in_vain_is_tried_ever_more_rarely(loop):
+def test_busy_poll_in_vain_becomes_rare(loop):
     looks = [loop.look_in_vain() for _ in range(2000)]
 
     first = [at for at, looked in enumerate(looks) if looked]
@@ -130,7 +130,7 @@ def test_what_is_in_vain_is_tried_ever_more_rarely(loop):
     assert set(pauses[8:]) == {256}
 
 
-def test_once_it_pays_again_every_answer_is_followed_by_a_look(loop):
+def test_busy_poll_follows_each_answer_once_it_pays_again(loop):
     for _ in range(300):
         loop.look_in_vain()
 
@@ -145,7 +145,7 @@ def test_once_it_pays_again_every_answer_is_followed_by_a_look(loop):
     assert [loop.look_in_vain() for _ in range(3)] == [False, True, False]
 
 
-def test_a_client_that_comes_late_does_not_count_as_success(loop):
+def test_client_that_comes_late_does_not_count_as_success(loop):
     looks = []
     for _ in range(100):
         looks.append(loop.look_in_vain())
@@ -154,7 +154,7 @@ def test_a_client_that_comes_late_does_not_count_as_success(loop):
     assert sum(looks) < 8
 
 
-def test_without_a_time_nothing_is_looked_for():
+def test_busy_poll_is_off_without_time():
     calls = []
     poll = BusyPoll(0, calls.append, lambda: 0)
 

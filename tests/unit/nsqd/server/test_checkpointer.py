@@ -36,7 +36,7 @@ class Removals(Disk):
         super().remove(path)
 
 
-async def test_file_removed_during_a_write_is_missed_by_the_next_checkpoint(tmp_path):
+async def test_file_removed_during_write_is_missed_by_the_next_checkpoint(tmp_path):
     bench = Bench(tmp_path)
     checkpoints = bench.checkpoints()
     publisher, reader = bench.connect(), bench.connect()
@@ -59,7 +59,7 @@ async def test_file_removed_during_a_write_is_missed_by_the_next_checkpoint(tmp_
     assert reader.session.consumer.message_count == 3
 
 
-async def test_a_topic_whose_folder_somebody_removed_has_another_within_two_rounds(tmp_path):
+async def test_topic_whose_folder_somebody_removed_has_another_within_two_rounds(tmp_path):
     bench = Bench(tmp_path)
     checkpoints = bench.checkpoints()
     publisher = bench.connect()
@@ -111,7 +111,7 @@ class FullInTheEnd(Full):
         super().replace(path, content, durable=durable)
 
 
-async def test_full_disk_removes_finished_messages_but_not_the_note_of_a_new_channel(tmp_path):
+async def test_full_disk_removes_finished_messages_but_not_note_of_new_channel(tmp_path):
     disk = Full()
     bench = Bench(tmp_path, disk)
     checkpoints = bench.checkpoints()
@@ -140,7 +140,7 @@ async def test_full_disk_removes_finished_messages_but_not_the_note_of_a_new_cha
     assert not (tmp_path / "noted.topic" / "00000001.log").exists()
 
 
-async def test_what_was_emptied_is_removed_by_a_thread(tmp_path):
+async def test_emptied_files_are_removed_by_thread(tmp_path):
     disk = Removals()
     bench = Bench(tmp_path, disk)
     checkpoints = bench.checkpoints()
@@ -178,7 +178,7 @@ async def emptied(bench, checkpoints):
     return topic
 
 
-async def test_a_file_goes_when_both_checkpoints_know_that_nobody_is_owed_it(tmp_path):
+async def test_file_is_removed_when_both_checkpoints_lack_it(tmp_path):
     bench = Bench(tmp_path)
     checkpoints = bench.checkpoints()
     topic = await emptied(bench, checkpoints)
@@ -192,7 +192,7 @@ async def test_a_file_goes_when_both_checkpoints_know_that_nobody_is_owed_it(tmp
     await checkpoints._compactor.close()
 
 
-async def test_what_was_let_go_of_is_no_loss_to_a_start(tmp_path):
+async def test_removed_messages_are_no_loss_at_start(tmp_path):
     bench = Bench(tmp_path)
     checkpoints = bench.checkpoints()
     topic = await emptied(bench, checkpoints)
@@ -225,7 +225,7 @@ class Syncing(Disk):
         self.done.append("synced")
 
 
-async def test_a_clean_stop_syncs_its_last_checkpoints(tmp_path):
+async def test_clean_stop_syncs_its_last_checkpoints(tmp_path):
     bench = Bench(tmp_path, Syncing())
     client = bench.connect()
     for topic in (b"a", b"b"):
@@ -258,7 +258,7 @@ class Unhurried(Disk):
             self.quick.set()
 
 
-async def test_a_stop_waits_for_every_checkpoint_that_a_thread_is_writing(tmp_path):
+async def test_stop_waits_for_every_checkpoint_that_thread_is_writing(tmp_path):
     disk = Unhurried()
     bench = Bench(tmp_path, disk)
     checkpoints = bench.checkpoints()
@@ -312,7 +312,7 @@ def reopened(bench, folder):
 
 
 @pytest.mark.usefixtures("origin")
-async def test_a_promoted_copy_has_checkpoints_and_keeps_its_files(tmp_path):
+async def test_promoted_copy_has_checkpoints_and_keeps_its_files(tmp_path):
     bench = Bench(tmp_path / "here")
     checkpoints = bench.checkpoints()
     topic, folder = promote(bench, tmp_path)
@@ -332,7 +332,7 @@ async def test_a_promoted_copy_has_checkpoints_and_keeps_its_files(tmp_path):
 
 
 @pytest.mark.usefixtures("origin")
-async def test_a_change_of_a_promoted_copy_can_be_written_at_once(tmp_path):
+async def test_change_of_promoted_copy_can_be_written_at_once(tmp_path):
     bench = Bench(tmp_path / "here")
     checkpoints = bench.checkpoints()
     topic, folder = promote(bench, tmp_path)
@@ -343,7 +343,7 @@ async def test_a_change_of_a_promoted_copy_can_be_written_at_once(tmp_path):
     assert "c" not in reopened(bench, folder).channels
 
 
-async def test_a_checkpoint_at_once_is_written_whatever_changes_meanwhile(tmp_path):
+async def test_checkpoint_at_once_is_written_whatever_changes_meanwhile(tmp_path):
     bench = Bench(tmp_path)
     checkpoints = bench.checkpoints()
     bench.connect().says(b"PUB t\n" + sized(b"x"))
@@ -358,7 +358,7 @@ async def test_a_checkpoint_at_once_is_written_whatever_changes_meanwhile(tmp_pa
     assert await writing
 
 
-async def test_a_checkpoint_at_once_that_the_disk_has_no_room_for_is_not_written(tmp_path):
+async def test_checkpoint_at_once_that_disk_has_no_room_for_is_not_written(tmp_path):
     disk = Full()
     bench = Bench(tmp_path, disk)
     checkpoints = bench.checkpoints()
@@ -420,7 +420,7 @@ async def without_room(tmp_path):
 
 
 @pytest.mark.usefixtures("origin")
-async def test_checkpoints_of_a_copy_and_of_the_own_topic_fail_separately(tmp_path):
+async def test_checkpoints_of_copy_and_of_own_topic_fail_separately(tmp_path):
     bench, checkpoints, topic = await without_room(tmp_path)
 
     bench.broker.topics["t"].changed = True
@@ -438,7 +438,7 @@ async def test_checkpoints_of_a_copy_and_of_the_own_topic_fail_separately(tmp_pa
 
 @pytest.mark.usefixtures("origin")
 @pytest.mark.parametrize("room", [True, False])
-async def test_a_detached_copy_is_no_longer_a_problem(tmp_path, room):
+async def test_detached_copy_is_no_longer_problem(tmp_path, room):
     bench, checkpoints, topic = await without_room(tmp_path)
     promoted.detach(bench.broker, topic, force=True)
     if room:
@@ -450,7 +450,7 @@ async def test_a_detached_copy_is_no_longer_a_problem(tmp_path, room):
 
 
 @pytest.mark.usefixtures("origin")
-async def test_the_deletion_of_a_topic_is_in_the_checkpoint_of_its_copy(tmp_path):
+async def test_deletion_of_topic_is_in_checkpoint_of_its_copy(tmp_path):
     bench, checkpoints, topic = await without_room(tmp_path)
     bench.broker.delete_topic("t")
     assert not await checkpoints.write_now(topic)
@@ -463,7 +463,7 @@ async def test_the_deletion_of_a_topic_is_in_the_checkpoint_of_its_copy(tmp_path
 
 
 @pytest.mark.usefixtures("origin")
-async def test_a_clean_stop_writes_checkpoints_of_promoted_copies(tmp_path):
+async def test_clean_stop_writes_checkpoints_of_promoted_copies(tmp_path):
     bench = Bench(tmp_path / "here")
     topic, folder = promote(bench, tmp_path)
     topic.channels["c"].commit(topic.log.next_seq - 1)
@@ -490,7 +490,7 @@ def no_collection():
 
 
 @pytest.mark.usefixtures("no_collection")
-async def test_a_deleted_topic_and_its_channels_are_gone_without_a_collection(tmp_path):
+async def test_deleted_topic_and_its_channels_are_gone_without_collection(tmp_path):
     bench = Bench(tmp_path)
     checkpoints = bench.checkpoints()
     publisher, reader = bench.connect(), bench.connect()
@@ -526,7 +526,7 @@ async def test_a_deleted_topic_and_its_channels_are_gone_without_a_collection(tm
     assert alive("fleeting") == []
 
 
-async def test_after_the_clock_was_set_the_checkpoints_are_written_again_once(tmp_path, monkeypatch):
+async def test_checkpoints_are_written_again_once_after_clock_step(tmp_path, monkeypatch):
     bench = Bench(tmp_path)
     checkpoints = bench.checkpoints()
     client = bench.connect()
@@ -554,7 +554,7 @@ async def test_after_the_clock_was_set_the_checkpoints_are_written_again_once(tm
     assert written() == after
 
 
-async def test_due_times_that_have_passed_are_forgotten_without_a_channel(tmp_path):
+async def test_due_times_that_have_passed_are_forgotten_without_channel(tmp_path):
     bench = Bench(tmp_path)
     checkpoints = bench.checkpoints()
     bench.connect().says(b"DPUB t 1\n" + sized(b"soon") + b"DPUB t 60000\n" + sized(b"later"))

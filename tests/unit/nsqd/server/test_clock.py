@@ -5,7 +5,7 @@ from nsqd.server.clock import follow_clock, now_ns
 from tests.support.simulated_loop import SECOND, SimulatedTime
 
 
-def test_a_step_of_the_clock_on_the_wall_is_noted_and_moves_no_deadline():
+def test_step_of_clock_on_wall_is_noted_and_moves_no_deadline():
     time, wall = SimulatedTime(), Wall()
     with time.everywhere():
         follow_clock(wall)

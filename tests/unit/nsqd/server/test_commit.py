@@ -11,7 +11,7 @@ from tests.support.turns import Bench
 from tests.support.wire import sized
 
 
-async def test_an_ok_means_that_the_message_is_in_its_file(tmp_path):
+async def test_ok_means_that_message_is_in_its_file(tmp_path):
     bench = Bench(tmp_path)
     client = bench.connect()
     client.says(b"PUB t\n" + sized(b"hello"))
@@ -38,7 +38,7 @@ async def test_publishers_of_one_turn_share_one_append(tmp_path):
     assert content.count(b"hello") == 5
 
 
-async def test_full_disk_is_the_error_of_publishers_and_stores_no_message(tmp_path):
+async def test_full_disk_is_error_of_publishers_and_stores_no_message(tmp_path):
     disk = FullDisk(room=1000)
     bench = Bench(tmp_path, disk)
     publisher, other, reader = bench.connect(), bench.connect(), bench.connect()
@@ -63,7 +63,7 @@ async def test_full_disk_is_the_error_of_publishers_and_stores_no_message(tmp_pa
     assert reader.session.consumer.message_count == 1
 
 
-async def test_a_number_is_reserved_on_disk_before_a_message_gets_it(tmp_path):
+async def test_number_is_reserved_on_disk_before_message_gets_it(tmp_path):
     order = []
 
     class Watched(Disk):
@@ -86,7 +86,7 @@ async def test_a_number_is_reserved_on_disk_before_a_message_gets_it(tmp_path):
     assert bench.broker.sequences.reserved > bench.broker.topics["t"].log.next_seq
 
 
-async def test_without_a_reservation_nothing_is_stored(tmp_path):
+async def test_message_is_not_stored_without_reservation(tmp_path):
     class NoReservation(Disk):
         def write_at(self, fd, data, offset):
             raise OSError(errno.EIO, "Input/output error")
@@ -130,7 +130,7 @@ class OneReplica(Disk):
         pass
 
 
-async def test_a_replica_disconnected_at_the_append_means_no_ok(tmp_path):
+async def test_replica_disconnected_at_append_means_no_ok(tmp_path):
     replica = OneReplica()
     bench = Bench(tmp_path, replica, replicas=replica)
     publisher, reader = bench.connect(), bench.connect()
@@ -146,7 +146,7 @@ async def test_a_replica_disconnected_at_the_append_means_no_ok(tmp_path):
     assert reader.session.consumer.message_count == 2
 
 
-async def test_a_refused_publish_leaves_the_notes_of_other_clients(tmp_path):
+async def test_refused_publish_leaves_notes_of_other_clients(tmp_path):
     replica = OneReplica()
     bench = Bench(tmp_path, replica, replicas=replica)
     publisher, reader = bench.connect(), bench.connect()
@@ -175,7 +175,7 @@ async def test_a_refused_publish_leaves_the_notes_of_other_clients(tmp_path):
     assert b"two" not in content
 
 
-async def test_a_note_is_stored_when_a_replica_is_disconnected_at_its_append(tmp_path):
+async def test_note_is_stored_when_replica_is_disconnected_at_its_append(tmp_path):
     replica = OneReplica()
     bench = Bench(tmp_path, replica, replicas=replica)
     topic = bench.broker.topic("t", 1)
@@ -193,7 +193,7 @@ async def test_a_note_is_stored_when_a_replica_is_disconnected_at_its_append(tmp
     await paused
 
 
-async def test_a_refusal_does_not_wait_for_the_fsync_of_a_note(tmp_path):
+async def test_refusal_does_not_wait_for_fsync_of_note(tmp_path):
     replica = OneReplica()
     bench = Bench(tmp_path, replica, sync_every=1, replicas=replica)
     topic = bench.broker.topic("t", 1)
@@ -209,7 +209,7 @@ async def test_a_refusal_does_not_wait_for_the_fsync_of_a_note(tmp_path):
     await bench.fsync.synced()
 
 
-async def test_notes_fail_together_with_a_refused_publish_on_a_full_disk(tmp_path):
+async def test_notes_fail_together_with_refused_publish_on_full_disk(tmp_path):
     class FullWithoutReplica(OneReplica, FullDisk):
         pass
 
@@ -228,7 +228,7 @@ async def test_notes_fail_together_with_a_refused_publish_on_a_full_disk(tmp_pat
         await paused
 
 
-async def test_publishers_of_a_round_share_one_append_with_replicas(tmp_path):
+async def test_publishers_of_round_share_one_append_with_replicas(tmp_path):
     replica = OneReplica()
     bench = Bench(tmp_path, replica, replicas=replica)
     publishers = [bench.connect() for _ in range(3)]

@@ -99,7 +99,7 @@ async def house(tmp_path):
     await house.close()
 
 
-async def test_all_goes_but_what_is_held_and_the_newest_segment(house):
+async def test_files_without_pending_messages_are_removed(house):
     first = house.publish(40)
     house.finish(first + 1, first + 40)
 
@@ -111,7 +111,7 @@ async def test_all_goes_but_what_is_held_and_the_newest_segment(house):
     assert house.store.segments.losses(house.topic.log.log_start) == []
 
 
-async def test_what_is_held_in_the_middle_keeps_nothing_before_and_nothing_behind_it(house):
+async def test_pending_message_in_middle_keeps_no_other_file(house):
     first = house.publish(40)
     house.finish(first, first + 20)
     house.finish(first + 21, first + 40)
@@ -123,7 +123,7 @@ async def test_what_is_held_in_the_middle_keeps_nothing_before_and_nothing_behin
     assert len(house.store.segments.read(first + 20)) == 1
 
 
-async def test_a_topic_with_nothing_left_to_do_is_left_alone(house):
+async def test_idle_topic_costs_no_disk_call(house):
     first = house.publish(40)
     house.finish(first + 1, first + 40)
     await house.rounds(8)
@@ -135,7 +135,7 @@ async def test_a_topic_with_nothing_left_to_do_is_left_alone(house):
     assert len(house.disk.calls) == calls
 
 
-async def test_what_is_synced_long_after_it_was_used_last_goes_then(house):
+async def test_files_synced_late_are_removed_then(house):
     house.syncs = False
     first = house.publish(40)
     house.finish(first + 1, first + 40)
@@ -148,7 +148,7 @@ async def test_what_is_synced_long_after_it_was_used_last_goes_then(house):
     assert len(house.logs()) <= 2
 
 
-async def test_an_idle_topic_is_looked_at_after_a_start(house, tmp_path):
+async def test_idle_topic_is_looked_at_after_start(house, tmp_path):
     first = house.publish(40)
     house.finish(first + 1, first + 40)
     await house.checkpoints.write_last()
@@ -160,7 +160,7 @@ async def test_an_idle_topic_is_looked_at_after_a_start(house, tmp_path):
     assert len(house.logs()) <= 3
 
 
-async def test_a_file_that_cannot_be_removed_is_told_once_and_tried_until_it_can(house):
+async def test_failed_removal_is_logged_once_and_retried(house):
     first = house.publish(40)
     house.finish(first + 1, first + 40)
     house.disk.faults["remove"] = errno.EPERM
@@ -174,7 +174,7 @@ async def test_a_file_that_cannot_be_removed_is_told_once_and_tried_until_it_can
     assert len(house.logs()) <= 2
 
 
-async def test_a_deleted_topic_is_forgotten(house):
+async def test_deleted_topic_is_forgotten(house):
     house.publish(10)
     await house.rounds(1)
     house.broker.delete_topic("t")
@@ -184,7 +184,7 @@ async def test_a_deleted_topic_is_forgotten(house):
     assert not house.checkpoints._compactor._restless
 
 
-async def test_a_compaction_that_runs_when_all_is_closed_comes_to_nothing(house):
+async def test_compaction_that_runs_when_all_is_closed_comes_to_nothing(house):
     first = house.publish(40)
     house.finish(first + 1, first + 40)
     await house.checkpoints._round(time.monotonic())
@@ -215,7 +215,7 @@ def waits_of(rate, monkeypatch):
 
 
 @pytest.mark.usefixtures("clocks")
-def test_a_seconds_worth_is_spent_without_waiting_and_more_is_waited_for(monkeypatch):
+def test_seconds_worth_is_spent_without_waiting_and_more_is_waited_for(monkeypatch):
     rate = Rate(1000)
     waited = waits_of(rate, monkeypatch)
 
@@ -228,7 +228,7 @@ def test_a_seconds_worth_is_spent_without_waiting_and_more_is_waited_for(monkeyp
 
 
 @pytest.mark.parametrize(("others", "rest"), [(0.05, []), (0.5, [pytest.approx(0.3)])])
-def test_a_thread_that_has_worked_rests_when_others_want_the_processor(monkeypatch, clocks, others, rest):
+def test_thread_that_has_worked_rests_when_others_want_processor(monkeypatch, clocks, others, rest):
     rate = Rate(1 << 30)
     waited = waits_of(rate, monkeypatch)
     for name, seconds in (("monotonic", 1.0), ("thread_time", 0.1), ("process_time", 0.1 + others)):
@@ -239,7 +239,7 @@ def test_a_thread_that_has_worked_rests_when_others_want_the_processor(monkeypat
     assert waited == rest
 
 
-def test_a_thread_does_not_rest_for_what_went_before_its_first_work(monkeypatch, clocks):
+def test_thread_does_not_rest_for_what_went_before_its_first_work(monkeypatch, clocks):
     rate = Rate(1 << 30)
     waited = waits_of(rate, monkeypatch)
     clocks.update(thread_time=9.0, process_time=900.0)
@@ -251,7 +251,7 @@ def test_a_thread_does_not_rest_for_what_went_before_its_first_work(monkeypatch,
     assert waited == []
 
 
-def test_nobody_waits_any_more_after_the_end():
+def test_rate_ends_all_waits():
     rate = Rate(1)
     rate.end()
     rate.spend(1 << 40)

@@ -26,7 +26,7 @@ def bench(tmp_path, monkeypatch):
     return make
 
 
-async def test_a_lost_message_is_counted_once_however_often_its_neighbours_are_tried(bench):
+async def test_lost_message_is_counted_once_however_often_its_neighbours_are_tried(bench):
     bench = await bench()
     topic = bench.broker.topic("t", now_ns())
     channel = bench.broker.channel(topic, "c")
@@ -62,7 +62,7 @@ class OneTopic(Disk):
         super().sync(fd)
 
 
-async def test_dead_letters_whose_fsync_failed_stay_in_the_channel_and_are_stored_once(bench):
+async def test_dead_letters_whose_fsync_failed_stay_in_channel_and_are_stored_once(bench):
     bench = await bench(OneTopic())
     topic = bench.broker.topic("t", now_ns())
     channel = bench.broker.channel(topic, "c")

@@ -1,6 +1,6 @@
 """How much is delivered in one turn, and topology-aware consumption: the nearest ready consumers first.
 
-The rest of delivery is tested in test_channel.py and test_channel_model.py.
+The rest of delivery is tested in test_channel.py and test_seeking.py.
 """
 
 from itertools import count, pairwise
@@ -9,8 +9,8 @@ import pytest
 
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Consumer
+from nsqd.engine.credit import ELSEWHERE, SAME_REGION, SAME_ZONE
 from nsqd.engine.delivering import MAX_DELIVERY_BYTES, MAX_SAMPLED_PER_TURN
-from nsqd.engine.identity import ELSEWHERE, SAME_REGION, SAME_ZONE
 from nsqd.engine.limits import Limits
 from nsqd.log.ids import MessageIds
 from nsqd.log.tail import MAX_READS_PER_TURN
@@ -35,23 +35,7 @@ def join(node, channel, place, rdy=1):
     return consumer, outlet
 
 
-def test_every_message_goes_to_the_consumer_in_the_zone_while_it_is_idle(node):
-    channel = node.channel()
-    outlets = {}
-    for place in ("far", "region", "zone"):
-        outlets[place] = join(node, channel, place)
-    zone, outlet = outlets["zone"]
-
-    for number in range(40):
-        node.publish(b"%d" % number)
-        ((message_id, _, _),) = outlet.taken()
-        node.finish(zone, message_id)
-
-    assert [bodies(other) for _, other in outlets.values()] == [[], [], []]
-    assert channel.zones == [40, 0, 0]
-
-
-def test_farther_consumer_gets_the_surplus_of_the_nearer_one(node):
+def test_farther_consumer_gets_surplus_of_nearer_one(node):
     channel = node.channel()
     _, far = join(node, channel, "far", rdy=10)
     _, region = join(node, channel, "region", rdy=2)
@@ -63,15 +47,7 @@ def test_farther_consumer_gets_the_surplus_of_the_nearer_one(node):
     assert channel.zones == [3, 2, 4]
 
 
-def test_backlog_goes_to_the_first_consumer(node):
-    channel = node.channel()
-    node.publish(b"1", b"2")
-    _, far = join(node, channel, "far")
-
-    assert bodies(far) == [b"1"]
-
-
-def test_requeued_message_goes_to_the_nearest_consumer(node):
+def test_requeued_message_goes_to_nearest_consumer(node):
     channel = node.channel()
     far, outlet = join(node, channel, "far")
     node.publish(b"1")
@@ -99,7 +75,7 @@ def test_equally_near_consumers_take_turns_and_share(node):
     assert [len(bodies(outlet)) for outlet in (a, b)] == [30, 30]
 
 
-def test_a_busy_or_departed_neighbour_keeps_nothing_from_the_others(node):
+def test_busy_or_departed_neighbour_keeps_nothing_from_the_others(node):
     channel = node.channel()
     busy, _ = join(node, channel, "zone")
     gone, _ = join(node, channel, "zone")
@@ -112,29 +88,8 @@ def test_a_busy_or_departed_neighbour_keeps_nothing_from_the_others(node):
     assert bodies(far) == [b"1", b"2"]
 
 
-def test_paused_channel_delivers_to_no_consumer(node):
-    channel = node.channel()
-    _, zone = join(node, channel, "zone")
-    channel.paused = True
-    node.publish(b"1")
-
-    assert bodies(zone) == []
-
-
-def test_without_the_experiment_all_are_served_in_turn():
-    node = Node()
-    channel = node.channel()
-    outlets = [join(node, channel, place, rdy=100)[1] for place in ("far", "region", "zone")]
-
-    for number in range(30):
-        node.publish(b"%d" % number)
-
-    assert [len(bodies(outlet)) for outlet in outlets] == [10, 10, 10]
-    assert channel.zones == [0, 0, 0]
-
-
 @pytest.mark.parametrize("consumers", [1, 3])
-def test_a_long_queue_is_delivered_in_several_turns_so_that_publishers_have_theirs(consumers):
+def test_long_queue_is_delivered_in_several_turns(consumers):
     node = Node()
     channel = node.channel()
     node.publish(*[b"x" * 1000] * 1500)
@@ -172,7 +127,7 @@ def sampling(channel, keep, consumers):
 
 
 @pytest.mark.parametrize("consumers", [1, 4])
-def test_a_turn_ends_after_some_thousand_messages_that_are_not_drawn(consumers):
+def test_turn_ends_after_some_thousand_messages_that_are_not_drawn(consumers):
     node = Node(mem_queue_size=100_000)
     channel = node.channel()
     node.publish(*[b"x"] * 99_999, b"drawn")
@@ -193,7 +148,7 @@ def test_a_turn_ends_after_some_thousand_messages_that_are_not_drawn(consumers):
     assert (channel.backlog.lowest(), channel.backlog.in_flight.count) == (channel.log.next_seq - 1, 1)
 
 
-def test_messages_that_are_drawn_fill_a_turn_by_their_number_as_well():
+def test_messages_that_are_drawn_fill_turn_by_their_number_as_well():
     node = Node(mem_queue_size=12_000)
     channel = node.channel()
     node.publish(*[b"x"] * 12_000)
@@ -208,7 +163,7 @@ def test_messages_that_are_drawn_fill_a_turn_by_their_number_as_well():
     assert max(after - before for before, after in pairwise(sent)) < 2 * MAX_SAMPLED_PER_TURN
 
 
-def test_a_message_larger_than_a_turn_is_delivered_alone():
+def test_message_larger_than_a_turn_is_delivered_alone():
     node = Node()
     channel = node.channel()
     node.publish(*[b"x" * (2 * BYTES_PER_TURN)] * 3)
@@ -224,7 +179,7 @@ def test_a_message_larger_than_a_turn_is_delivered_alone():
     assert channel.backlog.pending.count == 0
 
 
-def test_the_broker_is_asked_to_look_when_the_first_of_what_was_delivered_times_out():
+def test_next_due_time_is_first_message_time_out():
     node = Node()
     channel = node.channel()
     node.subscribe(channel, rdy=1, msg_timeout=60)
@@ -242,7 +197,7 @@ def test_the_broker_is_asked_to_look_when_the_first_of_what_was_delivered_times_
     assert node.broker.next_due_ns() == begun_ns + 10 * SECOND
 
 
-def test_what_was_answered_is_not_looked_for_before_what_is_left():
+def test_answered_messages_leave_next_due_time():
     node = Node()
     channel = node.channel()
     consumer, outlet = node.subscribe(channel, rdy=1)
@@ -270,7 +225,7 @@ def scattered(tmp_path):
     topic = broker.topic("t", SECOND)
     channel = broker.channel(topic, "c")
     for _ in range(200):
-        # A page of its own for each would be read at once; so the short ones between them are finished.
+        # A page of its own for each would be read immediately; so the short ones between them are finished.
         for body in (b"wanted", b"x" * 5000):
             topic.stage(body, SECOND)
             topic.store.appender.append(topic.staged(), topic.staged_notes(), topic.log.next_seq)
@@ -290,7 +245,7 @@ def scattered(tmp_path):
 
 @pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("consumers", [1, 7])
-def test_a_turn_ends_after_so_many_reads_of_the_disk_and_the_next_goes_on(scattered, sampled, consumers):
+def test_turn_ends_after_so_many_reads_of_disk_and_the_next_goes_on(scattered, sampled, consumers):
     broker, channel, disk = scattered
     outlets = [Outlet() for _ in range(consumers)]
     for outlet in outlets:

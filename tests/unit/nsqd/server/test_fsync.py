@@ -73,7 +73,7 @@ async def settled(bench, *clients, replies=1):
     """Wait until each client has *replies* replies."""
     bench.write_batch.run()
     async with asyncio.timeout(20):
-        while any(len(client.replies) < replies for client in clients):  # noqa: ASYNC110 - threads tell nobody
+        while any(len(client.replies) < replies for client in clients):  # noqa: ASYNC110 - threads send no event
             await asyncio.sleep(0.001)
 
 
@@ -89,7 +89,7 @@ async def known(bench):
         await settled(bench, publish(bench, b"t"))
 
 
-async def test_an_fsync_that_fails_fails_its_own_publishers_and_nobody_else(strict, disk):
+async def test_failed_fsync_fails_publishers_of_its_topic_only(strict, disk):
     disk.broken.add("bad")
     bad, good = publish(strict, b"bad"), publish(strict, b"good")
 
@@ -101,7 +101,7 @@ async def test_an_fsync_that_fails_fails_its_own_publishers_and_nobody_else(stri
 
 
 @pytest.mark.parametrize("call", ["sync", "sync_folder"])
-async def test_no_failure_of_whatever_kind_counts_as_an_fsync(strict, disk, monkeypatch, call):
+async def test_failure_of_any_kind_is_failed_fsync(strict, disk, monkeypatch, call):
     def fails(_):
         raise ValueError("not what was expected")
 
@@ -113,7 +113,7 @@ async def test_no_failure_of_whatever_kind_counts_as_an_fsync(strict, disk, monk
     assert client.replies == [(1, b"E_PUB_FAILED PUB failed not what was expected")]
 
 
-async def test_an_error_that_was_waited_for_is_logged_like_any_other(strict, disk, monkeypatch):
+async def test_error_that_was_waited_for_is_logged_like_any_other(strict, disk, monkeypatch):
     logged = []
     monkeypatch.setattr(strict.clients.log, "error", lambda text, *args: logged.append(text % args))
     disk.broken.add("bad")
@@ -124,7 +124,7 @@ async def test_an_error_that_was_waited_for_is_logged_like_any_other(strict, dis
     assert any(line.endswith("] - E_PUB_FAILED PUB failed input/output error") for line in logged), logged
 
 
-async def test_of_a_connection_s_replies_those_before_the_failure_go_out(strict, disk):
+async def test_replies_before_failed_fsync_are_sent(strict, disk):
     disk.broken.add("bad")
     client = strict.connect()
     client.says(b"".join(b"PUB %b\n" % topic + sized(b"m") for topic in (b"good", b"bad", b"good")))
@@ -135,7 +135,7 @@ async def test_of_a_connection_s_replies_those_before_the_failure_go_out(strict,
     assert client.closed
 
 
-async def test_nobody_waits_for_the_fsync_of_another_topic(strict, disk):
+async def test_publishers_do_not_wait_for_fsync_of_another_topic(strict, disk):
     gate = disk.gates["held"] = threading.Event()
     awaiting_registration, free = publish(strict, b"held"), publish(strict, b"free")
 
@@ -180,14 +180,14 @@ async def test_replies_keep_their_order_whichever_topic_is_synced_first(strict, 
     assert client.replies == [OK, OK, (1, b"E_INVALID cannot CLS in current state")]
 
 
-async def test_new_topics_that_wait_for_the_data_path_share_its_next_sync(strict, disk, tmp_path):
+async def test_new_topics_that_wait_for_data_path_share_its_next_sync(strict, disk, tmp_path):
     gate = disk.gates["/"] = threading.Event()
     topics = [b"t%d" % n for n in range(40)]
     clients = [publish(strict, topic) for topic in topics]
     strict.write_batch.run()
     async with asyncio.timeout(20):
         # A topic waits for the data path only after its own fsync.
-        while strict.fsync.count < len(topics):  # noqa: ASYNC110 - threads tell nobody
+        while strict.fsync.count < len(topics):  # noqa: ASYNC110 - threads send no event
             await asyncio.sleep(0.001)
     assert not any(client.replies for client in clients)
     gate.set()
@@ -200,7 +200,7 @@ async def test_new_topics_that_wait_for_the_data_path_share_its_next_sync(strict
     assert disk.folders.count(tmp_path) <= 3
 
 
-async def test_who_publishes_to_a_topic_of_old_goes_before_all_new_ones(strict, disk):
+async def test_known_topic_is_synced_before_new_topics(strict, disk):
     await settled(strict, publish(strict, b"old"))
     gate = threading.Event()
     names = [f"new{n}" for n in range(2 * THREADS)]
@@ -219,7 +219,7 @@ async def test_who_publishes_to_a_topic_of_old_goes_before_all_new_ones(strict, 
     assert all(client.replies == [OK] for client in new)
 
 
-async def test_while_few_wait_and_the_disk_is_fast_the_loop_syncs_by_itself(fast, disk):
+async def test_loop_syncs_for_few_publishers_on_fast_disk(fast, disk):
     await known(fast)
     disk.synced.clear()
     client = publish(fast, b"t")
@@ -230,7 +230,7 @@ async def test_while_few_wait_and_the_disk_is_fast_the_loop_syncs_by_itself(fast
     assert disk.synced == [("t", True)]
 
 
-async def test_an_fsync_in_the_loop_that_fails_is_no_ok(fast, disk):
+async def test_fsync_in_loop_that_fails_is_no_ok(fast, disk):
     await known(fast)
     disk.broken.add("t")
     client = publish(fast, b"t")
@@ -241,7 +241,7 @@ async def test_an_fsync_in_the_loop_that_fails_is_no_ok(fast, disk):
     assert not fast.health.ok
 
 
-async def test_who_sends_ahead_is_synced_by_a_thread(fast, disk):
+async def test_pipelining_publisher_is_synced_by_thread(fast, disk):
     await known(fast)
     disk.synced.clear()
     client = fast.connect()
@@ -255,14 +255,14 @@ async def test_who_sends_ahead_is_synced_by_a_thread(fast, disk):
     assert disk.synced == [("t", False)]
 
 
-async def test_on_a_slow_disk_the_loop_never_waits(strict, disk):
+async def test_loop_never_syncs_on_slow_disk(strict, disk):
     for _ in range(3):
         await settled(strict, publish(strict, b"t"))
 
     assert disk.synced == [("t", False)] * 3
 
 
-async def test_it_is_known_how_long_the_last_ones_took(strict):
+async def test_fsync_percentiles_are_measured(strict):
     assert strict.fsync.percentile_s(0.99) == 0.0
     for _ in range(3):
         await settled(strict, publish(strict, b"t"))
@@ -270,7 +270,7 @@ async def test_it_is_known_how_long_the_last_ones_took(strict):
     assert 0 < strict.fsync.percentile_s(0.5) <= strict.fsync.percentile_s(0.99)
 
 
-async def test_while_a_store_rests_no_thread_touches_it(strict, disk):
+async def test_quiesced_store_is_touched_by_no_thread(strict, disk):
     gate = disk.gates["t"] = threading.Event()
     first = publish(strict, b"t")
     strict.write_batch.run()
@@ -294,7 +294,7 @@ async def test_while_a_store_rests_no_thread_touches_it(strict, disk):
     assert second.replies == [OK]
 
 
-async def test_who_gives_up_waiting_for_a_store_to_rest_keeps_nobody_from_syncing_it(strict, disk):
+async def test_cancelled_quiesce_lets_store_be_synced(strict, disk):
     gate = disk.gates["t"] = threading.Event()
     first = publish(strict, b"t")
     strict.write_batch.run()
@@ -312,7 +312,7 @@ async def test_who_gives_up_waiting_for_a_store_to_rest_keeps_nobody_from_syncin
     assert (first.replies, second.replies, resting.cancelled()) == ([OK], [OK], True)
 
 
-async def test_publisher_to_a_deleted_topic_is_answered_after_the_durable_deletion(strict, disk):
+async def test_publisher_to_deleted_topic_is_answered_after_durable_deletion(strict, disk):
     await settled(strict, publish(strict, b"t"))
     topic = strict.broker.topics["t"]
     await strict.fsync.quiesce(store_of(topic))
@@ -362,7 +362,7 @@ REFUSED = (1, b"E_PUB_FAILED PUB failed no publishes until a restart: an fsync f
 
 
 @pytest.mark.parametrize("sync_every", [1, 10])
-async def test_topic_accepts_no_publishes_from_a_failed_fsync_until_a_restart(tmp_path, disk, sync_every):
+async def test_topic_accepts_no_publishes_from_failed_fsync_until_restart(tmp_path, disk, sync_every):
     bench = Bench(tmp_path, disk, sync_every=sync_every, fast_s=0.0)
     disk.broken.add("t")
     first = publish(bench, b"t")
@@ -387,7 +387,7 @@ async def test_topic_accepts_no_publishes_from_a_failed_fsync_until_a_restart(tm
     assert again.broker.topics["t"].backlog.pending.count == 2
 
 
-async def test_publishers_that_wait_behind_a_failed_fsync_get_its_error(strict, disk):
+async def test_publishers_that_wait_behind_failed_fsync_get_its_error(strict, disk):
     disk.broken.add("t")
     gate = disk.gates["t"] = threading.Event()
     first = publish(strict, b"t")
@@ -420,7 +420,7 @@ async def test_deleted_topic_that_is_made_again_accepts_publishes(strict, disk):
     assert await strict.fsync.synced()
 
 
-async def test_change_after_a_failed_fsync_is_not_durable_and_in_the_next_checkpoint(tmp_path, disk):
+async def test_change_after_failed_fsync_is_not_durable_and_in_the_next_checkpoint(tmp_path, disk):
     bench = Bench(tmp_path, disk)
     checkpoints = bench.checkpoints()
     topic = bench.broker.topic("t", 0)
@@ -439,7 +439,7 @@ async def test_change_after_a_failed_fsync_is_not_durable_and_in_the_next_checkp
     assert list(again.broker.topics["t"].channels) == ["c"]
 
 
-async def test_job_that_cannot_end_is_a_failed_fsync(strict, disk, monkeypatch):
+async def test_job_that_cannot_end_is_failed_fsync(strict, disk, monkeypatch):
     reported = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["message"]))
     topic = strict.broker.topic("t", 0)

@@ -10,19 +10,19 @@ def health():
     return Health()
 
 
-def test_it_is_ok_until_something_fails(health):
+def test_health_is_ok_until_failure(health):
     assert health.ok
     assert str(health) == "OK"
 
 
-def test_it_names_the_first_reason(health):
+def test_health_names_first_reason(health):
     health.failed("metadata", "permission denied")
     health.publish_failed("t", "no space left on device", 100)
     assert not health.ok
     assert str(health) == "NOK - permission denied"
 
 
-def test_each_failure_lasts_until_the_same_thing_works(health):
+def test_failure_lasts_until_the_same_operation_works(health):
     health.failed("metadata", "permission denied")
     health.publish_failed("t", "no space left on device", 100)
     health.worked("metadata")
@@ -33,7 +33,7 @@ def test_each_failure_lasts_until_the_same_thing_works(health):
     assert health.ok
 
 
-def test_a_failure_is_news_once_and_again_when_its_reason_changes(health):
+def test_failure_is_news_once_and_again_when_its_reason_changes(health):
     assert health.publish_failed("t", "no space left on device", 1)
     assert not health.publish_failed("t", "no space left on device", 1)
     assert health.publish_failed("t", "input/output error", 1)
@@ -49,17 +49,9 @@ def test_last_refused_publish_is_remembered_with_its_size(health):
     assert health.refused == {}
 
 
-def test_checkpoint_of_a_replica_log_fails_apart_from_that_of_its_topic(health):
+def test_checkpoint_of_replica_log_fails_apart_from_that_of_its_topic(health):
     health.failed(checkpoint_of("t", "home"), "no space left on device")
     health.worked(checkpoint_of("t"))
     assert not health.ok
     health.worked(checkpoint_of("t", "home"))
     assert health.ok
-
-
-def test_deleted_topic_is_no_problem(health):
-    health.publish_failed("t", "no space left on device", 100)
-    health.failed(checkpoint_of("t"), "no space left on device")
-    health.forget("t")
-    assert health.ok
-    assert health.refused == {}

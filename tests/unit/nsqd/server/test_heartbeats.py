@@ -50,7 +50,7 @@ def play():
     return run
 
 
-def test_a_client_that_says_nothing_is_cut_off_after_two_heartbeats(play):
+def test_client_that_says_nothing_is_cut_off_after_two_heartbeats(play):
     async def scene(_connection, heartbeats, wait):
         heartbeats.start(10)
         await wait(60)
@@ -61,7 +61,7 @@ def test_a_client_that_says_nothing_is_cut_off_after_two_heartbeats(play):
     assert connection.cuts == [(20.05, 20.05)]
 
 
-def test_a_client_that_answers_is_kept(play):
+def test_client_that_answers_is_kept(play):
     async def scene(connection, heartbeats, wait):
         heartbeats.start(10)
         for _ in range(6):
@@ -74,7 +74,7 @@ def test_a_client_that_answers_is_kept(play):
     assert len(connection.beats) in (5, 6)
 
 
-def test_a_client_that_is_not_listened_to_is_not_silent(play):
+def test_client_that_is_not_listened_to_is_not_silent(play):
     async def scene(connection, heartbeats, wait):
         connection.deaf = True
         heartbeats.start(10)
@@ -83,7 +83,7 @@ def test_a_client_that_is_not_listened_to_is_not_silent(play):
     assert play(scene).cuts == []
 
 
-def test_a_process_that_was_stopped_gives_its_clients_an_interval_to_answer(play):
+def test_process_that_was_stopped_gives_its_clients_interval_to_answer(play):
     async def scene(connection, heartbeats, wait):
         heartbeats.start(10)
         await wait(9)
@@ -98,7 +98,7 @@ def test_a_process_that_was_stopped_gives_its_clients_an_interval_to_answer(play
     assert [silent for _, silent in connection.cuts] == [pytest.approx(20, abs=1)]
 
 
-def test_without_heartbeats_nobody_is_cut_off_and_a_stop_is_a_stop(play):
+def test_silent_client_without_heartbeats_is_not_cut_off(play):
     async def scene(_connection, heartbeats, wait):
         heartbeats.start(0)
         await wait(100)

@@ -8,14 +8,14 @@ from nsqd.server.read_quantum import FIRST, LONG_NS, MAX_BYTES, MIN_BYTES, ReadQ
 MS = 1_000_000
 
 
-def test_of_a_client_of_which_nothing_is_known_so_much_is_the_first_portion():
+def test_first_portion_has_fixed_size():
     read_quantum = ReadQuantum()
     read_quantum.add(b"x" * MAX_BYTES)
 
     assert len(read_quantum.take()) == FIRST
 
 
-def test_what_takes_long_makes_the_next_portion_smaller_and_what_does_not_larger():
+def test_portion_size_follows_processing_time():
     read_quantum = ReadQuantum()
     sizes = []
     # The first portion may have taken long because of other processes.
@@ -31,7 +31,7 @@ def test_what_takes_long_makes_the_next_portion_smaller_and_what_does_not_larger
     assert sizes[-1] == 4 * MAX_BYTES
 
 
-def test_the_time_of_the_processor_is_asked_for_from_a_long_portion_to_a_short_one():
+def test_time_of_processor_is_asked_for_from_long_portion_to_short_one():
     read_quantum = ReadQuantum()
     watched = []
     for ns in (1000, 8 * MS, 1 * MS, 8 * MS, 1000, 1000):
@@ -41,7 +41,7 @@ def test_the_time_of_the_processor_is_asked_for_from_a_long_portion_to_a_short_o
     assert watched == [False, True, True, True, False, False]
 
 
-def test_a_portion_that_is_all_there_is_is_no_copy():
+def test_portion_that_is_all_there_is_is_no_copy():
     read_quantum, data = ReadQuantum(), b"x" * MIN_BYTES
     read_quantum.add(data)
 
@@ -49,7 +49,7 @@ def test_a_portion_that_is_all_there_is_is_no_copy():
     assert not read_quantum
 
 
-def test_a_short_read_that_was_fast_says_nothing_of_long_ones():
+def test_short_read_that_was_fast_says_nothing_of_long_ones():
     read_quantum = ReadQuantum()
     for _ in range(20):
         read_quantum.took(100, 1000)
@@ -66,7 +66,7 @@ def test_a_short_read_that_was_fast_says_nothing_of_long_ones():
         )
     )
 )
-def test_nothing_is_lost_or_comes_in_another_order(steps):
+def test_portions_keep_bytes_in_order(steps):
     read_quantum, given_, taken = ReadQuantum(), b"", b""
     for what, value in steps:
         if what == "put":
@@ -82,7 +82,7 @@ def test_nothing_is_lost_or_comes_in_another_order(steps):
     assert not read_quantum
 
 
-def test_a_read_below_what_is_whole_teaches_nothing_unless_it_takes_long():
+def test_read_below_what_is_whole_teaches_nothing_unless_it_takes_long():
     read_quantum = ReadQuantum()
     sizes = []
     for size, ns in ((FIRST, 1000), (FIRST, 8 * MS), (FIRST, 8 * MS), (MIN_BYTES, 1 * MS), (MIN_BYTES, 1000)):

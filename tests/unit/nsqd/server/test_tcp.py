@@ -42,7 +42,7 @@ async def applied(client):
     return rounds
 
 
-async def test_much_that_takes_long_is_applied_before_the_client_is_read_on(tmp_path):
+async def test_long_commands_are_applied_before_next_read(tmp_path):
     client = Client(Bench(tmp_path), Heard())
     count = MAX_BYTES // len(TOUCH)
 
@@ -56,7 +56,7 @@ async def test_much_that_takes_long_is_applied_before_the_client_is_read_on(tmp_
     assert len(client.replies) == 1 + count
 
 
-async def test_others_are_served_while_the_commands_of_one_client_are_applied(tmp_path):
+async def test_clients_are_served_between_portions_of_another(tmp_path):
     bench = Bench(tmp_path)
     busy, other = Client(bench, Heard()), Client(bench)
     busy.connection.data_received(b"SUB t c\n" + TOUCH * (MAX_BYTES // len(TOUCH)))
@@ -88,7 +88,7 @@ async def test_commands_applied_in_portions_keep_their_order(tmp_path):
     assert [stored[at : at + 8] for at in range(34, len(stored), 42)] == published
 
 
-async def test_commands_before_the_end_of_the_stream_are_applied(tmp_path):
+async def test_commands_before_the_end_of_stream_are_applied(tmp_path):
     client = Client(Bench(tmp_path), Heard())
     count = MAX_BYTES // len(TOUCH)
     client.connection.data_received(b"SUB t c\n" + TOUCH * count)
@@ -99,7 +99,7 @@ async def test_commands_before_the_end_of_the_stream_are_applied(tmp_path):
     assert (len(client.replies), client.closed) == (1 + count, True)
 
 
-async def test_rest_of_the_commands_is_dropped_when_the_client_is_gone(tmp_path):
+async def test_rest_of_commands_is_dropped_when_client_is_gone(tmp_path):
     client = Client(Bench(tmp_path), Heard())
     client.connection.data_received(b"SUB t c\n" + TOUCH * (MAX_BYTES // len(TOUCH)))
 
@@ -127,7 +127,7 @@ async def test_layer_granted_behind_very_much_is_read_from(tmp_path):
     assert client.wire.get_protocol() is not client.connection
 
 
-async def test_the_stream_of_another_node_is_handed_over_complete(tmp_path):
+async def test_stream_of_another_node_is_handed_over_complete(tmp_path):
     bench = Bench(tmp_path)
     handed = []
     bench.clients.accept_peer = lambda _, data: handed.append(data)
@@ -231,7 +231,7 @@ async def test_long_messages_are_received_in_place_until_another_command(tmp_pat
     assert [body for kind, body in client.replies if kind == 0] == [b"OK"] * 4
 
 
-async def test_many_long_messages_let_others_have_their_turn(tmp_path):
+async def test_long_messages_let_others_have_their_turn(tmp_path):
     client = Client(Bench(tmp_path), Socket())
     client.wire.set_protocol(client.connection)
     command = b"PUB t\n" + sized(b"m" * 150_000)
@@ -244,7 +244,7 @@ async def test_many_long_messages_let_others_have_their_turn(tmp_path):
     assert await applied(client) == 1
 
 
-async def test_connection_that_closes_behind_a_long_message_is_not_paused(tmp_path):
+async def test_connection_that_closes_behind_long_message_is_not_paused(tmp_path):
     client = Client(Bench(tmp_path), Socket())
     client.wire.set_protocol(client.connection)
     client.wire.hears(b"PUB t\n" + sized(b"short") + (b"PUB t\n" + sized(b"m" * LONG_BYTES))[:-1])
@@ -259,7 +259,7 @@ async def test_connection_that_closes_behind_a_long_message_is_not_paused(tmp_pa
     assert client.wire.calls == []
 
 
-async def test_end_of_the_stream_within_a_long_message_is_answered(tmp_path):
+async def test_end_of_stream_within_long_message_is_answered(tmp_path):
     client = Client(Bench(tmp_path), Socket())
     client.wire.set_protocol(client.connection)
     client.wire.hears(b"PUB t\n" + sized(b"short") + (b"PUB t\n" + sized(b"m" * 150_000))[:-1])
@@ -272,7 +272,7 @@ async def test_end_of_the_stream_within_a_long_message_is_answered(tmp_path):
     assert client.closed
 
 
-async def test_errors_of_a_turn_are_logged_up_to_a_number_and_counted(tmp_path, monkeypatch):
+async def test_errors_of_turn_are_logged_up_to_number_and_counted(tmp_path, monkeypatch):
     client = Client(Bench(tmp_path), Heard())
     logged = []
     monkeypatch.setattr(client.bench.clients.log, "error", lambda text, *args: logged.append(text % args))

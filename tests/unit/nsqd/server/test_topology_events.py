@@ -23,6 +23,34 @@ from tests.support.turns import Bench
 from tests.support.wire import sized
 
 
+class NoPeers:
+    """There is no nsqlookupd."""
+
+    def peers(self):
+        return []
+
+    def register(self, topic, channel=""):
+        pass
+
+    def unregister(self, topic, channel=""):
+        pass
+
+
+def events_of(broker, data, *, lookups=None, checkpoints=None, health=None, log=None, after_s=0.0):
+    return TopologyEvents(
+        broker,
+        data,
+        lookups or NoPeers(),
+        checkpoints,
+        health or Health(),
+        log or Log("[test] ", LogLevel.FATAL),
+        ask_turn=lambda: None,
+        percentiles=(),
+        window_ns=0,
+        persist_after_s=after_s,
+    )
+
+
 class SlowDisk(Disk):
     """Replaces a file when its gate is open, and counts the threads that do so concurrently."""
 
@@ -40,22 +68,11 @@ class SlowDisk(Disk):
         self.busy -= 1
 
 
-async def test_stop_waits_for_the_thread_that_writes_the_metadata(tmp_path):
+async def test_stop_waits_for_thread_that_writes_metadata(tmp_path):
     disk = SlowDisk()
     data = DataPath(tmp_path, StorageOptions(), lambda _: None, disk)
     broker = Broker(MessageIds(1), Limits(), data.create_log)
-    changes = TopologyEvents(
-        broker,
-        data,
-        None,
-        None,
-        Health(),
-        Log("[test] ", LogLevel.FATAL),
-        ask_turn=lambda: None,
-        percentiles=(),
-        window_ns=0,
-        persist_after_s=0.0,
-    )
+    changes = events_of(broker, data)
     broker.restore_topic("before", 1)
     changes.persist_soon()
     while not disk.entered.is_set():  # noqa: ASYNC110 - it is a thread that enters
@@ -88,35 +105,19 @@ class OnceBroken(Disk):
         super().replace(path, content, durable=durable)
 
 
-async def test_metadata_not_written_at_the_start_is_written_without_a_change(tmp_path):
+async def test_metadata_not_written_at_start_is_written_without_change(tmp_path):
     data = DataPath(tmp_path, StorageOptions(), lambda _: None, OnceBroken())
-    health, log = Health(), Log("[test] ", LogLevel.FATAL)
+    health = Health()
     broker = Broker(MessageIds(1), Limits(), data.create_log)
-    changes = TopologyEvents(
-        broker, data, None, None, health, log, ask_turn=lambda: None, percentiles=(), window_ns=0,
-        persist_after_s=0.001,
-    )  # fmt: skip
+    changes = events_of(broker, data, health=health, after_s=0.001)
 
     await changes.start()
     assert not health.ok
     async with asyncio.timeout(20):
-        while not health.ok:  # noqa: ASYNC110 - nobody is told
+        while not health.ok:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.001)
 
     assert (tmp_path / "nsqd.dat").exists()
-
-
-class NoPeers:
-    """There is no nsqlookupd."""
-
-    def peers(self):
-        return []
-
-    def register(self, topic, channel=""):
-        pass
-
-    def unregister(self, topic, channel=""):
-        pass
 
 
 class DeadPeers(NoPeers):
@@ -127,22 +128,11 @@ class DeadPeers(NoPeers):
 
 
 @pytest.mark.parametrize("lookups", [NoPeers(), DeadPeers()])
-async def test_a_new_topic_whose_channels_elsewhere_cannot_be_asked_for_is_named(tmp_path, lookups):
+async def test_new_topic_whose_channels_elsewhere_cannot_be_asked_for_is_named(tmp_path, lookups):
     said = io.StringIO()
     data = DataPath(tmp_path, StorageOptions(), lambda _: None)
     broker = Broker(MessageIds(1), Limits(), data.create_log)
-    changes = TopologyEvents(
-        broker,
-        data,
-        lookups,
-        None,
-        Health(),
-        Log("", LogLevel.ERROR, said),
-        ask_turn=lambda: None,
-        percentiles=(),
-        window_ns=0,
-        persist_after_s=0.0,
-    )
+    changes = events_of(broker, data, lookups=lookups, log=Log("", LogLevel.ERROR, said))
     topic = broker.topic("t", 0)
 
     changes.handle(Event(Change.TOPIC_CREATED, topic))
@@ -153,21 +143,9 @@ async def test_a_new_topic_whose_channels_elsewhere_cannot_be_asked_for_is_named
     assert said.getvalue().count("\n") == isinstance(lookups, DeadPeers)
 
 
-async def test_what_a_deleted_topic_has_in_memory_is_freed_a_little_at_a_time(tmp_path):
+async def test_memory_of_deleted_topic_is_freed_in_steps(tmp_path):
     bench = Bench(tmp_path)
-    log = Log("[test] ", LogLevel.FATAL)
-    changes = TopologyEvents(
-        bench.broker,
-        bench.data,
-        NoPeers(),
-        bench.checkpoints(),
-        bench.health,
-        log,
-        ask_turn=lambda: None,
-        percentiles=(),
-        window_ns=0,
-        persist_after_s=0.0,
-    )
+    changes = events_of(bench.broker, bench.data, checkpoints=bench.checkpoints(), health=bench.health)
     publisher = bench.connect()
     for number in range(2000):
         publisher.says(b"PUB t\n" + sized(b"%d" % number))

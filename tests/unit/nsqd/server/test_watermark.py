@@ -47,7 +47,7 @@ def watch(node, disk, tmp_path, health):
 
 
 @pytest.mark.parametrize("text", ["100", "10%"])
-async def test_below_the_mark_publishes_are_refused_until_there_is_room(node, disk, health, watch, text):
+async def test_publishes_are_refused_below_watermark(node, disk, health, watch, text):
     watermark = watch(text)
     await watermark.check()
     node.publish(b"1")
@@ -66,7 +66,7 @@ async def test_below_the_mark_publishes_are_refused_until_there_is_room(node, di
     assert health.ok
 
 
-async def test_no_topic_is_made_for_a_message_that_is_refused(node, disk, watch):
+async def test_refused_message_creates_no_topic_on_low_disk(node, disk, watch):
     watermark = watch("100")
     disk.left = 99
     await watermark.check()
@@ -78,7 +78,7 @@ async def test_no_topic_is_made_for_a_message_that_is_refused(node, disk, watch)
     assert node.broker.topic_to_publish(node.topic().name, node.now_ns) is node.topic()
 
 
-async def test_a_little_more_than_the_mark_is_not_enough_to_take_publishes_again(node, disk, watch):
+async def test_publishes_resume_only_well_above_watermark(node, disk, watch):
     watermark = watch("100")
     disk.left = 99
     await watermark.check()
@@ -89,7 +89,7 @@ async def test_a_little_more_than_the_mark_is_not_enough_to_take_publishes_again
     assert node.broker.disk_low
 
 
-async def test_without_a_mark_it_is_known_how_much_is_free_and_nothing_is_refused(node, disk, watch):
+async def test_free_bytes_are_known_without_watermark(node, disk, watch):
     watermark = watch("")
     assert (watermark.free, watermark.total) == (-1, -1)
     disk.left = 0
@@ -101,7 +101,7 @@ async def test_without_a_mark_it_is_known_how_much_is_free_and_nothing_is_refuse
     assert not node.broker.disk_low
 
 
-async def test_what_was_found_last_holds_while_nothing_is_known(node, disk, watch):
+async def test_last_disk_state_holds_while_disk_cannot_be_read(node, disk, watch):
     watermark = watch("100")
     disk.left = 50
     await watermark.check()

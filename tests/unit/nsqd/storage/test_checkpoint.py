@@ -28,7 +28,7 @@ def filled(state, node, name="c", offset_ns=0):
     return backlog
 
 
-def test_a_checkpoint_says_what_is_owed_with_what_is_in_flight_waiting(node):
+def test_checkpoint_says_what_is_owed_with_what_is_in_flight_waiting(node):
     channel = node.channel()
     node.publish(*[b"%d" % n for n in range(10)])
     consumer, _ = node.subscribe(channel, rdy=4)
@@ -50,7 +50,7 @@ def test_a_checkpoint_says_what_is_owed_with_what_is_in_flight_waiting(node):
     assert restored.attempts == {first: 1, first + 2: 1, first + 3: 1}
 
 
-def test_answers_after_a_checkpoint_is_begun_do_not_change_its_attempts(node):
+def test_answers_after_checkpoint_is_begun_do_not_change_its_attempts(node):
     channel = node.channel()
     node.publish(*[b"%d" % n for n in range(10)])
     consumer, _ = node.subscribe(channel, rdy=10)
@@ -62,7 +62,7 @@ def test_answers_after_a_checkpoint_is_begun_do_not_change_its_attempts(node):
     assert filled(checkpoint.decode(encode()), node).attempts == dict.fromkeys(range(first, end), 1)
 
 
-def test_it_says_how_far_the_log_was_and_which_checkpoint_it_is(node):
+def test_checkpoint_has_position_and_serial(node):
     node.publish(b"1", b"2")
     end = node.topic().log.next_seq
     node.channel("c").empty()
@@ -73,7 +73,7 @@ def test_it_says_how_far_the_log_was_and_which_checkpoint_it_is(node):
     assert (state.log_start, state.low_water) == (node.topic().log.log_start, end)
 
 
-def test_what_was_absent_when_a_channel_was_made_is_remembered_until_it_is_committed(node):
+def test_absent_messages_are_remembered_until_commit(node):
     channel = node.channel()
     node.publish(*[b"x"] * 10)
     end = node.topic().log.next_seq
@@ -97,7 +97,7 @@ def test_absent_messages_are_forgotten_when_later_ones_are_finished(node):
     assert saved(node).channels["c"].absent == channel.absent == [(end - 3, end - 1)]
 
 
-def test_what_everybody_has_finished_counts_as_safe_and_nothing_else(node):
+def test_checkpoint_calls_finished_messages_durable(node):
     channel = node.channel()
     node.publish(*[b"x"] * 10)
     end = node.topic().log.next_seq
@@ -107,7 +107,7 @@ def test_what_everybody_has_finished_counts_as_safe_and_nothing_else(node):
     assert saved(node, mark=CheckpointPosition(end, 0, end - 2, end)).checkpoint_position.synced == end - 2
 
 
-def test_the_backlog_and_the_counters_come_back(node):
+def test_backlog_and_counters_come_back(node):
     node.publish(b"1", b"22")
     end = node.topic().log.next_seq
     node.topic().dropped_count = 7
@@ -118,7 +118,7 @@ def test_the_backlog_and_the_counters_come_back(node):
     assert (state.backlog.finished.floor, state.backlog.end) == (end - 2, end)
 
 
-def test_numbers_that_were_skipped_while_a_message_is_owed_are_one_run(node):
+def test_numbers_that_were_skipped_while_message_is_owed_are_one_run(node):
     channel = node.channel()
     node.publish(b"held")
     end = node.topic().log.next_seq
@@ -133,7 +133,7 @@ def test_numbers_that_were_skipped_while_a_message_is_owed_are_one_run(node):
     assert state.finished.missing(0, day_later + 1) == [(end - 1, end), (day_later, day_later + 1)]
 
 
-def test_a_topic_that_is_paused_or_held_is_so_again(node):
+def test_topic_that_is_paused_or_held_is_so_again(node):
     assert (saved(node).paused, saved(node).awaiting_registration) == (False, False)
     node.broker.pause_topic(node.topic(), paused=True)
     node.broker.set_awaiting_registration(node.topic(), awaiting_registration=True)
@@ -141,7 +141,7 @@ def test_a_topic_that_is_paused_or_held_is_so_again(node):
     assert (saved(node).paused, saved(node).awaiting_registration) == (True, True)
 
 
-def test_counters_and_the_commit_of_a_channel_come_back(node):
+def test_counters_and_commit_of_channel_come_back(node):
     channel = node.channel()
     node.publish(b"1", b"2")
     consumer, _ = node.subscribe(channel, rdy=1, msg_timeout=1)
@@ -158,7 +158,7 @@ def test_counters_and_the_commit_of_a_channel_come_back(node):
     assert state.committed == channel.committed > 0
 
 
-def test_due_times_on_disk_are_those_of_the_clock_on_the_wall(node):
+def test_due_times_on_disk_are_those_of_clock_on_wall(node):
     node.channel()
     node.broker.wall.offset_ns = 3_000_000_000
     topic = node.topic()
@@ -182,7 +182,7 @@ def test_ephemeral_channels_are_not_written(node):
 
 
 @pytest.mark.parametrize("bits", [54, 64])
-def test_the_highest_numbers_and_many_attempts_fit(node, bits):
+def test_highest_numbers_and_many_attempts_fit(node, bits):
     channel = node.channel()
     top = (1 << bits) - 1
     channel.backlog.extend(top - 1, top, attempts=65_535)
@@ -204,7 +204,7 @@ def content_of(node):
     return checkpoint.encoder(node.topic(), 1, CheckpointPosition())()
 
 
-def test_a_checkpoint_cut_anywhere_is_refused(node):
+def test_checkpoint_cut_anywhere_is_refused(node):
     content = content_of(node)
 
     for size in range(len(content)):
@@ -212,7 +212,7 @@ def test_a_checkpoint_cut_anywhere_is_refused(node):
             checkpoint.decode(content[:size])
 
 
-def test_a_checkpoint_with_a_wrong_byte_anywhere_is_refused(node):
+def test_checkpoint_with_wrong_byte_anywhere_is_refused(node):
     content = content_of(node)
 
     for at in range(len(content)):
@@ -223,7 +223,7 @@ def test_a_checkpoint_with_a_wrong_byte_anywhere_is_refused(node):
 
 
 @pytest.mark.parametrize("content", [b"{", b"{}", b"{" + b"x" * 100, bytes(4096), b"x" * 4096])
-def test_what_never_was_a_checkpoint_is_refused(content):
+def test_bytes_without_checkpoint_are_refused(content):
     with pytest.raises(BadCheckpoint):
         checkpoint.decode(content)
 
@@ -235,7 +235,7 @@ def sealed(head, rest):
 
 
 @pytest.mark.parametrize(("at", "value"), [(8, 4), (10, 0x0001), (10, 0x0080)])
-def test_a_checkpoint_of_a_newer_version_is_not_taken_for_a_damaged_one(node, at, value):
+def test_checkpoint_of_newer_version_is_not_taken_for_damaged_one(node, at, value):
     content = bytearray(content_of(node)[:-8])
     struct.pack_into("<H", content, at, value)
 
@@ -246,12 +246,12 @@ def test_a_checkpoint_of_a_newer_version_is_not_taken_for_a_damaged_one(node, at
 @pytest.mark.parametrize(
     "rest", [b"\n", b"7\n", b"[]\n", b"{}\n", b'{"next":1,"notes":2,"synced":3,"end":4}\n', b"\xff\n"]
 )
-def test_a_header_that_makes_no_sense_is_refused(node, rest):
+def test_header_that_makes_no_sense_is_refused(node, rest):
     with pytest.raises(BadCheckpoint):
         checkpoint.decode(sealed(content_of(node)[:16], rest))
 
 
-def test_arrays_that_are_shorter_than_the_header_says_are_refused(node):
+def test_arrays_that_are_shorter_than_header_says_are_refused(node):
     node.subscribe(node.channel(), rdy=1)
     content = content_of(node)[:-8]
 
@@ -262,14 +262,14 @@ def test_arrays_that_are_shorter_than_the_header_says_are_refused(node):
 # --- added to one before
 
 
-def test_one_that_is_added_to_nothing_is_refused(node):
+def test_added_record_without_whole_one_is_refused(node):
     node.channel()
 
     with pytest.raises(BadCheckpoint):
         checkpoint.decode(checkpoint.encoder(node.topic(), 1, CheckpointPosition(), {})())
 
 
-def test_a_channel_made_again_has_nothing_of_the_one_that_was_deleted(node):
+def test_channel_made_again_has_nothing_of_the_one_that_was_deleted(node):
     channel = node.channel()
     node.publish(b"1", b"2")
     node.subscribe(channel, rdy=2)
@@ -286,7 +286,7 @@ def test_a_channel_made_again_has_nothing_of_the_one_that_was_deleted(node):
     assert (state.finished.floor, state.end) == (redelivered.lowest(), redelivered.end)
 
 
-def test_what_is_added_is_in_proportion_to_what_happened(node):
+def test_added_record_is_proportional_to_changes(node):
     channel = node.channel()
     topic = node.topic()
     for delay_ns in range(1, 2000):

@@ -5,99 +5,35 @@ import shutil
 
 import pytest
 
-from nsqd.engine.broker import Broker
-from nsqd.engine.channel import Consumer
-from nsqd.engine.limits import Limits
 from nsqd.log.disk import Disk
-from nsqd.log.ids import MessageIds
-from nsqd.server.delivery import serve
-from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.metadata import Metadata, TopicMetadata
 from nsqd.storage.reservation import STRIDE
 from nsqd.storage.topic_log import store_of
-from tests.support.engine import SECOND, Outlet
+from tests.support.engine import SECOND
+from tests.support.machine import Machine
 
 
-class Machine:
-    """One nsqd without sockets; ``crash`` forgets everything but the disk."""
+def save(machine):
+    """Write a checkpoint of each topic."""
+    for topic in machine.broker.topics.values():
+        machine.checkpoint(topic)
 
-    def __init__(self, path):
-        self.path = path
-        self.now_ns = 1_700_000_000 * SECOND
-        self.warnings = []
-        self.start()
 
-    def start(self, metadata=(), identity=""):
-        self.data = DataPath(self.path, StorageOptions(max_segment_bytes=1000), self.warnings.append)
-        self.broker = Broker(MessageIds(1), Limits(mem_queue_size=3), self.data.create_log)
-        self.data.restore(self.broker, Metadata(list(metadata), identity), self.now_ns)
-        self.store()
-
-    def close(self):
-        for topic in self.broker.topics.values():
-            store_of(topic).appender.close()
-
-    def crash(self, seconds=1, metadata=(), identity=""):
-        self.close()
-        self.now_ns += seconds * SECOND
-        self.start(metadata, identity)
-
-    def save(self):
-        for topic in self.broker.topics.values():
-            store = store_of(topic)
-            job = store.checkpoints.start_job(topic, store.checkpoint_position(topic.log.next_seq))
-            job.run(self.data.disk)
-            store.checkpoints.end(job)
-
-    def store(self):
-        """Store what is staged, as a turn does."""
-        for topic in list(self.broker.dirty):
-            blocks = topic.staged()
-            if blocks or topic.staged_notes():
-                store_of(topic).appender.append(blocks, topic.staged_notes(), topic.log.next_seq)
-            self.broker.commit(topic)
-        self.broker.dirty.clear()
-
-    def publish(self, *bodies, topic="t", defer_s=0):
-        target = self.broker.topic(topic, self.now_ns)
-        for body in bodies:
-            if defer_s:
-                target.stage(body, self.now_ns, self.now_ns + defer_s * SECOND)
-            else:
-                target.stage(body, self.now_ns)
-        self.broker.dirty[target] = None
-        self.store()
-
-    def channel(self, name="c", topic="t"):
-        channel = self.broker.channel(self.broker.topic(topic, self.now_ns), name)
-        self.store()
-        return channel
-
-    @property
-    def folder(self):
-        return self.path / "t.topic"
-
-    def consume(self, count, name="c"):
-        """Deliver *count* messages to a new consumer; returns it and (attempts, body) of each message."""
-        outlet = Outlet()
-        consumer = Consumer(outlet, 60 * SECOND)
-        channel = self.channel(name)
-        channel.subscribe(consumer, 0)
-        consumer.rdy = count
-        channel.refresh(consumer)
-        self.broker.expire(self.now_ns)
-        serve(self.broker, channel, self.now_ns)
-        return consumer, [(attempts, body) for _, attempts, body in outlet.taken()]
+def publish_later(machine, body, seconds):
+    topic = machine.topic()
+    topic.stage(body, machine.now_ns, machine.now_ns + seconds * SECOND)
+    machine.broker.dirty[topic] = None
+    machine.turn()
 
 
 @pytest.fixture
 def machine(tmp_path):
-    machine = Machine(tmp_path)
+    machine = Machine(tmp_path, segment=1000)
     yield machine
     machine.close()
 
 
-def test_messages_without_a_channel_wait_for_the_first_one_after_a_crash(machine):
+def test_messages_without_channel_wait_for_the_first_one_after_crash(machine):
     machine.publish(*[b"%d" % n for n in range(10)])
 
     machine.crash()
@@ -105,36 +41,11 @@ def test_messages_without_a_channel_wait_for_the_first_one_after_a_crash(machine
     assert machine.consume(20)[1] == [(1, b"%d" % n) for n in range(10)]
 
 
-def test_after_a_crash_a_channel_owes_what_came_after_its_checkpoint(machine):
-    channel = machine.channel()
-    machine.publish(b"1", b"2")
-    channel.commit(machine.broker.topics["t"].log.next_seq)
-    machine.save()
-    machine.publish(b"3")
-
-    machine.crash()
-
-    assert machine.consume(10)[1] == [(1, b"3")]
-
-
-def test_each_channel_owes_its_own(machine):
-    done = machine.channel("done")
-    machine.channel("behind")
-    machine.publish(b"1", b"2")
-    done.commit(machine.broker.topics["t"].log.next_seq)
-    machine.save()
-
-    machine.crash()
-
-    assert machine.consume(10, "done")[1] == []
-    assert machine.consume(10, "behind")[1] == [(1, b"1"), (1, b"2")]
-
-
-def test_what_was_in_flight_is_delivered_again_with_one_more_attempt(machine):
+def test_message_in_flight_is_redelivered_after_crash(machine):
     machine.channel()
     machine.publish(b"1", b"2")
     machine.consume(1)
-    machine.save()
+    save(machine)
 
     machine.crash()
 
@@ -144,12 +55,12 @@ def test_what_was_in_flight_is_delivered_again_with_one_more_attempt(machine):
 @pytest.mark.parametrize("checkpointed", [True, False])
 def test_deferred_messages_keep_their_time(machine, checkpointed):
     machine.channel()
-    machine.save()
+    save(machine)
     machine.publish(b"now")
-    machine.publish(b"later", defer_s=30)
+    publish_later(machine, b"later", 30)
     machine.publish(b"now too")
     if checkpointed:
-        machine.save()
+        save(machine)
 
     machine.crash(seconds=20)
     consumer, first = machine.consume(10)
@@ -160,7 +71,7 @@ def test_deferred_messages_keep_their_time(machine, checkpointed):
     assert sorted(body for _, body in machine.consume(10)[1]) == [b"later", b"now", b"now too"]
 
 
-def test_every_start_goes_on_above_all_numbers_that_may_have_been_used(machine):
+def test_starts_continue_above_used_numbers(machine):
     machine.publish(b"1")
     for _ in range(3):
         end = machine.broker.topics["t"].log.next_seq
@@ -171,7 +82,7 @@ def test_every_start_goes_on_above_all_numbers_that_may_have_been_used(machine):
     assert machine.consume(10)[1] == [(1, b"1"), (1, b"2"), (1, b"2"), (1, b"2")]
 
 
-def test_a_topic_that_is_made_again_has_other_numbers(machine):
+def test_topic_that_is_made_again_has_other_numbers(machine):
     machine.publish(*[b"x"] * 10)
     topic = machine.broker.topics["t"]
     # As after more than a million messages a second: the sequence is ahead of the clock.
@@ -185,7 +96,7 @@ def test_a_topic_that_is_made_again_has_other_numbers(machine):
     assert machine.broker.topics["t"].log.next_seq > end
 
 
-def test_a_copied_data_path_goes_on_with_numbers_of_its_own(machine, tmp_path_factory):
+def test_copied_data_path_goes_on_with_numbers_of_its_own(machine, tmp_path_factory):
     machine.publish(b"1")
     copy = tmp_path_factory.mktemp("copy") / "data"
     shutil.copytree(machine.path, copy)
@@ -199,7 +110,7 @@ def test_a_copied_data_path_goes_on_with_numbers_of_its_own(machine, tmp_path_fa
     other.close()
 
 
-def test_a_channel_survives_a_crash_before_any_checkpoint(machine):
+def test_channel_survives_crash_before_any_checkpoint(machine):
     machine.channel("early")
     machine.publish(b"1")
     machine.channel("late")
@@ -211,117 +122,31 @@ def test_a_channel_survives_a_crash_before_any_checkpoint(machine):
     assert machine.consume(10, "late")[1] == [(1, b"2")]
 
 
-def test_pauses_and_deletions_survive_a_crash_before_any_checkpoint(machine):
-    machine.channel("kept")
-    machine.channel("gone")
-    machine.publish(b"1")
-    topic = machine.broker.topics["t"]
-    machine.broker.pause_channel(topic, topic.channels["kept"], paused=True)
-    machine.broker.delete_channel(topic, "gone")
-    machine.broker.pause_topic(topic, paused=True)
-    machine.store()
-    machine.publish(b"2")
-
-    machine.crash()
-
-    topic = machine.broker.topics["t"]
-    assert {name: (c.paused, c.backlog.pending.count) for name, c in topic.channels.items()} == {
-        "kept": (True, 1)
-    }
-    assert (topic.paused, topic.backlog.pending.count) == (True, 1)
-
-
-def test_emptying_survives_a_crash(machine):
-    channel = machine.channel()
-    machine.publish(b"1", b"2")
-    machine.save()
-    machine.broker.empty_channel(machine.broker.topics["t"], channel)
-    machine.store()
-    machine.publish(b"3")
-
-    machine.crash()
-
-    assert machine.consume(10)[1] == [(1, b"3")]
-
-
-@pytest.mark.parametrize("checkpointed", ["before", "between", "never"])
-def test_the_delay_of_a_requeue_survives_a_crash(machine, checkpointed):
-    channel = machine.channel()
-    if checkpointed == "before":
-        machine.save()
-    machine.publish(b"1", b"2")
-    consumer, _ = machine.consume(2)
-    if checkpointed == "between":
-        machine.save()
-    first = channel.backlog.in_flight.ranges()[0][0]
-    channel.requeue(first, consumer, 30 * SECOND, machine.now_ns)
-    machine.broker.defer(channel, first, machine.now_ns + 30 * SECOND)
-    machine.store()
-
-    machine.crash(seconds=20)
-    redelivered, found = machine.consume(10)
-    machine.broker.remove_consumer(redelivered)
-    machine.now_ns += 15 * SECOND
-
-    assert [body for _, body in found] == [b"2"]
-    # The requeued message comes a second time; the other one was taken once more meanwhile.
-    assert (2, b"1") in machine.consume(10)[1]
-
-
-def test_a_deferred_message_that_is_requeued_waits_for_the_newer_time(machine):
-    channel = machine.channel()
-    machine.publish(b"m", defer_s=1)
-    machine.now_ns += 2 * SECOND
-    consumer, _ = machine.consume(1)
-    seq = channel.backlog.in_flight.ranges()[0][0]
-    channel.requeue(seq, consumer, 30 * SECOND, machine.now_ns)
-    machine.broker.defer(channel, seq, machine.now_ns + 30 * SECOND)
-    machine.store()
-
-    machine.crash(seconds=10)
-    early, found = machine.consume(1)
-    machine.broker.remove_consumer(early)
-
-    assert found == []
-    machine.now_ns += 25 * SECOND
-    assert machine.consume(1)[1] == [(2, b"m")]
-
-
 LISTED = [TopicMetadata("t", False, [("a", False), ("b", True), ("c", False)])]
 
 
+def listed_by(machine, topics=LISTED):
+    """The metadata of this data path."""
+    return Metadata(topics, machine.data.reservation.identity.hex())
+
+
 def damage_checkpoints(machine):
-    for path in machine.folder.glob("checkpoint.?"):
+    for path in (machine.path / "t.topic").glob("checkpoint.?"):
         path.write_bytes(path.read_bytes()[:-3])
 
 
-def test_a_damaged_checkpoint_is_replaced_by_the_one_before_it(machine):
-    channel = machine.channel()
-    machine.publish(b"1", b"2")
-    machine.save()
-    channel.commit(machine.broker.topics["t"].log.next_seq)
-    machine.publish(b"3")
-    machine.save()
-    (machine.folder / "checkpoint.1").write_bytes(b"")
-
-    machine.crash()
-
-    # Messages finished between the two checkpoints come again; nothing is missing.
-    assert machine.consume(10)[1] == [(1, b"1"), (1, b"2"), (1, b"3")]
-
-
-def test_without_a_checkpoint_every_channel_is_owed_all_there_is_and_pauses_hold(machine):
+def test_channels_without_checkpoint_get_all_messages(machine):
     for name in "abc":
         machine.channel(name)
     topic = machine.broker.topics["t"]
     machine.broker.pause_channel(topic, topic.channels["b"], paused=True)
-    machine.store()
+    machine.turn()
     machine.publish(*[b"x"] * 100)
-    machine.save()
-    machine.save()
+    save(machine)
+    save(machine)
     damage_checkpoints(machine)
 
-    machine.crash(metadata=LISTED, identity=machine.data.reservation.identity.hex())
+    machine.crash(metadata=listed_by(machine))
 
     found = machine.broker.topics["t"].channels
     assert {name: (c.backlog.pending.count, c.paused) for name, c in found.items()} == {
@@ -336,12 +161,12 @@ def test_channels_come_from_nsqd_dat_without_checkpoint_and_log_start(machine):
         machine.channel(name)
     for _ in range(5):
         machine.publish(*[b"x" * 100] * 10)
-    machine.save()
-    machine.save()
+    save(machine)
+    save(machine)
     damage_checkpoints(machine)
-    (machine.folder / "00000001.log").unlink()
+    ((machine.path / "t.topic") / "00000001.log").unlink()
 
-    machine.crash(metadata=LISTED, identity=machine.data.reservation.identity.hex())
+    machine.crash(metadata=listed_by(machine))
 
     found = machine.broker.topics["t"].channels
     assert {name: c.backlog.pending.count for name, c in found.items()} == {"a": 40, "b": 40, "c": 40}
@@ -349,7 +174,7 @@ def test_channels_come_from_nsqd_dat_without_checkpoint_and_log_start(machine):
 
 
 @pytest.mark.parametrize("made_again", [False, True])
-def test_topic_without_its_log_start_has_no_channels_of_a_former_topic(machine, made_again):
+def test_topic_without_its_log_start_has_no_channels_of_former_topic(machine, made_again):
     machine.channel("a")
     machine.publish(b"1")
     log_id = store_of(machine.broker.topics["t"]).appender.log_id
@@ -360,38 +185,38 @@ def test_topic_without_its_log_start_has_no_channels_of_a_former_topic(machine, 
         machine.publish(b"1")
     for _ in range(2):
         machine.publish(*[b"x" * 100] * 10)
-    (machine.folder / "00000001.log").unlink()
+    ((machine.path / "t.topic") / "00000001.log").unlink()
 
-    machine.crash(metadata=listed, identity=machine.data.reservation.identity.hex())
+    machine.crash(metadata=listed_by(machine, listed))
 
     topic = machine.broker.topics["t"]
     assert (sorted(topic.channels), topic.paused) == (([], False) if made_again else (["a", "b"], True))
     assert topic.backlog.pending.count == 10
 
 
-def test_a_topic_that_was_deleted_does_not_come_back_from_a_file_that_is_behind(machine):
+def test_deleted_topic_does_not_return_from_old_metadata(machine):
     machine.publish(b"1")
     machine.data.delete(machine.broker.topics["t"])
     machine.broker.delete_topic("t")
 
-    machine.crash(metadata=LISTED, identity=machine.data.reservation.identity.hex())
+    machine.crash(metadata=listed_by(machine))
 
     assert machine.broker.topics == {}
 
 
-def test_channels_of_a_deleted_topic_are_not_those_of_the_one_made_again(machine):
+def test_channels_of_deleted_topic_are_not_those_of_the_one_made_again(machine):
     machine.channel("a")
     machine.data.delete(machine.broker.topics["t"])
     machine.broker.delete_topic("t")
     machine.publish(b"1")
 
-    machine.crash(metadata=LISTED, identity=machine.data.reservation.identity.hex())
+    machine.crash(metadata=listed_by(machine))
 
     topic = machine.broker.topics["t"]
     assert (dict(topic.channels), topic.backlog.pending.count) == ({}, 1)
 
 
-def test_a_topic_deleted_and_made_again_in_one_moment_reads_its_own_log(machine):
+def test_topic_deleted_and_made_again_in_one_moment_reads_its_own_log(machine):
     machine.publish(b"old")
     machine.data.delete(machine.broker.topics["t"])
     machine.broker.delete_topic("t")
@@ -407,7 +232,7 @@ def test_a_topic_deleted_and_made_again_in_one_moment_reads_its_own_log(machine)
     assert sorted(path.name for path in machine.path.iterdir()) == ["reservation", "spare", "t.topic"]
 
 
-def test_a_topic_that_cannot_be_deleted_on_disk_stays_as_it_is(machine):
+def test_topic_that_cannot_be_deleted_on_disk_stays_as_it_is(machine):
     machine.publish(b"1")
     topic = machine.broker.topics["t"]
 
@@ -424,9 +249,9 @@ def test_a_topic_that_cannot_be_deleted_on_disk_stays_as_it_is(machine):
     assert machine.consume(1)[1] == [(1, b"1")]
 
 
-def test_a_time_set_on_the_wall_moves_no_deadline(machine):
+def test_time_set_on_wall_moves_no_deadline(machine):
     channel = machine.channel()
-    machine.publish(b"later", defer_s=30)
+    publish_later(machine, b"later", 30)
     machine.broker.wall.offset_ns = 3600 * SECOND  # the clock is set an hour ahead
     machine.publish(b"now")
 
@@ -446,7 +271,7 @@ def test_metadata_adds_what_has_no_folder_and_leaves_out_bad_names(machine):
         TopicMetadata("u", True),
     ]
 
-    machine.crash(metadata=listed)
+    machine.crash(metadata=Metadata(listed))
 
     topics = machine.broker.topics
     assert sorted(topics) == ["t", "u"]
@@ -464,11 +289,11 @@ def test_metadata_adds_what_has_no_folder_and_leaves_out_bad_names(machine):
     ]
 
 
-def test_a_paused_topic_keeps_later_messages_to_itself(machine):
+def test_paused_topic_keeps_later_messages_to_itself(machine):
     channel = machine.channel()
     machine.publish(b"1")
     machine.broker.pause_topic(machine.broker.topics["t"], paused=True)
-    machine.save()
+    save(machine)
     machine.publish(b"2")
 
     machine.crash()
@@ -482,7 +307,7 @@ def test_a_paused_topic_keeps_later_messages_to_itself(machine):
     assert channel is not topic.channels["c"]
 
 
-def test_a_half_removed_topic_does_not_come_back(machine):
+def test_half_removed_topic_does_not_come_back(machine):
     machine.publish(b"1")
     machine.close()
     (machine.path / "t.topic").rename(machine.path / "t.topic.0123.deleted")
@@ -494,17 +319,14 @@ def test_a_half_removed_topic_does_not_come_back(machine):
     assert sorted(path.name for path in machine.path.iterdir()) == ["reservation", "spare"]
 
 
-def test_topics_and_channels_that_were_deleted_stay_deleted_in_a_copied_data_path(machine, tmp_path_factory):
+def test_deleted_topics_stay_deleted_in_copied_data_path(machine, tmp_path_factory):
     machine.channel("kept")
     machine.publish(b"1")
     copy = tmp_path_factory.mktemp("copy") / "data"
     shutil.copytree(machine.path, copy)
     listed = [TopicMetadata("t", channels=[("kept", False), ("deleted", False)]), TopicMetadata("deleted")]
-    identity = machine.data.reservation.identity.hex()
 
-    other = Machine.__new__(Machine)
-    other.path, other.now_ns, other.warnings = copy, machine.now_ns, []
-    other.start(listed, identity)
+    other = Machine(copy, metadata=listed_by(machine, listed))
 
     assert {name: list(topic.channels) for name, topic in other.broker.topics.items()} == {"t": ["kept"]}
     other.close()
@@ -513,6 +335,6 @@ def test_topics_and_channels_that_were_deleted_stay_deleted_in_a_copied_data_pat
 def test_topics_of_another_data_path_are_taken_over_from_its_metadata(machine):
     listed = [TopicMetadata("other", channels=[("c", False)])]
 
-    machine.crash(metadata=listed, identity="00" * 16)
+    machine.crash(metadata=Metadata(listed, "00" * 16))
 
     assert list(machine.broker.topics["other"].channels) == ["c"]

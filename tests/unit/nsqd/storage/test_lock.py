@@ -5,7 +5,7 @@ import pytest
 from nsqd.storage.lock import PATIENCE_SECONDS, DataPathLocked, lock_data_path, wait_for_data_path
 
 
-def test_a_data_path_belongs_to_one_at_a_time(tmp_path):
+def test_data_path_belongs_to_one_at_a_time(tmp_path):
     first = lock_data_path(tmp_path)
     with pytest.raises(
         DataPathLocked, match=r"cannot flock directory .* - resource temporarily unavailable \("
@@ -17,7 +17,7 @@ def test_a_data_path_belongs_to_one_at_a_time(tmp_path):
     os.close(lock_data_path(tmp_path))
 
 
-def test_a_missing_data_path_is_named(tmp_path):
+def test_missing_data_path_is_named(tmp_path):
     with pytest.raises(DataPathLocked, match=r"open .*nowhere: no such file or directory"):
         lock_data_path(tmp_path / "nowhere")
 
@@ -45,7 +45,7 @@ class Waiting:
             self._held = None
 
 
-def test_a_start_waits_for_the_process_before_it_to_end_and_says_so_once(tmp_path):
+def test_start_waits_for_process_before_it_to_end_and_says_so_once(tmp_path):
     before = Waiting(tmp_path, release_at_s=3)
 
     os.close(wait_for_data_path(tmp_path, before.said.append, clock=before.clock, sleep=before.sleep))
@@ -54,7 +54,7 @@ def test_a_start_waits_for_the_process_before_it_to_end_and_says_so_once(tmp_pat
     assert before.said == [f"waiting 10s for another process to release {tmp_path}"]
 
 
-def test_a_data_path_that_stays_in_use_is_refused_after_some_seconds(tmp_path):
+def test_data_path_that_stays_in_use_is_refused_after_some_seconds(tmp_path):
     other = Waiting(tmp_path, release_at_s=1000)
 
     with pytest.raises(DataPathLocked, match="possibly in use by another instance"):
@@ -64,7 +64,7 @@ def test_a_data_path_that_stays_in_use_is_refused_after_some_seconds(tmp_path):
     assert PATIENCE_SECONDS <= other.now_s - 100 < PATIENCE_SECONDS + 1
 
 
-def test_nobody_waits_for_a_data_path_that_is_missing(tmp_path):
+def test_missing_data_path_fails_without_waiting(tmp_path):
     said = []
 
     with pytest.raises(DataPathLocked, match="no such file"):

@@ -37,7 +37,7 @@ class Life:
         return self
 
 
-def test_the_first_life_begins_where_it_is_told_to(tmp_path):
+def test_first_life_begins_where_it_is_told_to(tmp_path):
     life = Life(tmp_path)
     assert (life.reserved, life.jump) == (0, 0)
 
@@ -48,7 +48,7 @@ def test_the_first_life_begins_where_it_is_told_to(tmp_path):
     assert len(life.reservation.identity) == 16
 
 
-def test_the_next_life_begins_above_all_that_could_have_been_used(tmp_path):
+def test_next_life_begins_above_all_that_could_have_been_used(tmp_path):
     first = Life(tmp_path).open(FLOOR)
     first.reservation.extend(FLOOR + 3 * STRIDE)
 
@@ -66,7 +66,7 @@ def test_lives_that_use_nothing_still_go_up(tmp_path):
     assert floors == sorted(set(floors))
 
 
-def test_more_is_reserved_only_when_less_than_half_a_stride_is_left(tmp_path):
+def test_reservation_extends_below_half_a_stride(tmp_path):
     life = Life(tmp_path).open(FLOOR)
     before = life.reservation.path.read_bytes()
     assert not life.reservation.wants_more
@@ -81,7 +81,7 @@ def test_more_is_reserved_only_when_less_than_half_a_stride_is_left(tmp_path):
     assert not life.reservation.wants_more
 
 
-def test_a_publish_larger_than_a_stride_is_reserved_whole(tmp_path):
+def test_publish_larger_than_a_stride_is_reserved_whole(tmp_path):
     life = Life(tmp_path).open(FLOOR)
 
     life.reservation.extend(FLOOR + 10 * STRIDE)
@@ -90,7 +90,7 @@ def test_a_publish_larger_than_a_stride_is_reserved_whole(tmp_path):
 
 
 @pytest.mark.parametrize("call", ["open_write", "write_at", "sync"])
-def test_what_could_not_be_noted_is_not_reserved(tmp_path, call):
+def test_failed_write_reserves_nothing(tmp_path, call):
     disk = FaultyDisk()
     life = Life(tmp_path, disk).open(FLOOR)
     reserved = life.sequences.reserved
@@ -107,7 +107,7 @@ def test_what_could_not_be_noted_is_not_reserved(tmp_path, call):
 
 
 @pytest.mark.parametrize("lives", range(4))
-def test_a_life_killed_at_any_call_leads_to_no_number_twice(tmp_path, lives):
+def test_life_killed_at_any_call_leads_to_no_number_twice(tmp_path, lives):
     used = FLOOR
     for _ in range(lives):
         used = Life(tmp_path).open(used).sequences.reserved
@@ -133,7 +133,7 @@ def test_a_life_killed_at_any_call_leads_to_no_number_twice(tmp_path, lives):
 
 @pytest.mark.parametrize("place", [0, 1])
 @pytest.mark.parametrize("extended", [0, 1])
-def test_when_a_slot_is_damaged_the_other_counts_and_more_is_skipped(tmp_path, place, extended):
+def test_damaged_slot_leaves_the_other_and_skips_more(tmp_path, place, extended):
     life = Life(tmp_path).open(FLOOR)
     for _ in range(1 + extended):
         life.reservation.extend(life.sequences.reserved)
@@ -145,7 +145,7 @@ def test_when_a_slot_is_damaged_the_other_counts_and_more_is_skipped(tmp_path, p
         flip(life.reservation.path, place * SLOT * 8 + bit)
 
 
-def test_when_both_are_damaged_numbers_go_on_far_above(tmp_path):
+def test_damaged_reservation_continues_far_above(tmp_path):
     Life(tmp_path).open(FLOOR)
     (tmp_path / FILE_NAME).write_bytes(b"x" * 2 * SLOT)
 
@@ -156,7 +156,7 @@ def test_when_both_are_damaged_numbers_go_on_far_above(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", bytes(2 * SLOT)])
-def test_a_file_that_was_never_written_is_none(tmp_path, content):
+def test_file_that_was_never_written_is_none(tmp_path, content):
     (tmp_path / FILE_NAME).write_bytes(content)
 
     life = Life(tmp_path)
@@ -164,7 +164,7 @@ def test_a_file_that_was_never_written_is_none(tmp_path, content):
     assert (life.floor, life.warnings) == (0, [])
 
 
-def test_a_file_of_a_newer_version_stops_the_start(tmp_path):
+def test_file_of_newer_version_stops_start(tmp_path):
     life = Life(tmp_path).open(FLOOR)
     content = bytearray(life.reservation.path.read_bytes())
     at = SLOT
@@ -176,7 +176,7 @@ def test_a_file_of_a_newer_version_stops_the_start(tmp_path):
         Life(tmp_path)
 
 
-def test_a_file_that_cannot_be_read_stops_the_start(tmp_path):
+def test_file_that_cannot_be_read_stops_start(tmp_path):
     Life(tmp_path).open(FLOOR)
 
     with pytest.raises(OSError, match="Input/output error"):
@@ -186,7 +186,7 @@ def test_a_file_that_cannot_be_read_stops_the_start(tmp_path):
 # --- copies
 
 
-def test_a_copied_data_path_has_other_numbers_and_another_name(tmp_path):
+def test_copied_data_path_has_other_numbers_and_another_name(tmp_path):
     original, copy = tmp_path / "original", tmp_path / "copy"
     original.mkdir()
     first = Life(original).open(FLOOR)
@@ -203,7 +203,7 @@ def test_a_copied_data_path_has_other_numbers_and_another_name(tmp_path):
     assert third.reservation.identity == second.reservation.identity
 
 
-def test_a_backup_in_the_place_of_what_was_removed_is_a_copy(tmp_path):
+def test_backup_in_place_of_what_was_removed_is_copy(tmp_path):
     """On ext4 the new file gets the inode of the removed one."""
     path, backup = tmp_path / "data", tmp_path / "backup"
     path.mkdir()
@@ -222,7 +222,7 @@ def test_a_backup_in_the_place_of_what_was_removed_is_a_copy(tmp_path):
     assert restored.open().sequences.used > given + (1 << 39)
 
 
-def test_a_copy_of_a_copy_is_one_too(tmp_path):
+def test_copy_of_copy_is_one_too(tmp_path):
     paths = [tmp_path / name for name in ("a", "b", "c")]
     paths[0].mkdir()
     floors = [Life(paths[0]).open(FLOOR).sequences.used]
@@ -233,7 +233,7 @@ def test_a_copy_of_a_copy_is_one_too(tmp_path):
     assert len(set(floors)) == 3
 
 
-def test_a_data_path_that_was_moved_is_no_copy(tmp_path):
+def test_data_path_that_was_moved_is_no_copy(tmp_path):
     (tmp_path / "here").mkdir()
     Life(tmp_path / "here").open(FLOOR)
     (tmp_path / "here").rename(tmp_path / "there")
@@ -241,7 +241,7 @@ def test_a_data_path_that_was_moved_is_no_copy(tmp_path):
     assert Life(tmp_path / "there").warnings == []
 
 
-def test_on_a_full_disk_numbers_can_still_be_reserved(tmp_path):
+def test_reservation_works_on_full_disk(tmp_path):
     disk = FaultyDisk()
     life = Life(tmp_path, disk).open(FLOOR)
     for call in ("append", "allocate", "replace", "create"):

@@ -23,7 +23,7 @@ def ranges(node):
 
 
 @pytest.mark.parametrize("checkpointed", [True, False])
-def test_each_life_leaves_a_range_and_what_lies_between_was_never_had(start, checkpointed):
+def test_starts_leave_ranges_with_unused_numbers_between(start, checkpointed):
     expected = []
     for _ in range(3):
         node = start()
@@ -42,7 +42,7 @@ def counts(node):
     return node.topic().message_count, node.topic().message_bytes, channels
 
 
-def test_messages_that_came_after_the_checkpoint_are_counted_again(start):
+def test_messages_that_came_after_checkpoint_are_counted_again(start):
     node = start()
     node.publish(b"before all channels")
     node.channel("a")
@@ -76,7 +76,7 @@ def test_messages_that_were_refused_leave_no_hole(start):
     assert ranges(start()) == [(end - 4, end)]
 
 
-def test_what_a_power_cut_took_was_never_had_as_far_as_anybody_is_owed_it(start):
+def test_pending_messages_lost_in_power_cut_were_never_stored(start):
     node = start()
     channel = node.channel()
     node.publish(b"a", b"b")
@@ -95,7 +95,7 @@ def test_what_a_power_cut_took_was_never_had_as_far_as_anybody_is_owed_it(start)
     assert ranges(start()) == [(first, first + 3)]
 
 
-def test_without_a_checkpoint_nothing_that_is_gone_was_had(start):
+def test_missing_messages_without_checkpoint_were_never_stored(start):
     """A copy is like this when it was begun after its home had lost its end, and is not yet complete."""
     node = start()
     node.channel()
@@ -109,7 +109,7 @@ def test_without_a_checkpoint_nothing_that_is_gone_was_had(start):
     node = start()
     node.publish(b"c")
     end = node.topic().log.next_seq
-    # No channel that is known here is owed the lost messages; the log names no others.
+    # No channel that is known here has the lost messages in its backlog; the log names no others.
     node.broker.empty_channel(node.topic(), node.channel())
     node.turn()
     for checkpoint in store_of(node.topic()).segments.folder.glob("checkpoint.*"):
@@ -118,7 +118,7 @@ def test_without_a_checkpoint_nothing_that_is_gone_was_had(start):
     assert ranges(start()) == [(end - 1, end)]
 
 
-def test_what_a_power_cut_damaged_was_never_had_from_the_start_on(start):
+def test_damaged_messages_were_never_stored(start):
     node = start()
     node.channel()
     node.publish(b"a")
@@ -135,7 +135,7 @@ def test_what_a_power_cut_damaged_was_never_had_from_the_start_on(start):
     assert ranges(start()) == [(first, first + 1), (first + 2, first + 3)]
 
 
-def test_what_is_on_the_disk_was_had_where_no_checkpoint_says_it(start):
+def test_messages_on_disk_were_stored_without_checkpoint(start):
     node = start()
     node.channel()
     node.publish(b"a", b"b")
@@ -144,7 +144,7 @@ def test_what_is_on_the_disk_was_had_where_no_checkpoint_says_it(start):
     assert ranges(start()) == [(first, first + 2)]
 
 
-def test_generations_outlive_the_process(start):
+def test_generations_outlive_process(start):
     node = start()
     generation = node.channel().generation
     node.publish(b"a")
@@ -168,7 +168,7 @@ def test_channel_made_and_set_back_after_the_last_checkpoint_is_restored(start, 
     consumer, outlet = node.subscribe(finished, rdy=3)
     for message in outlet.taken():
         node.finish(consumer, message[0])
-    # As if a policy kept them, the files stay with messages that nobody owes.
+    # As if a policy kept them, the files stay with messages that no backlog has.
     first, end = node.topic().log.next_seq - 2, node.topic().log.next_seq
     node.checkpoint(node.topic())
     late = node.channel("late")
@@ -182,7 +182,7 @@ def test_channel_made_and_set_back_after_the_last_checkpoint_is_restored(start, 
     assert start().topic().channels["late"].backlog.unfinished(0, end + len(between)) == pending
 
 
-def test_messages_finished_elsewhere_while_paused_are_not_delivered_after_a_kill(start):
+def test_finished_elsewhere_while_paused_stays_finished_after_kill(start):
     node = start()
     channel = node.channel()
     node.publish(b"a")
@@ -214,7 +214,7 @@ def test_deleted_channels_are_remembered(start):
     assert start().topic().deleted_channels == {"c": generation}
 
 
-def test_a_note_that_cannot_be_understood_is_one_sentence():
+def test_note_that_cannot_be_understood_is_one_sentence():
     warnings = []
     restoring.replay_notes(Node().topic(), RecoveredNote(7, b"{"), warnings.append)
 

@@ -70,7 +70,7 @@ def test_finished_messages_stay_for_their_time_and_then_go_as_whole_files(kept):
     assert most <= 80 + 2 * 10 + 2
 
 
-def test_messages_stay_for_the_window_of_their_ids_whatever_else_is_kept(kept):
+def test_messages_stay_for_window_of_their_ids_whatever_else_is_kept(kept):
     log = kept(dedup_window_ns=80 * SECOND, retain_bytes=1)
     for second in range(200):
         log.publish(second)
@@ -78,7 +78,7 @@ def test_messages_stay_for_the_window_of_their_ids_whatever_else_is_kept(kept):
         assert min(second, 80) <= log.look(second) <= 80 + 2 * 10 + 2
 
 
-def test_of_a_quiet_topic_all_goes_in_the_end(kept):
+def test_quiet_topic_loses_all_retained_messages_in_time(kept):
     log = kept(retain_time_ns=80 * SECOND)
     log.publish(0)
     log.publish(5)
@@ -90,7 +90,7 @@ def test_of_a_quiet_topic_all_goes_in_the_end(kept):
     assert not [path for path in log.store.segments.folder.iterdir() if path.suffix == ".log"]
 
 
-def test_of_a_quiet_topic_no_file_stays_open_although_nothing_asks_for_another_sync(kept, tmp_path):
+def test_quiet_topic_keeps_no_file_open(kept, tmp_path):
     before = len(open_below(tmp_path))
     log = kept(retain_time_ns=80 * SECOND)
     log.publish(0)
@@ -111,7 +111,7 @@ def test_of_a_quiet_topic_no_file_stays_open_although_nothing_asks_for_another_s
     assert len([path for path in log.store.segments.folder.iterdir() if path.suffix == ".index"]) == 2
 
 
-def test_the_newest_bytes_stay_and_no_more_files_than_that(kept):
+def test_newest_bytes_stay_and_no_more_files_than_that(kept):
     log = kept(retain_bytes=8 << 20)
     sizes = []
     for second in range(200):
@@ -124,14 +124,14 @@ def test_the_newest_bytes_stay_and_no_more_files_than_that(kept):
     assert min(sizes[60:]) >= 8 << 20
 
 
-def test_what_is_owed_stays_whatever_the_policy_says(kept):
+def test_pending_messages_stay_whatever_policy_says(kept):
     log = kept(retain_time_ns=80 * SECOND)
     log.publish(0)
 
     assert [log.look(second) for second in (1, 1000)] == [1, 1]
 
 
-def test_before_the_first_look_all_is_kept(kept):
+def test_retention_keeps_all_before_first_check(kept):
     log = kept(retain_time_ns=80 * SECOND)
     log.publish(0)
     log.finish_all()
@@ -139,7 +139,7 @@ def test_before_the_first_look_all_is_kept(kept):
     assert log.topic.unwanted_below() == 0
 
 
-def test_without_a_policy_nothing_is_kept(kept):
+def test_retention_without_policy_keeps_nothing(kept):
     log = kept()
     log.publish(0)
     log.finish_all()
@@ -182,18 +182,18 @@ def test_whole_segments_are_kept_by_time_and_by_size(kept, now, newest, expected
     assert retention_start(ages((50, 50), (50, 100), (50, 200)), kept, now, lambda: newest) == expected
 
 
-def test_of_a_log_without_segments_nothing_is_kept():
+def test_log_without_segments_retains_nothing():
     assert retention_start([], RetentionLimit(time_ns=1), 5, lambda: 0) == 0
 
 
-def test_nobody_asks_for_the_newest_message_while_the_index_says_enough():
+def test_newest_message_is_read_only_when_index_says_too_little():
     def newest():
         raise AssertionError
 
     assert retention_start(ages((50, 50), (50, 100)), RetentionLimit(time_ns=100), 180, newest) == 10
 
 
-def test_a_segment_ends_while_it_is_a_part_of_what_is_kept():
+def test_segment_ends_while_it_is_part_of_what_is_kept():
     by_time, by_size = RetentionLimit(time_ns=800), RetentionLimit(size=80 << 20)
 
     assert [by_time.is_full(0, age) for age in (99, 100)] == [False, True]

@@ -52,12 +52,12 @@ def keeper(folder):
     return Keeper(folder)
 
 
-def test_without_a_checkpoint_there_is_none_and_nothing_is_covered(keeper):
+def test_slots_without_checkpoint_cover_nothing(keeper):
     assert keeper.start() is None
     assert (keeper.slots.covered_low_water, keeper.slots.covered_notes) == (0, 0)
 
 
-def test_the_newest_is_found_again(keeper):
+def test_newest_is_found_again(keeper):
     for _ in range(5):
         newest = keeper.write()
         assert keeper.start() == newest
@@ -76,7 +76,7 @@ def test_they_take_turns(keeper, folder):
 
 
 @pytest.mark.parametrize("content", [b"", b"x", bytes(4096)])
-def test_when_the_newest_is_damaged_the_one_before_counts(keeper, folder, content):
+def test_damaged_checkpoint_leaves_the_one_before(keeper, folder, content):
     older, newer = keeper.write(), keeper.write()
     (folder / NAMES[1]).write_bytes(content)
 
@@ -87,7 +87,7 @@ def test_when_the_newest_is_damaged_the_one_before_counts(keeper, folder, conten
     assert keeper.start() == newer + 1
 
 
-def test_when_the_newest_is_whole_but_makes_no_sense_the_one_before_counts(keeper, folder):
+def test_meaningless_checkpoint_leaves_the_one_before(keeper, folder):
     older = keeper.write()
     keeper.write()
     body = (folder / NAMES[1]).read_bytes()[:16] + b'{"serial":99}\n'
@@ -100,7 +100,7 @@ def test_when_the_newest_is_whole_but_makes_no_sense_the_one_before_counts(keepe
     assert keeper.start() == newest
 
 
-def test_when_both_are_damaged_there_is_none_and_that_is_known(keeper, folder):
+def test_damaged_checkpoints_are_reported(keeper, folder):
     keeper.write()
     keeper.write()
     for name in NAMES:
@@ -111,7 +111,7 @@ def test_when_both_are_damaged_there_is_none_and_that_is_known(keeper, folder):
     assert len(keeper.warnings) == 2
 
 
-def test_what_is_covered_is_what_both_know(keeper):
+def test_slots_cover_what_both_checkpoints_know(keeper):
     keeper.write()
     assert keeper.slots.covered_notes == 0
 
@@ -123,7 +123,7 @@ def test_what_is_covered_is_what_both_know(keeper):
     assert keeper.slots.covered_low_water == keeper.topic.low_water()
 
 
-def test_nothing_is_let_go_of_before_both_say_that_nobody_owes_it(folder, node):
+def test_messages_are_covered_when_both_checkpoints_finished_them(folder, node):
     channel = node.channel()
     node.publish(b"1", b"2")
     topic, slots = node.topic(), CheckpointSlots(Disk(), folder)
@@ -139,7 +139,7 @@ def test_nothing_is_let_go_of_before_both_say_that_nobody_owes_it(folder, node):
     assert covered == [0, first, first, first + 1]
 
 
-def test_while_one_is_written_nothing_is_covered(keeper):
+def test_slots_cover_nothing_while_one_is_written(keeper):
     keeper.write()
     keeper.write()
     keeper.slots.start_job(keeper.topic, CheckpointPosition(notes=99))
@@ -147,7 +147,7 @@ def test_while_one_is_written_nothing_is_covered(keeper):
     assert keeper.slots.covered_notes == 0
 
 
-def test_after_a_start_nothing_is_covered_until_both_were_written(keeper):
+def test_slots_cover_nothing_after_start_until_both_are_written(keeper):
     keeper.write()
     keeper.write()
     keeper.start()
@@ -159,7 +159,7 @@ def test_after_a_start_nothing_is_covered_until_both_were_written(keeper):
     assert keeper.slots.covered_notes == 3
 
 
-def test_one_that_is_not_durable_covers_nothing(keeper):
+def test_checkpoint_that_is_not_durable_covers_nothing(keeper):
     keeper.write()
     keeper.write()
     keeper.write(durable=False)
@@ -167,7 +167,7 @@ def test_one_that_is_not_durable_covers_nothing(keeper):
     assert keeper.slots.covered_notes == 0
 
 
-def test_the_newest_durable_one_is_never_written_over(keeper, folder):
+def test_newest_durable_one_is_never_written_over(keeper, folder):
     durable = keeper.write()
     for _ in range(4):
         keeper.write(durable=False)
@@ -177,7 +177,7 @@ def test_the_newest_durable_one_is_never_written_over(keeper, folder):
 
 @pytest.mark.parametrize("durable", [True, False])
 @pytest.mark.parametrize("written", range(4))
-def test_a_crash_at_any_call_leaves_one_of_the_last_two(keeper, written, durable):
+def test_crash_at_any_call_leaves_one_of_the_last_two(keeper, written, durable):
     for _ in range(written):
         keeper.write()
     keeper.start()
@@ -199,7 +199,7 @@ def test_a_crash_at_any_call_leaves_one_of_the_last_two(keeper, written, durable
 
 
 @pytest.mark.parametrize("call", ["open_write", "write_at", "sync"])
-def test_one_that_failed_is_tried_again_and_the_other_stays(keeper, folder, call):
+def test_failed_checkpoint_is_retried_and_the_other_stays(keeper, folder, call):
     keeper.write()
     kept = keeper.write()
     for _ in range(3):
@@ -216,7 +216,7 @@ def test_one_that_failed_is_tried_again_and_the_other_stays(keeper, folder, call
     assert keeper.start() == newest
 
 
-def test_what_is_to_be_added_does_not_grow_while_checkpoints_fail(keeper, folder):
+def test_additions_are_bounded_while_checkpoints_fail(keeper, folder):
     channel = keeper.topic.add_channel("c")
     channel.backlog.extend(channel.backlog.end, channel.backlog.end + 1)
     for _ in range(4):
@@ -238,7 +238,7 @@ def test_what_is_to_be_added_does_not_grow_while_checkpoints_fail(keeper, folder
     assert keeper.start() == newest
 
 
-def test_a_file_goes_on_with_what_was_added_and_is_written_whole_when_that_has_grown(keeper, folder):
+def test_checkpoint_file_grows_until_it_is_written_whole(keeper, folder):
     sizes = []
     for _ in range(600):
         newest = keeper.write()
@@ -254,7 +254,7 @@ def test_a_file_goes_on_with_what_was_added_and_is_written_whole_when_that_has_g
 
 
 @pytest.mark.parametrize("cut", [1, 8, 30])
-def test_of_a_file_whose_end_is_torn_what_is_whole_counts_and_that_is_said(keeper, folder, cut):
+def test_whole_records_of_torn_checkpoint_count(keeper, folder, cut):
     for _ in range(4):
         keeper.write()
     path = folder / NAMES[keeper.count % 2 == 0]
@@ -266,7 +266,7 @@ def test_of_a_file_whose_end_is_torn_what_is_whole_counts_and_that_is_said(keepe
     assert not keeper.slots.damaged
 
 
-def test_that_of_another_topic_is_not_believed_and_the_one_before_it_is(keeper, folder, tmp_path):
+def test_checkpoint_of_another_topic_is_refused(keeper, folder, tmp_path):
     keeper.write()
     other = Keeper(tmp_path / "u.topic", "u")
     for _ in range(6):
@@ -278,7 +278,7 @@ def test_that_of_another_topic_is_not_believed_and_the_one_before_it_is(keeper, 
     assert "it is of the topic 'u'" in keeper.warnings[0]
 
 
-def test_one_of_a_newer_version_stops_the_start(keeper, folder):
+def test_checkpoint_of_newer_version_stops_start(keeper, folder):
     class Newer(Disk):
         def read_file(self, path):
             raise NewerVersion("checkpoint format 3")
@@ -289,7 +289,7 @@ def test_one_of_a_newer_version_stops_the_start(keeper, folder):
         keeper.start(Newer())
 
 
-def test_one_that_cannot_be_read_just_now_stops_the_start(keeper):
+def test_unreadable_checkpoint_stops_start(keeper):
     keeper.write()
 
     with pytest.raises(OSError, match="Input/output error"):
@@ -297,7 +297,7 @@ def test_one_that_cannot_be_read_just_now_stops_the_start(keeper):
 
 
 @pytest.mark.parametrize("hours", [1, -1])
-def test_a_clock_that_is_set_between_two_checkpoints_moves_no_deferred_message(folder, node, hours):
+def test_clock_step_between_checkpoints_moves_no_due_time(folder, node, hours):
     channel = node.channel()
     node.publish(b"early", b"late")
     consumer, outlet = node.subscribe(channel, rdy=2)

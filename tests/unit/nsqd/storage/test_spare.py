@@ -7,7 +7,7 @@ from nsqd.storage.spare import SPARE_BYTES, Spare
 from tests.support.disks import FaultyDisk
 
 
-def test_the_space_is_really_taken(tmp_path):
+def test_space_is_really_taken(tmp_path):
     spare = Spare(Disk(), tmp_path)
 
     spare.make()
@@ -16,7 +16,7 @@ def test_the_space_is_really_taken(tmp_path):
     assert spare.path.stat().st_blocks * 512 >= SPARE_BYTES
 
 
-def test_it_is_given_up_once_and_can_be_made_again(tmp_path):
+def test_spare_is_released_once_and_made_again(tmp_path):
     spare = Spare(Disk(), tmp_path)
     spare.make()
 
@@ -28,7 +28,7 @@ def test_it_is_given_up_once_and_can_be_made_again(tmp_path):
     assert spare.release()
 
 
-def test_what_an_earlier_life_kept_aside_is_taken_over(tmp_path):
+def test_spare_of_earlier_start_is_taken_over(tmp_path):
     Spare(Disk(), tmp_path).make()
 
     spare = Spare(Disk(), tmp_path)
@@ -39,7 +39,7 @@ def test_what_an_earlier_life_kept_aside_is_taken_over(tmp_path):
 
 
 @pytest.mark.parametrize("call", ["open_write", "allocate"])
-def test_on_a_full_disk_there_is_none_and_nothing_is_left_of_the_attempt(tmp_path, call):
+def test_spare_on_full_disk_leaves_no_file(tmp_path, call):
     disk = FaultyDisk(**{call: errno.ENOSPC})
     spare = Spare(disk, tmp_path)
 
@@ -52,7 +52,7 @@ def test_on_a_full_disk_there_is_none_and_nothing_is_left_of_the_attempt(tmp_pat
     assert spare.there
 
 
-def test_it_is_not_taken_back_from_a_disk_that_has_little_more(tmp_path):
+def test_spare_is_not_refilled_on_nearly_full_disk(tmp_path):
     """Otherwise a checkpoint for which the spare was given up would never find the space."""
 
     class Small(Disk):
@@ -88,7 +88,7 @@ def test_whether_there_is_room_is_tried_without_leaving_anything(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["spare"]
 
 
-def test_a_spare_that_cannot_be_removed_is_not_given_up(tmp_path):
+def test_spare_that_cannot_be_removed_is_not_given_up(tmp_path):
     disk = FaultyDisk()
     spare = Spare(disk, tmp_path)
     spare.make()

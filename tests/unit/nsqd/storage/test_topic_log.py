@@ -30,19 +30,19 @@ def store(shop):
     return store
 
 
-def test_an_append_fails(store, shop):
+def test_append_fails(store, shop):
     with pytest.raises(OSError, match="not written to"):
         store.appender.append([], [b"note"], FIRST + 3)
 
     assert shop.names() == ["00000001.log", "00000003.log"]
 
 
-def test_a_missing_message_is_a_gap_without_a_warning(store, shop):
+def test_missing_message_is_gap_without_warning(store, shop):
     assert isinstance(store.segments.read(FIRST + 1), Gap)
     assert shop.warnings == []
 
 
-def test_checkpoints_follow_the_folder(store, shop):
+def test_checkpoints_follow_folder(store, shop):
     topic = Topic("t", MessageIds(1), store, 0, 0)
     (shop.folder.parent / "owned").mkdir()
     moved = shop.folder.rename(shop.folder.parent / "owned" / "t.topic")
@@ -56,7 +56,7 @@ def test_checkpoints_follow_the_folder(store, shop):
     assert max(path.name for path in moved.iterdir()).startswith("checkpoint.")
 
 
-def test_no_new_folder_is_made_when_the_folder_is_gone(store, shop):
+def test_checkpoint_makes_no_folder(store, shop):
     for path in shop.folder.iterdir():
         path.unlink()
     shop.folder.rmdir()

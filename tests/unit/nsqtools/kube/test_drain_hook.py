@@ -24,7 +24,7 @@ def of_pod(name, *drain):
     return HookOptions("mq", name, "mq-nsqd", drain)
 
 
-def test_words_after_two_dashes_are_those_of_the_drain(monkeypatch):
+def test_words_after_two_dashes_are_those_of_drain(monkeypatch):
     monkeypatch.setenv("POD_NAMESPACE", "mq")
     monkeypatch.setenv("POD_NAME", "mq-nsqd-2")
     words = [
@@ -48,7 +48,7 @@ def test_words_after_two_dashes_are_those_of_the_drain(monkeypatch):
     )
 
 
-def test_what_a_scale_down_strands_is_an_event_of_the_stateful_set(api, kubernetes, two_replicas):
+def test_event_of_stateful_set_reports_stranded_messages(api, kubernetes, two_replicas):
     write_event(api, of_pod("mq-nsqd-2"), "12 messages in orders")
 
     ((path, event),) = kubernetes.created
@@ -61,7 +61,7 @@ def test_what_a_scale_down_strands_is_an_event_of_the_stateful_set(api, kubernet
     )
 
 
-def test_what_a_restart_leaves_is_an_event_of_the_pod(api, kubernetes, two_replicas):
+def test_event_of_pod_reports_backlog_at_restart(api, kubernetes, two_replicas):
     write_event(api, of_pod("mq-nsqd-1"), "12 messages in orders")
 
     ((_, event),) = kubernetes.created
@@ -69,7 +69,7 @@ def test_what_a_restart_leaves_is_an_event_of_the_pod(api, kubernetes, two_repli
     assert event["involvedObject"]["name"] == "mq-nsqd-1"
 
 
-def test_a_drain_that_fails_is_told_and_keeps_its_exit_code(api, kubernetes, two_replicas, capfd):
+def test_failed_drain_is_reported_with_its_exit_code(api, kubernetes, two_replicas, capfd):
     options = of_pod("mq-nsqd-2", f"--http-address=127.0.0.1:{free_port()}", "--timeout=1s")
 
     assert hook(options, lambda: api) == 1
@@ -81,7 +81,7 @@ def test_a_drain_that_fails_is_told_and_keeps_its_exit_code(api, kubernetes, two
     assert "event: mq-nsqd-2 was scaled away" in said
 
 
-def test_an_event_is_written_also_when_stderr_takes_nothing(api, kubernetes, two_replicas):
+def test_event_is_written_also_when_stderr_takes_nothing(api, kubernetes, two_replicas):
     options = of_pod("mq-nsqd-2", f"--http-address=127.0.0.1:{free_port()}")
     # The suppressed error is that of closing the file.
     with suppress(OSError), Path("/dev/full").open("w", buffering=1) as full, redirect_stderr(full):
@@ -90,7 +90,7 @@ def test_an_event_is_written_also_when_stderr_takes_nothing(api, kubernetes, two
     assert (code, len(kubernetes.created)) == (1, 1)
 
 
-def test_an_account_without_the_right_changes_nothing_else(api, kubernetes, two_replicas, capfd):
+def test_account_without_right_changes_nothing_else(api, kubernetes, two_replicas, capfd):
     kubernetes.faults[f"POST {EVENTS}"] = [Fault(403)]
     options = of_pod("mq-nsqd-2", f"--http-address=127.0.0.1:{free_port()}", "--timeout=1s")
 
@@ -100,7 +100,7 @@ def test_an_account_without_the_right_changes_nothing_else(api, kubernetes, two_
     )
 
 
-def test_a_pod_without_any_account_changes_nothing_else(capfd):
+def test_pod_without_any_account_changes_nothing_else(capfd):
     def no_account():
         raise ApiFailed("cannot use the account of this pod: none is mounted")
 
@@ -108,7 +108,7 @@ def test_a_pod_without_any_account_changes_nothing_else(capfd):
     assert "no event about it: cannot use the account of this pod" in capfd.readouterr().err
 
 
-def test_a_broker_that_emptied_makes_no_event(cluster, kubernetes):
+def test_broker_that_emptied_makes_no_event(cluster, kubernetes):
     nsqd = cluster.nsqd()
 
     assert hook(of_pod("mq-nsqd-2", f"--http-address={nsqd.http_address}"), lambda: None) == 0
@@ -122,7 +122,7 @@ def leaving(name, targets="", **more):
     return HookOptions("mq", name, "mq-nsqd", FLAGS, decommission=True, targets=targets, **more)
 
 
-def test_only_a_pod_that_is_scaled_away_is_decommissioned(api, kubernetes, two_replicas):
+def test_pod_is_decommissioned_only_when_scaled_away(api, kubernetes, two_replicas):
     assert is_scaled_away(api, of_pod("mq-nsqd-2"))
     assert not is_scaled_away(api, of_pod("mq-nsqd-1"))
 
@@ -131,7 +131,7 @@ def test_only_a_pod_that_is_scaled_away_is_decommissioned(api, kubernetes, two_r
     assert command(of_pod("mq-nsqd-2", *FLAGS), lambda: api) == ["nsqd.drain", *FLAGS]
 
 
-def test_without_replicas_a_pod_that_stays_takes_the_logs_over(api, kubernetes, two_replicas):
+def test_remaining_pod_takes_logs_over_without_replicas(api, kubernetes, two_replicas):
     found = [
         command(leaving(f"mq-nsqd-{number}", "mq-nsqd-headless:4150"), lambda: api)[-1] for number in (2, 3)
     ]
@@ -139,7 +139,7 @@ def test_without_replicas_a_pod_that_stays_takes_the_logs_over(api, kubernetes, 
     assert found == ["--to=mq-nsqd-0.mq-nsqd-headless:4150", "--to=mq-nsqd-1.mq-nsqd-headless:4150"]
 
 
-def test_a_set_of_no_pods_names_no_target(api, kubernetes, two_replicas):
+def test_set_of_no_pods_names_no_target(api, kubernetes, two_replicas):
     kubernetes.objects[SET]["spec"]["replicas"] = 0
 
     assert command(leaving("mq-nsqd-0", "mq-nsqd-headless:4150"), lambda: api) == [
@@ -148,7 +148,7 @@ def test_a_set_of_no_pods_names_no_target(api, kubernetes, two_replicas):
     ]
 
 
-def test_a_decommission_that_fails_is_reported(api, kubernetes, two_replicas, capfd):
+def test_decommission_that_fails_is_reported(api, kubernetes, two_replicas, capfd):
     flags = (f"--http-address=127.0.0.1:{free_port()}", "--timeout=1s", "--grace=1500ms")
 
     assert hook(HookOptions("mq", "mq-nsqd-2", "mq-nsqd", flags, decommission=True), lambda: api) == 1
@@ -158,7 +158,7 @@ def test_a_decommission_that_fails_is_reported(api, kubernetes, two_replicas, ca
     assert "nsqd-decommission: POST http://" in capfd.readouterr().err
 
 
-def test_the_numbers_of_the_pods_may_begin_anywhere(api, kubernetes, two_replicas):
+def test_numbers_of_pods_may_begin_anywhere(api, kubernetes, two_replicas):
     kubernetes.objects[SET]["spec"]["ordinals"] = {"start": 5}
 
     away = [number for number in range(9) if is_scaled_away(api, of_pod(f"mq-nsqd-{number}"))]
@@ -167,7 +167,7 @@ def test_the_numbers_of_the_pods_may_begin_anywhere(api, kubernetes, two_replica
     assert "scale up to 8 again" in write_event(api, of_pod("mq-nsqd-7"), "12 messages in orders")
 
 
-def test_an_account_that_may_not_ask_whether_the_pod_goes_is_drained(api, kubernetes, capfd):
+def test_account_that_may_not_ask_whether_pod_goes_is_drained(api, kubernetes, capfd):
     drain = (f"--http-address=127.0.0.1:{free_port()}", "--timeout=1s")
     options = HookOptions("mq", "mq-nsqd-2", "mq-nsqd", drain, decommission=True, events=False)
 
@@ -183,7 +183,7 @@ def test_an_account_that_may_not_ask_whether_the_pod_goes_is_drained(api, kubern
         ("mq", "mq-nsqd", "invalid literal"),
     ],
 )
-def test_a_pod_that_is_not_known_is_drained(
+def test_pod_that_is_not_known_is_drained(
     cluster, api, kubernetes, two_replicas, capfd, namespace, pod, problem
 ):
     nsqd = cluster.nsqd()
@@ -195,7 +195,7 @@ def test_a_pod_that_is_not_known_is_drained(
     assert f"not decommissioned: {problem}" in capfd.readouterr().err
 
 
-def test_a_pod_that_is_not_known_makes_no_event_of_what_a_drain_left(api, kubernetes, two_replicas, capfd):
+def test_unknown_pod_gets_no_event_after_drain(api, kubernetes, two_replicas, capfd):
     drain = (f"--http-address=127.0.0.1:{free_port()}", "--timeout=1s")
 
     assert hook(HookOptions("mq", "", "mq-nsqd", drain), lambda: api) == 1
@@ -204,7 +204,7 @@ def test_a_pod_that_is_not_known_makes_no_event_of_what_a_drain_left(api, kubern
     assert "no event about it: the environment names no pod" in capfd.readouterr().err
 
 
-def test_an_answer_that_nobody_expected_does_not_keep_a_pod_from_its_drain(cluster, capfd):
+def test_unexpected_answer_does_not_prevent_drain(cluster, capfd):
     def broken():
         raise RuntimeError("no such thing")
 

@@ -1,4 +1,4 @@
-"""What a broker is told about the place where it runs."""
+"""What a broker learns of its node."""
 
 import tomllib
 
@@ -28,7 +28,7 @@ def written(tmp_path):
     return tomllib.loads((tmp_path / "nsqd.toml").read_text())
 
 
-def test_region_and_zone_are_those_of_the_node(api, kubernetes, tmp_path):
+def test_region_and_zone_are_those_of_node(api, kubernetes, tmp_path):
     kubernetes.objects[NODE] = {"metadata": {"labels": ZONES | {"other": "x"}}}
 
     placing.place(options(tmp_path, "--node=worker"), api)
@@ -36,7 +36,7 @@ def test_region_and_zone_are_those_of_the_node(api, kubernetes, tmp_path):
     assert written(tmp_path) == {"topology_region": "east", "topology_zone": "east-1"}
 
 
-def test_nsqd_understands_what_is_written(api, kubernetes, tmp_path):
+def test_place_file_is_read_by_nsqd(api, kubernetes, tmp_path):
     kubernetes.objects[NODE] = {"metadata": {"labels": {"topology.kubernetes.io/zone": 'a "b" \\c'}}}
     kubernetes.objects[SERVICE] = service("mq-nsqd-1", "NodePort")
 
@@ -49,7 +49,7 @@ def test_nsqd_understands_what_is_written(api, kubernetes, tmp_path):
 
 
 @pytest.mark.parametrize("fault", [Fault(403), Fault(404)])
-def test_a_zone_that_cannot_be_read_does_not_keep_a_broker_from_its_work(
+def test_zone_that_cannot_be_read_does_not_keep_broker_from_its_work(
     api, kubernetes, tmp_path, capsys, fault
 ):
     kubernetes.faults[f"GET {NODE}"] = [fault]
@@ -60,7 +60,7 @@ def test_a_zone_that_cannot_be_read_does_not_keep_a_broker_from_its_work(
     assert "the zone of this broker stays unknown: cannot read node worker" in capsys.readouterr().err
 
 
-def test_an_address_of_ones_own_is_announced_with_the_port_of_the_node(api, kubernetes, tmp_path):
+def test_address_of_ones_own_is_announced_with_port_of_node(api, kubernetes, tmp_path):
     kubernetes.objects[SERVICE] = service("mq-nsqd-1", "NodePort")
 
     placing.place(outside(tmp_path, "--address=mq0.example.com", "--address=mq1.example.com"), api)
@@ -72,7 +72,7 @@ def test_an_address_of_ones_own_is_announced_with_the_port_of_the_node(api, kube
     ("ingress", "address"),
     [({"ip": "192.0.2.1"}, "192.0.2.1"), ({"hostname": "lb.example.com"}, "lb.example.com")],
 )
-def test_a_load_balancer_is_announced_with_the_ports_of_nsq(api, kubernetes, tmp_path, ingress, address):
+def test_load_balancer_is_announced_with_ports_of_nsq(api, kubernetes, tmp_path, ingress, address):
     kubernetes.objects[SERVICE] = service("mq-nsqd-1", "LoadBalancer", ingress=[ingress])
 
     placing.place(outside(tmp_path), api)
@@ -84,7 +84,7 @@ def test_a_load_balancer_is_announced_with_the_ports_of_nsq(api, kubernetes, tmp
     }
 
 
-def test_a_load_balancer_without_an_address_is_waited_for(api, kubernetes, tmp_path):
+def test_load_balancer_without_address_is_waited_for(api, kubernetes, tmp_path):
     kubernetes.objects[SERVICE] = service("mq-nsqd-1", "LoadBalancer")
     ready = service("mq-nsqd-1", "LoadBalancer", ingress=[{"ip": "192.0.2.1"}])
     changes = [kubernetes.objects[SERVICE], ready]
@@ -95,7 +95,7 @@ def test_a_load_balancer_without_an_address_is_waited_for(api, kubernetes, tmp_p
     assert written(tmp_path)["broadcast_address"] == "192.0.2.1"
 
 
-def test_an_address_that_came_while_the_watch_was_broken_is_found(api, kubernetes, tmp_path):
+def test_address_that_came_while_watch_was_broken_is_found(api, kubernetes, tmp_path):
     kubernetes.objects[SERVICE] = service("mq-nsqd-1", "LoadBalancer")
     ready = service("mq-nsqd-1", "LoadBalancer", ingress=[{"ip": "192.0.2.1"}])
 
@@ -112,7 +112,7 @@ def test_an_address_that_came_while_the_watch_was_broken_is_found(api, kubernete
     assert kubernetes.asked[f"WATCH {SERVICES}"] == 3
 
 
-def test_an_address_that_never_comes_ends_the_wait(api, kubernetes, tmp_path, waiting):
+def test_address_that_never_comes_ends_wait(api, kubernetes, tmp_path, waiting):
     kubernetes.objects[SERVICE] = service("mq-nsqd-1", "LoadBalancer")
     kubernetes.faults[f"WATCH {SERVICES}"] = [Fault(503, {"Retry-After": "20"})] * 10
 
@@ -122,7 +122,7 @@ def test_an_address_that_never_comes_ends_the_wait(api, kubernetes, tmp_path, wa
     assert waiting.now_s <= 60
 
 
-def test_a_service_that_may_not_be_read_ends_the_program_with_one_line(
+def test_service_that_may_not_be_read_ends_program_with_one_line(
     kubernetes, api, tmp_path, capsys, monkeypatch
 ):
     kubernetes.faults[f"GET {SERVICE}"] = [Fault(403)]

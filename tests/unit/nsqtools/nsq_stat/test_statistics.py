@@ -1,4 +1,4 @@
-"""The figures of nsq_stat without a cluster."""
+"""The statistics of nsq_stat without a cluster."""
 
 from dataclasses import replace
 
@@ -11,23 +11,23 @@ from nsqtools.nsq_stat.statistics import HEAD, Statistics, line, rates, total
 counts = st.integers(min_value=0, max_value=10**12)
 
 
-def test_the_columns_stand_as_the_original_puts_them():
-    figures = Statistics(
+def test_columns_stand_as_the_original_puts_them():
+    statistics = Statistics(
         depth=0, in_flight=0, deferred=16, requeued=270, timed_out=0, messages=13500, clients=3
     )
 
-    assert HEAD + line(figures, 30, 30) == (
+    assert HEAD + line(statistics, 30, 30) == (
         "------rate------+----------------depth----------------+--------------metadata---------------\n"
         "ingress  egress |   total     mem    disk inflt   def |     req     t-o         msgs clients\n"
         "     30      30 |       0       0       0     0    16 |     270       0        13500       3\n"
     )
 
 
-def test_what_is_not_on_disk_is_in_memory():
+def test_depth_in_memory_is_depth_without_backend():
     assert line(Statistics(depth=100, backend_depth=30), 0, 0).split()[3:6] == ["100", "70", "30"]
 
 
-def test_the_sum_covers_every_column():
+def test_sum_covers_every_column():
     one, two = Statistics(1, 2, 3, 4, 5, 6, 7, 8), Statistics(10, 20, 30, 40, 50, 60, 70, 80)
 
     assert total({"a": one, "b": two}) == Statistics(11, 22, 33, 44, 55, 66, 77, 88)
@@ -39,11 +39,11 @@ def test_rates_are_per_second_that_passed():
     assert rates(before, now, 2.0) == (30, 15)
 
 
-def test_an_interval_a_little_longer_than_asked_for_does_not_lower_the_rate():
+def test_interval_little_longer_than_asked_for_does_not_lower_rate():
     assert rates({"a": Statistics()}, {"a": Statistics(messages=60)}, 2.0008) == (30, 30)
 
 
-def test_an_nsqd_that_is_back_is_no_burst():
+def test_nsqd_that_is_back_is_no_burst():
     one = Statistics(messages=5)
     back = Statistics(messages=1_000_000)
 
@@ -55,11 +55,11 @@ def test_an_nsqd_that_is_back_is_no_burst():
     [
         (Statistics(messages=5_000_000, depth=1_000_000), Statistics(messages=500, depth=1_000_400)),
         (Statistics(messages=900, depth=4), Statistics(messages=7, depth=7)),
-        # A kill: the counter goes on from the last checkpoint.
+        # A kill: the counter continues from the last checkpoint.
         (Statistics(messages=13_500_000), Statistics(messages=13_499_900)),
     ],
 )
-def test_an_nsqd_whose_counter_fell_counts_again_in_the_next_round(old, new):
+def test_nsqd_whose_counter_fell_counts_again_in_the_next_round(old, new):
     steady, then = Statistics(messages=10, depth=2), Statistics(messages=30, depth=2)
 
     assert rates({"a": old, "b": steady}, {"a": new, "b": then}, 2) == (10, 10)
@@ -68,7 +68,7 @@ def test_an_nsqd_whose_counter_fell_counts_again_in_the_next_round(old, new):
 
 
 @given(st.dictionaries(st.sampled_from("abc"), st.tuples(counts, counts)))
-def test_no_rate_of_arrival_is_ever_negative(rounds):
+def test_rates_of_arrival_are_not_negative(rounds):
     before = {node: Statistics(messages=old) for node, (old, _) in rounds.items()}
     now = {node: Statistics(messages=new) for node, (_, new) in rounds.items()}
 

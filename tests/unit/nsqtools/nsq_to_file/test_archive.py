@@ -69,7 +69,7 @@ def killed(archive: Archive) -> None:
     archive._file = None
 
 
-def test_records_are_lines_of_the_file_of_their_time(tmp_path):
+def test_records_are_lines_of_file_of_their_time(tmp_path):
     runs = Runs(tmp_path)
     archive = runs.archive()
 
@@ -82,7 +82,7 @@ def test_records_are_lines_of_the_file_of_their_time(tmp_path):
     assert runs.files() == {"t.0000.log": b"a\nb\nc\n", "t.0001.log": b"d\n"}
 
 
-def test_the_next_run_appends_to_a_plain_file(tmp_path):
+def test_next_run_appends_to_plain_file(tmp_path):
     runs = Runs(tmp_path)
     for body in (b"a", b"b"):
         archive = runs.archive()
@@ -92,7 +92,7 @@ def test_the_next_run_appends_to_a_plain_file(tmp_path):
     assert runs.files() == {"t.0000.log": b"a\nb\n"}
 
 
-def test_a_torn_line_of_the_last_run_stands_alone(tmp_path):
+def test_torn_line_of_the_last_run_stands_alone(tmp_path):
     runs = Runs(tmp_path)
     (runs.out / "t.0000.log").write_bytes(b"a\nhal")
 
@@ -103,7 +103,7 @@ def test_a_torn_line_of_the_last_run_stands_alone(tmp_path):
     assert runs.files() == {"t.0000.log": b"a\nhal\nb\n"}
 
 
-def test_a_file_may_exceed_the_size_by_one_record(tmp_path):
+def test_file_may_exceed_size_by_one_record(tmp_path):
     runs = Runs(tmp_path, size=20)
     archive = runs.archive()
 
@@ -116,7 +116,7 @@ def test_a_file_may_exceed_the_size_by_one_record(tmp_path):
     }
 
 
-def test_a_restart_skips_files_that_are_over_the_size(tmp_path):
+def test_restart_skips_files_that_are_over_size(tmp_path):
     runs = Runs(tmp_path, size=5)
     (runs.out / "t-000000.0000.log").write_bytes(b"x" * 6)
 
@@ -127,7 +127,7 @@ def test_a_restart_skips_files_that_are_over_the_size(tmp_path):
     assert runs.files()["t-000001.0000.log"] == b"a\n"
 
 
-def test_a_descriptor_of_a_skipped_file_is_closed(tmp_path):
+def test_descriptor_of_skipped_file_is_closed(tmp_path):
     runs = Runs(tmp_path, size=5)
     for number in range(50):
         (runs.out / f"t-{number:06d}.0000.log").write_bytes(b"x" * 6)
@@ -140,7 +140,7 @@ def test_a_descriptor_of_a_skipped_file_is_closed(tmp_path):
 
 
 @pytest.mark.parametrize("rules", [{"level": 6}, {"interval": 3600 * SECOND}])
-def test_gzip_and_an_interval_never_touch_a_file_that_is_there(tmp_path, rules):
+def test_gzip_and_interval_never_touch_file_that_is_there(tmp_path, rules):
     runs = Runs(tmp_path, **rules)
     for body in (b"a", b"b"):
         archive = runs.archive()
@@ -150,7 +150,7 @@ def test_gzip_and_an_interval_never_touch_a_file_that_is_there(tmp_path, rules):
     assert list(runs.files().values()) == [b"a\n", b"b\n"]
 
 
-def test_an_interval_rotates_at_the_next_record(tmp_path):
+def test_interval_rotates_at_the_next_record(tmp_path):
     runs = Runs(tmp_path, interval=5 * SECOND)
     archive = runs.archive()
 
@@ -162,7 +162,7 @@ def test_an_interval_rotates_at_the_next_record(tmp_path):
     assert list(runs.files().values()) == [b"a\n", b"b\n"]
 
 
-def test_each_sync_ends_a_member_of_gzip(tmp_path):
+def test_sync_ends_member_of_gzip(tmp_path):
     runs = Runs(tmp_path, level=9)
     archive = runs.archive()
     archive.add([b"a"])
@@ -177,7 +177,7 @@ def test_each_sync_ends_a_member_of_gzip(tmp_path):
     assert gzip.decompress(whole) == b"a\nb\n"
 
 
-def test_an_idle_topic_gets_an_empty_file_unless_told_not_to(tmp_path):
+def test_idle_topic_gets_empty_file_unless_told_not_to(tmp_path):
     for skip, expected in ((False, {"t.0000.log": b""}), (True, {})):
         runs = Runs(tmp_path / str(skip), skip_empty=skip)
         archive = runs.archive()
@@ -187,7 +187,7 @@ def test_an_idle_topic_gets_an_empty_file_unless_told_not_to(tmp_path):
         assert runs.files() == expected
 
 
-def test_an_empty_gzip_file_can_be_read(tmp_path):
+def test_empty_gzip_file_can_be_read(tmp_path):
     runs = Runs(tmp_path, level=1)
     archive = runs.archive()
     archive.rotate()
@@ -208,7 +208,7 @@ def test_files_are_moved_when_they_are_finished(tmp_path):
     assert (runs.files(), runs.files(runs.work)) == ({"t-000000.0000.log": b"a\n"}, {})
 
 
-def test_after_a_move_the_next_record_opens_the_next_file(tmp_path):
+def test_record_after_move_opens_next_file(tmp_path):
     runs = Runs(tmp_path, work=True)
     archive = runs.archive()
     for body in (b"a", b"b"):
@@ -219,7 +219,7 @@ def test_after_a_move_the_next_record_opens_the_next_file(tmp_path):
     assert list(runs.files().values()) == [b"a\n", b"b\n"]
 
 
-def test_a_file_that_is_there_already_is_never_overwritten(tmp_path):
+def test_file_that_is_there_already_is_never_overwritten(tmp_path):
     runs = Runs(tmp_path, work=True)
     archive = runs.archive()
     archive.add([b"ours"])
@@ -230,7 +230,7 @@ def test_a_file_that_is_there_already_is_never_overwritten(tmp_path):
 
 
 @pytest.mark.parametrize("level", [None, 6])
-def test_what_a_killed_run_left_is_finished_by_the_next(tmp_path, level):
+def test_files_of_killed_run_are_finished_by_next(tmp_path, level):
     runs = Runs(tmp_path, work=True, level=level)
     archive = runs.archive()
     archive.add([b"synced"])
@@ -269,9 +269,7 @@ def left_behind(folder, content: bytes, level: int | None) -> tuple[Runs, list[b
         (packed(b"a\n"), b""),
     ],
 )
-def test_a_leftover_is_recovered_by_what_it_contains_whatever_the_new_run_writes(
-    tmp_path, level, complete, torn
-):
+def test_leftover_is_recovered_by_its_content(tmp_path, level, complete, torn):
     runs, found = left_behind(tmp_path, complete + torn, level)
 
     assert found == [complete]
@@ -295,7 +293,7 @@ def test_lines_that_begin_like_gzip_stay_lines(tmp_path, level, bodies):
     assert left_behind(tmp_path, content, level)[1] == [content]
 
 
-def test_a_single_line_that_reads_like_a_torn_member_is_kept_by_a_run_without_gzip(tmp_path):
+def test_single_line_that_reads_like_torn_member_is_kept_by_run_without_gzip(tmp_path):
     line = packed(b"a body that was cut")[:-9] + b"\n"
 
     assert left_behind(tmp_path, line, None)[1] == [line]
@@ -304,18 +302,18 @@ def test_a_single_line_that_reads_like_a_torn_member_is_kept_by_a_run_without_gz
 @pytest.mark.parametrize(
     ("content", "level"), [(packed(b"a\n" * 99)[:-1], 6), (b"\x1f\x8b", 6), (b"torn", 6)]
 )
-def test_a_leftover_without_a_complete_record_is_removed(tmp_path, content, level):
+def test_leftover_without_complete_record_is_removed(tmp_path, content, level):
     assert left_behind(tmp_path, content, level)[1] == []
 
 
-def test_zeros_that_follow_a_member_after_a_power_cut_take_no_member_with_them(tmp_path):
+def test_zeros_that_follow_member_after_power_cut_take_no_member_with_them(tmp_path):
     complete = packed(b"a\n")
 
     [found] = left_behind(tmp_path, complete + b"\0" * 99, 6)[1]
     assert gzip.decompress(found) == b"a\n"
 
 
-def test_a_file_that_another_process_writes_is_no_leftover(tmp_path):
+def test_file_that_another_process_writes_is_no_leftover(tmp_path):
     runs = Runs(tmp_path, work=True)
     alive = runs.archive()
     alive.add([b"a"])
@@ -329,7 +327,7 @@ def test_a_file_that_another_process_writes_is_no_leftover(tmp_path):
     assert list(runs.files().values()) == [b"a\nb\n"]
 
 
-def test_a_run_killed_between_link_and_unlink_leaves_one_file(tmp_path):
+def test_run_killed_between_link_and_unlink_leaves_one_file(tmp_path):
     runs = Runs(tmp_path, work=True)
     (runs.work / "t-000000.0000.log").write_bytes(b"a\n")
     os.link(runs.work / "t-000000.0000.log", runs.out / "t-000000.0000.log")
@@ -339,7 +337,7 @@ def test_a_run_killed_between_link_and_unlink_leaves_one_file(tmp_path):
     assert (runs.files(), runs.files(runs.work)) == ({"t-000000.0000.log": b"a\n"}, {})
 
 
-def test_a_name_that_leads_out_of_both_folders_to_one_place_keeps_its_file(tmp_path):
+def test_name_that_leads_out_of_both_folders_to_one_place_keeps_its_file(tmp_path):
     runs = Runs(tmp_path, work=True)
     names = Naming("../<TOPIC><REV>.log", "", "vm", 1, revisions=True).of("t")
     archive = Archive(runs.layout, names, runs.time, runs.notes)
@@ -350,7 +348,7 @@ def test_a_name_that_leads_out_of_both_folders_to_one_place_keeps_its_file(tmp_p
     assert (tmp_path / "t-000000.log").read_bytes() == b"a\n"
 
 
-def test_a_file_is_no_leftover_before_it_has_its_final_name(tmp_path, monkeypatch):
+def test_file_is_no_leftover_before_it_has_its_final_name(tmp_path, monkeypatch):
     runs = Runs(tmp_path, work=True)
     archive = runs.archive()
     archive.add([b"a"])
@@ -367,7 +365,7 @@ def test_a_file_is_no_leftover_before_it_has_its_final_name(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("opens_first", [True, False])
-def test_a_leftover_that_another_run_moves_at_the_same_time_is_left_to_it(tmp_path, monkeypatch, opens_first):
+def test_leftover_moved_by_concurrent_run_is_skipped(tmp_path, monkeypatch, opens_first):
     runs = Runs(tmp_path, work=True)
     leftover = runs.work / "t-000000.0000.log"
     leftover.write_bytes(b"a\n")
@@ -387,7 +385,7 @@ def test_a_leftover_that_another_run_moves_at_the_same_time_is_left_to_it(tmp_pa
     assert (runs.files(), runs.files(runs.work)) == ({"t-000000.0000.log": b"a\n"}, {})
 
 
-def test_a_leftover_gives_way_to_a_file_of_its_name(tmp_path):
+def test_leftover_gives_way_to_file_of_its_name(tmp_path):
     runs = Runs(tmp_path, work=True)
     (runs.work / "t-000000.0000.log").write_bytes(b"a\n")
     (runs.out / "t-000000.0000.log").write_bytes(b"b\n")
@@ -397,7 +395,7 @@ def test_a_leftover_gives_way_to_a_file_of_its_name(tmp_path):
     assert sorted(runs.files().values()) == [b"a\n", b"b\n"]
 
 
-def test_files_of_others_in_the_work_folder_stay(tmp_path):
+def test_files_of_others_in_work_folder_stay(tmp_path):
     runs = Runs(tmp_path, work=True)
     (runs.work / "notes.txt").write_bytes(b"mine\n")
 
@@ -421,7 +419,7 @@ def test_folders_are_made_for_their_group_only(tmp_path):
     assert stat.S_IMODE((runs.out / "t/x/-000000.log").stat().st_mode) == 0o666
 
 
-def test_a_sync_of_a_new_file_puts_its_name_on_the_disk_too(tmp_path, monkeypatch):
+def test_sync_of_new_file_puts_its_name_on_disk_too(tmp_path, monkeypatch):
     synced = []
     fsync = os.fsync
 

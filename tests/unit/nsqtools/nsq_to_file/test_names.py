@@ -36,25 +36,25 @@ def naming(text: str = DEFAULT, **changes) -> Naming:
         ("v1-%Y_2", "v1-2026_2"),
     ],
 )
-def test_a_moment_is_written_by_the_codes_the_original_knows(layout, written):
+def test_moment_is_written_by_codes_the_original_knows(layout, written):
     assert format_time(layout, MOMENT) == written
 
 
-def test_the_default_name_has_no_revision_when_nothing_needs_one():
+def test_default_name_has_no_revision_when_nothing_needs_one():
     assert naming().of("fa").at(MOMENT) == "fa.vm.2026-11-03_07.log"
 
 
-def test_gzip_adds_its_ending_and_the_revision():
+def test_gzip_adds_its_ending_and_revision():
     names = naming(gzip=True, revisions=True).of("fb")
 
     assert revised(names.at(MOMENT), 0) == "fb.vm-000000.2026-11-03_07.log.gz"
 
 
-def test_an_ending_that_is_there_is_not_added_again():
+def test_ending_that_is_there_is_not_added_again():
     assert naming("<TOPIC><REV>.gz", gzip=True, revisions=True).of("t").at(MOMENT) == "t<REV>.gz"
 
 
-def test_a_name_may_have_folders_and_the_process():
+def test_name_may_have_folders_and_process():
     names = naming(
         "<TOPIC>/<PID>.<HOST><REV>.<DATETIME>.log",
         datetime_format="%Y%m%d",
@@ -66,7 +66,7 @@ def test_a_name_may_have_folders_and_the_process():
 
 
 @pytest.mark.parametrize("text", ["/<DATETIME>/<TOPIC><REV>.log", "<DATETIME>/<TOPIC><REV>.log"])
-def test_a_name_that_begins_with_a_slash_is_below_its_folder_all_the_same(text):
+def test_name_that_begins_with_slash_is_below_its_folder_all_the_same(text):
     names = naming(text, datetime_format="/%Y", revisions=True).of("t")
 
     assert names.at(MOMENT) == "2026/t<REV>.log"
@@ -77,11 +77,11 @@ def test_a_name_that_begins_with_a_slash_is_below_its_folder_all_the_same(text):
     ("identifier", "text"),
     [("", "vm"), ("<HOSTNAME>", "vm.example.org"), ("<SHORT_HOST>!", "vm!"), ("fixed", "fixed")],
 )
-def test_the_host_is_the_short_name_or_the_identifier(identifier, text):
+def test_host_is_short_name_or_identifier(identifier, text):
     assert host_text(identifier, "vm.example.org") == text
 
 
-def test_a_format_without_a_needed_revision_is_refused():
+def test_format_without_needed_revision_is_refused():
     sentence = "missing <REV> in --filename-format when gzip, rotation, or work dir enabled"
 
     assert naming("<TOPIC>.log", revisions=True).problem() == sentence
@@ -94,7 +94,7 @@ def test_a_format_without_a_needed_revision_is_refused():
     st.integers(1, 10**6),
     st.integers(0, 10**7),
 )
-def test_the_pattern_knows_every_name_of_any_run(text, moment, pid, revision):
+def test_pattern_knows_every_name_of_any_run(text, moment, pid, revision):
     names = naming(text + DEFAULT, pid=pid, revisions=True).of("t")
     another_run = naming(text + DEFAULT, pid=7, revisions=True).of("t")
 
@@ -103,7 +103,7 @@ def test_the_pattern_knows_every_name_of_any_run(text, moment, pid, revision):
     assert another_run.pattern().fullmatch(name)
 
 
-def test_the_pattern_leaves_other_topics_and_hosts_alone():
+def test_pattern_leaves_other_topics_and_hosts_alone():
     pattern = naming(revisions=True).of("t").pattern()
 
     assert pattern.fullmatch("t.vm-000000.2026-11-03_07.log")

@@ -16,9 +16,9 @@ from nsqtools.nsq_to_file.rotation import Rotation
         (Rotation(interval=MINUTE), 61 * SECOND, 0, "1m1s since last open, rotating..."),
     ],
 )
-def test_a_file_is_kept_up_to_its_limits(rules, age, size, reason):
+def test_file_is_kept_up_to_its_limits(rules, age, size, reason):
     assert rules.reason("a", "a", age, size) == reason
 
 
-def test_another_name_is_a_reason_whatever_the_rules():
+def test_name_without_rule_is_the_reason():
     assert Rotation().reason("a", "b", 0, 0) == "new filename b, rotating..."

@@ -66,7 +66,7 @@ def writer_of(disk):
     return TopicWriter(disk, 3600, 100, TopicLog(Log("", LogLevel.FATAL), "t", "c"))
 
 
-async def test_what_is_written_is_synced_before_it_is_finished():
+async def test_messages_are_synced_before_they_are_finished():
     story = []
     writer = writer_of(Disk(story))
     running = asyncio.create_task(writer.run(Reading()))
@@ -82,7 +82,7 @@ async def test_what_is_written_is_synced_before_it_is_finished():
     assert story == first + second
 
 
-async def test_nothing_is_finished_when_its_sync_fails():
+async def test_messages_of_failed_sync_are_not_finished():
     story = []
     writer = writer_of(Disk(story, syncs=0))
     writer.handle(Delivered(story, b"a"))
@@ -93,7 +93,7 @@ async def test_nothing_is_finished_when_its_sync_fails():
     assert story == ["write a"]
 
 
-async def test_no_more_is_taken_while_a_sync_stalls_until_everything_in_hand_is_finished():
+async def test_stalled_sync_stops_intake_until_backlog_is_finished():
     story = []
     disk, reading = Disk(story), Reading(msg_timeout=0.1)
     disk.unless_stalled.clear()
@@ -103,7 +103,7 @@ async def test_no_more_is_taken_while_a_sync_stalls_until_everything_in_hand_is_
     await eventually(lambda: reading.told == [0], "no more is taken")
     writer.handle(Delivered(story, b"b"))
     disk.unless_stalled.set()
-    await eventually(lambda: reading.told == [0, 100], "it goes on")
+    await eventually(lambda: reading.told == [0, 100], "it continues")
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 

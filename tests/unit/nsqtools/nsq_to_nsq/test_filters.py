@@ -20,12 +20,12 @@ json_values = st.recursive(
 )
 
 
-def test_without_flags_every_body_passes_untouched():
+def test_filter_without_flags_passes_bodies_untouched():
     assert JsonFilter().apply(b"\x00 not json") == b"\x00 not json"
 
 
 @pytest.mark.parametrize("body", [b"notjson", b"[1]", b"1", b"null", b'"a"', b"", b'{"a":NaN}'])
-def test_what_is_no_object_cannot_be_filtered(body):
+def test_json_without_object_cannot_be_filtered(body):
     with pytest.raises(NotAnObject):
         JsonFilter(require_field="a").apply(body)
 
@@ -61,13 +61,13 @@ def test_filter_keeps_json_that_is_nested_too_deep_to_be_written(depth):
         ("{}", False),
     ],
 )
-def test_a_wanted_value_is_a_text_or_a_number(body, passes):
+def test_wanted_value_is_text_or_number(body, passes):
     sent = JsonFilter(require_field="f", require_value="1").apply(body.encode())
 
     assert sent == (body.encode() if passes else None)
 
 
-def test_a_wanted_text_equals_no_number():
+def test_wanted_text_equals_no_number():
     assert JsonFilter(require_field="f", require_value="x").apply(b'{"f":1}') is None
 
 
@@ -78,12 +78,12 @@ def test_neighbouring_large_numbers_are_different():
     assert wanted.apply(b'{"f":9007199254740992}') is None
 
 
-def test_a_required_field_may_hold_anything():
+def test_required_field_may_hold_anything():
     assert JsonFilter(require_field="f").apply(b'{"f":null}') == b'{"f":null}'
     assert JsonFilter(require_field="f").apply(b'{"g":null}') is None
 
 
-def test_only_listed_fields_are_sent():
+def test_listed_fields_are_sent():
     assert (
         JsonFilter(fields=("a", "b", "c")).apply(b'{"a":1,"b":"x","c":2.5,"d":[1]}')
         == b'{"a":1,"b":"x","c":2.5}'
@@ -97,7 +97,7 @@ def test_keys_are_sorted_and_blanks_are_gone():
     )
 
 
-def test_none_of_the_fields_makes_an_empty_object():
+def test_none_of_fields_makes_empty_object():
     assert JsonFilter(fields=("a",)).apply(b'{"b":1}') == b"{}"
 
 
@@ -131,12 +131,12 @@ def test_numbers_keep_all_their_digits(written, sent):
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False))
-def test_a_number_is_read_back_as_the_same_number(number):
+def test_number_is_read_back_as_the_same_number(number):
     assert Decimal(number_text(number)) == number
 
 
 @given(st.dictionaries(st.text(), json_values, max_size=4))
-def test_what_is_written_is_read_back_the_same(record):
+def test_written_values_are_read_back(record):
     exact = parse_object(json.dumps(record, default=float).encode())
 
     assert parse_object(encode(exact).encode()) == exact

@@ -24,11 +24,11 @@ def records(*pieces: bytes, delimiter: bytes = b"\n") -> list[bytes]:
         (b"a\r\nb", [b"a\r", b"b"]),
     ],
 )
-def test_a_delimiter_ends_a_record_and_so_does_the_end(stream, found):
+def test_delimiter_ends_record_and_so_does_the_end(stream, found):
     assert records(stream) == found
 
 
-def test_any_byte_may_be_the_delimiter():
+def test_any_byte_may_be_delimiter():
     assert records(b"a\0b\n\0", delimiter=b"\0") == [b"a", b"b\n"]
 
 
@@ -38,7 +38,7 @@ def test_newline_at_the_end_is_not_part_of_the_last_record():
     assert records(b"a\n,b", delimiter=b",") == [b"a\n", b"b"]
 
 
-def test_the_beginning_of_a_record_is_not_yet_one():
+def test_beginning_of_record_is_not_yet_one():
     cutter = Records(b"\n")
 
     assert cutter.feed(b"a\nbc") == [b"a"]
@@ -46,5 +46,5 @@ def test_the_beginning_of_a_record_is_not_yet_one():
 
 
 @given(st.lists(st.binary(max_size=8).map(lambda piece: piece.replace(b"\x01", b"\n"))))
-def test_how_the_stream_is_split_makes_no_difference(pieces):
+def test_how_stream_is_split_makes_no_difference(pieces):
     assert records(*pieces) == [record for record in b"".join(pieces).split(b"\n") if record]

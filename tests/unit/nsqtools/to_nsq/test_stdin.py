@@ -17,15 +17,15 @@ async def judged(sent, confirmed, failure=None):
     _check_outcome(publishing, feeding, {"127.0.0.1:4150": None})
 
 
-async def test_all_confirmed_is_well():
+async def test_confirmed_publishes_are_success():
     await judged(3, 3)
 
 
-async def test_what_is_not_confirmed_in_the_end_is_an_error():
+async def test_unconfirmed_publish_is_error_at_end():
     with pytest.raises(Failed, match="no confirmation came in time; of 3 records 2 were confirmed by nsqd"):
         await judged(3, 2)
 
 
-async def test_a_failure_is_named_with_how_many_were_confirmed():
+async def test_failure_is_named_with_how_many_were_confirmed():
     with pytest.raises(Failed, match="broken; of 3 records 1 were confirmed by nsqd"):
         await judged(3, 1, OSError("broken"))

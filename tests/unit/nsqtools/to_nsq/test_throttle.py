@@ -17,16 +17,16 @@ def sent_at(rate: int, ready: list[float]) -> list[float]:
     return sent
 
 
-def test_the_first_goes_at_once_and_the_others_at_the_rate():
+def test_first_message_is_due_immediately_and_others_at_rate():
     assert sent_at(2, [0] * 4) == pytest.approx([0, 0.5, 1, 1.5])
 
 
-def test_a_pause_saves_up_no_more_than_a_second():
+def test_pause_saves_up_no_more_than_a_second():
     assert sent_at(2, [0, *[100] * 4]) == pytest.approx([0, 100, 100, 100.5, 101])
 
 
 @given(st.integers(1, 1000), st.lists(st.floats(0, 10), max_size=200).map(sorted))
-def test_no_second_sees_more_than_twice_the_rate(rate, ready):
+def test_seconds_have_at_most_twice_the_rate(rate, ready):
     sent = sent_at(rate, ready)
 
     for start in sent:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +12,7 @@ from nsqd.log.headers import extension
 from nsqd.server.clock import now_ns
 from nsqd.server.http.dead_letters import DeadLettersApi
 from nsqd.server.messages.finding import Finder
+from tests.support.http_request import Asked
 from tests.support.turns import Bench
 
 
@@ -48,11 +48,10 @@ async def finder(bench):
 @pytest.fixture
 async def sending(bench, finder):
     api = DeadLettersApi(bench.broker, finder, bench.write_batch, Log("[test] ", LogLevel.FATAL))
-    request = SimpleNamespace(query={"topic": "dead"}, require=lambda _name: "dead")
-    return lambda: asyncio.create_task(api.send_back(request))
+    return lambda: asyncio.create_task(api.send_back(Asked(topic="dead")))
 
 
-async def test_letters_that_are_found_when_the_node_drains_stay(bench, finder, sending):
+async def test_letters_that_are_found_when_node_drains_stay(bench, finder, sending):
     finder.gate.clear()
     task = sending()
     await asyncio.sleep(0)
@@ -66,7 +65,7 @@ async def test_letters_that_are_found_when_the_node_drains_stay(bench, finder, s
     assert bench.broker.is_idle
 
 
-async def test_a_drain_waits_for_letters_that_are_being_sent_back(bench, sending):
+async def test_drain_waits_for_letters_that_are_being_sent_back(bench, sending):
     task = sending()
     while not bench.broker.topics["t"].channels["c"].backlog.pending.count:
         assert not task.done()
@@ -92,7 +91,7 @@ async def other(bench):
     return other
 
 
-async def test_each_letter_goes_back_once_however_many_ask(bench, other, sending):
+async def test_dead_letter_goes_back_once_for_several_requests(bench, other, sending):
     tasks = [sending() for _ in range(3)]
 
     answers = [json.loads((await task).body) for task in tasks]
@@ -104,7 +103,7 @@ async def test_each_letter_goes_back_once_however_many_ask(bench, other, sending
     )
 
 
-async def test_a_letter_that_is_taken_while_earlier_ones_are_stored_stays(bench, other, sending):
+async def test_letter_that_is_taken_while_earlier_ones_are_stored_stays(bench, other, sending):
     dead = bench.broker.topics["dead"]
     task = sending()
     while not bench.broker.topics["t"].channels["c"].backlog.pending.count:

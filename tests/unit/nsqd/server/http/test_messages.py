@@ -9,30 +9,20 @@ from nsqd.log.disk import Disk
 from nsqd.server.http.messages import MessagesApi
 from nsqd.server.messages.finding import Finder
 from tests.support.engine import Node
+from tests.support.http_request import Asked
 
 
 class Interrupted(Finder):
-    """Calls *meanwhile* during the search for messages."""
+    """Calls *during_search* during the search for messages."""
 
-    def __init__(self, meanwhile):
+    def __init__(self, during_search):
         super().__init__(Disk(), ThreadPoolExecutor(1))
-        self.meanwhile = meanwhile
+        self.during_search = during_search
 
     async def pick(self, topic, channel, query):
         picked = await super().pick(topic, channel, query)
-        self.meanwhile()
+        self.during_search()
         return picked
-
-
-class Asked:
-    """A request with these arguments."""
-
-    def __init__(self, **arguments):
-        self.query = arguments
-        self.headers = {}
-
-    def require(self, name):
-        return self.query[name]
 
 
 @pytest.fixture
@@ -43,23 +33,23 @@ def node():
     return node
 
 
-async def look(node, meanwhile):
-    finder = Interrupted(meanwhile)
+async def look(node, during_search):
+    finder = Interrupted(during_search)
     try:
         return await MessagesApi(node.broker, finder).browse(Asked(topic="t", channel="c"))
     finally:
         finder.close()
 
 
-async def test_what_is_there_is_shown(node):
+async def test_messages_are_shown(node):
     assert (await look(node, lambda: None)).status == 200
 
 
-async def test_a_topic_that_is_deleted_meanwhile_is_not_found(node):
+async def test_topic_deleted_during_read_is_not_found(node):
     with pytest.raises(ApiError, match="TOPIC_NOT_FOUND"):
         await look(node, lambda: node.broker.delete_topic("t"))
 
 
-async def test_nor_is_a_channel(node):
+async def test_channel_deleted_during_read_is_not_found(node):
     with pytest.raises(ApiError, match="CHANNEL_NOT_FOUND"):
         await look(node, lambda: node.broker.delete_channel(node.topic(), "c"))

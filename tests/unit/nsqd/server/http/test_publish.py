@@ -8,26 +8,11 @@ from nsqcore.http.api import ApiError
 from nsqcore.process.logs import Log, LogLevel
 from nsqd.protocol.lines import WINDOW
 from nsqd.server.http.publish import PublishApi
+from tests.support.http_request import Asked
 from tests.support.turns import Bench
 
 # Some five slices.
 TEXT = b"x\n" * (5 * WINDOW // 2)
-
-
-class Asked:
-    """A request with this body."""
-
-    content_length = None
-
-    def __init__(self, body):
-        self.query = {"topic": "t"}
-        self.body = body
-
-    def require(self, name):
-        return self.query[name]
-
-    async def read(self, _limit, _code):
-        return self.body
 
 
 @pytest.fixture
@@ -39,14 +24,14 @@ async def bench(tmp_path):
 async def publishing(bench):
     """A batch of which a slice is published."""
     api = PublishApi(bench.broker, bench.write_batch, Log("[test] ", LogLevel.FATAL))
-    task = asyncio.create_task(api.mpub(Asked(TEXT)))
+    task = asyncio.create_task(api.mpub(Asked(TEXT, topic="t")))
     topic = bench.broker.topic("t", 0)
-    while not topic.message_count:  # noqa: ASYNC110 - turns tell nobody
+    while not topic.message_count:  # noqa: ASYNC110 - turns send no event
         await asyncio.sleep(0)
     return task
 
 
-async def test_a_text_that_began_before_a_drain_is_published_whole_and_the_drain_waits(bench, publishing):
+async def test_text_that_began_before_drain_is_published_whole_and_drain_waits(bench, publishing):
     bench.broker.draining = True
     assert not bench.broker.is_idle
 
@@ -57,7 +42,7 @@ async def test_a_text_that_began_before_a_drain_is_published_whole_and_the_drain
     assert bench.broker.is_idle
 
 
-async def test_a_drain_does_not_wait_for_a_text_that_was_broken_off(bench, publishing):
+async def test_drain_does_not_wait_for_text_that_was_broken_off(bench, publishing):
     bench.broker.delete_topic("t")
 
     with pytest.raises(ApiError, match="EXITING"):

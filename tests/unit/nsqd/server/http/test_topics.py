@@ -15,6 +15,7 @@ from nsqd.server.http.log import GAPS_HEADER, NEXT_HEADER, LogApi
 from nsqd.server.http.topics import TopicsApi
 from nsqd.server.topology_events import TopologyEvents
 from nsqd.storage.topic_log import store_of
+from tests.support.http_request import Asked
 from tests.support.turns import Bench
 from tests.support.wire import sized
 
@@ -43,16 +44,6 @@ class NoLookups:
 
     def peers(self):
         return []
-
-
-class Asked:
-    """A request with these arguments."""
-
-    def __init__(self, **arguments):
-        self.query = arguments
-
-    def require(self, name):
-        return self.query[name]
 
 
 class Node:
@@ -89,7 +80,7 @@ async def node(tmp_path, disk):
     return Node(tmp_path, disk)
 
 
-async def test_a_topic_is_deleted_when_no_fsync_is_at_work_on_its_files(node, disk):
+async def test_topic_is_deleted_when_no_fsync_is_at_work_on_its_files(node, disk):
     bench = node.bench
     client = bench.connect()
     client.says(b"PUB t\n" + sized(b"old"))
@@ -115,7 +106,7 @@ async def test_a_topic_is_deleted_when_no_fsync_is_at_work_on_its_files(node, di
     assert store_of(bench.broker.topics["t"]).segments.synced == bench.broker.topics["t"].log.next_seq
 
 
-async def test_no_topic_is_deleted_after_a_decommission_began_during_its_fsync(node, disk):
+async def test_topic_is_not_deleted_after_decommission_began(node, disk):
     bench = node.bench
     client = bench.connect()
     client.says(b"PUB t\n" + sized(b"m"))
@@ -167,7 +158,7 @@ async def rounds(bench, number=20):
         await asyncio.sleep(0)
 
 
-async def test_who_creates_a_topic_is_answered_when_it_has_the_channels_of_other_nodes(asking):
+async def test_topic_creation_waits_for_channels_of_other_nodes(asking):
     creating = asyncio.create_task(asking.api.create_topic(Asked(topic="t")))
     await rounds(asking.bench)
 
@@ -181,7 +172,7 @@ async def test_who_creates_a_topic_is_answered_when_it_has_the_channels_of_other
     assert list(asking.bench.broker.topics["t"].channels) == ["known"]
 
 
-async def test_a_channel_of_a_new_topic_is_emptied_of_what_was_published_before(asking):
+async def test_channel_of_new_topic_is_emptied_of_what_was_published_before(asking):
     client = asking.bench.connect()
     client.says(b"PUB t\n" + sized(b"early"))
     await rounds(asking.bench)
@@ -201,7 +192,7 @@ async def test_a_channel_of_a_new_topic_is_emptied_of_what_was_published_before(
     assert topic.channels["known"].backlog.pending.count == 0
 
 
-async def test_a_new_topic_that_is_deleted_while_it_is_waited_for_is_not_there(asking):
+async def test_new_topic_that_is_deleted_while_it_is_waited_for_is_not_there(asking):
     asking.bench.broker.topic("t", 0)
     await rounds(asking.bench)
     pausing = asyncio.create_task(asking.api.pause_topic(Asked(topic="t")))
@@ -215,7 +206,7 @@ async def test_a_new_topic_that_is_deleted_while_it_is_waited_for_is_not_there(a
         await pausing
 
 
-async def test_one_that_was_made_anew_meanwhile_is_waited_for_as_well(asking):
+async def test_topic_created_again_is_waited_for(asking):
     first = asyncio.create_task(asking.api.create_topic(Asked(topic="t")))
     await rounds(asking.bench)
     making = asyncio.create_task(asking.api.create_channel(Asked(topic="t", channel="own")))
@@ -307,18 +298,18 @@ async def compacted(tmp_path):
     return node
 
 
-async def test_a_channel_that_is_set_back_owes_what_there_is_and_nothing_that_was_skipped(compacted):
+async def test_seek_to_start_skips_unused_numbers(compacted):
     assert await compacted.seek() == 9
     assert compacted.depth == 9
 
 
-async def test_so_does_one_that_is_made_at_a_place(compacted):
+async def test_channel_created_at_position_skips_unused_numbers(compacted):
     await compacted.api.create_channel(Asked(topic="t", channel="new", start="earliest"))
 
     assert compacted.topic.channels["new"].backlog.pending.count == 9
 
 
-async def test_both_know_what_was_gone_by_then(compacted):
+async def test_sought_and_new_channels_know_removed_messages(compacted):
     """A reader of the log by sequence must not take the removed messages for lost ones."""
     await compacted.api.create_channel(Asked(topic="t", channel="new", start="earliest"))
     await compacted.seek()
@@ -332,7 +323,7 @@ async def test_both_know_what_was_gone_by_then(compacted):
 
 
 @pytest.mark.parametrize("name", ["c", "new", ""])
-async def test_numbers_skipped_by_a_restart_are_unused_in_a_compacted_file(compacted, name):
+async def test_numbers_skipped_by_restart_are_unused_in_compacted_file(compacted, name):
     topic = compacted.topic
     channel = topic.channels["c"]
     lowest = channel.backlog.lowest()
@@ -357,7 +348,7 @@ async def test_numbers_skipped_by_a_restart_are_unused_in_a_compacted_file(compa
     assert sizes == finished | {"unused": 1 << 40}
 
 
-async def test_a_channel_that_is_deleted_while_files_are_looked_at_is_not_set_anywhere(compacted):
+async def test_channel_deleted_during_seek_is_not_found(compacted):
     compacted.disk.gate.clear()
     seeking = asyncio.create_task(compacted.seek())
     await asyncio.to_thread(compacted.disk.asked.wait, 20)
@@ -368,7 +359,7 @@ async def test_a_channel_that_is_deleted_while_files_are_looked_at_is_not_set_an
         await seeking
 
 
-async def test_what_is_compacted_while_files_are_looked_at_is_looked_at_as_well(compacted):
+async def test_seek_covers_files_compacted_meanwhile(compacted):
     compacted.disk.gate.clear()
     seeking = asyncio.create_task(compacted.seek())
     await asyncio.to_thread(compacted.disk.asked.wait, 20)
@@ -382,7 +373,7 @@ async def test_what_is_compacted_while_files_are_looked_at_is_looked_at_as_well(
     assert compacted.depth == 5
 
 
-async def test_a_channel_made_meanwhile_is_left_as_it_is(compacted):
+async def test_channel_created_meanwhile_is_unchanged(compacted):
     compacted.disk.gate.clear()
     making = asyncio.create_task(
         compacted.api.create_channel(Asked(topic="t", channel="new", start="earliest"))

@@ -14,7 +14,7 @@ def parse(accept="", **arguments):
     return parse_query({"from": arguments.pop("from_", ""), **arguments}, accept, IDS, NOW_NS)
 
 
-def test_who_says_nothing_sees_the_first_hundred():
+def test_query_without_arguments_is_first_hundred():
     query = parse()
 
     assert query.position == LogPosition(PositionKind.EARLIEST)
@@ -24,16 +24,16 @@ def test_who_says_nothing_sees_the_first_hundred():
     assert not query.lines
 
 
-def test_who_goes_back_begins_with_the_latest():
+def test_query_backwards_begins_with_latest():
     assert parse(direction="back").position == LogPosition(PositionKind.LATEST)
 
 
-def test_lines_are_asked_for_by_a_header_or_an_argument():
+def test_lines_are_asked_for_by_header_or_argument():
     assert parse(accept="text/html, application/x-ndjson").lines
     assert parse(format="ndjson").lines
 
 
-def test_the_list_of_deferred_messages_goes_on_behind_a_due_time_and_a_sequence():
+def test_list_of_deferred_messages_goes_on_behind_due_time_and_sequence():
     query = parse(state="deferred", channel="c", from_="1700.12")
 
     assert query.state is MessageState.DEFERRED
@@ -65,7 +65,7 @@ def test_filters_count_together():
         ({"json": "a..b=1"}, "INVALID_ARG_JSON"),
     ],
 )
-def test_what_means_nothing_is_refused_with_a_sentence(arguments, code):
+def test_meaningless_query_is_refused_with_sentence(arguments, code):
     with pytest.raises(ApiError) as refusal:
         parse(**arguments)
 

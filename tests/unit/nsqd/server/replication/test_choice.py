@@ -52,7 +52,7 @@ def choice_of(node, *candidates, named=()):
 
 @pytest.mark.parametrize("named", [(), ("one:4150", "two:4150")])
 @pytest.mark.parametrize("last", [ONE, TWO])
-async def test_replicas_stay_after_a_restart(last, named):
+async def test_replicas_stay_after_restart(last, named):
     node = Node(last)
     choice = choice_of(node, ONE, TWO, named=named)
     await choice.choose(NOW)
@@ -61,7 +61,7 @@ async def test_replicas_stay_after_a_restart(last, named):
     assert node.replicas == [last]
 
 
-async def test_a_draining_replica_is_replaced_within_seconds():
+async def test_draining_replica_is_replaced_within_seconds():
     node = Node(ONE)
     choice = choice_of(node, ONE, TWO)
     choice.update([Connection(ONE)], NOW)
@@ -69,17 +69,6 @@ async def test_a_draining_replica_is_replaced_within_seconds():
     choice.update([Connection(ONE, drains=True)], NOW + _S)
     await choice.choose(NOW + 7 * _S)
 
-    assert node.replicas == [TWO]
-
-
-async def test_a_replica_without_a_lasting_problem_is_not_replaced_at_once():
-    node = Node(ONE)
-    choice = choice_of(node, ONE, TWO)
-    choice.update([Connection(ONE, connected=False)], NOW)
-    await choice.choose(NOW + 10 * _S)
-    assert node.replicas == [ONE]
-
-    await choice.choose(NOW + 320 * _S)
     assert node.replicas == [TWO]
 
 
@@ -95,7 +84,7 @@ async def test_lost_replica_is_replaced_within_seconds_after_its_time_is_over():
 
 
 @pytest.mark.parametrize("named", [(), ("one:4150",)])
-async def test_the_target_of_a_decommission_is_one_more_replica(named):
+async def test_target_of_decommission_is_one_more_replica(named):
     node = Node(ONE)
     choice = choice_of(node, ONE, named=named)
     await choice.choose(NOW)
@@ -110,13 +99,61 @@ async def test_the_target_of_a_decommission_is_one_more_replica(named):
     assert node.replicas == [ONE]
 
 
-async def test_a_refused_named_replica_is_not_taken_for_another_without_identity():
+async def test_named_node_becomes_replica_when_it_has_answered():
     node = Node(wanted=2)
-    choice = choice_of(node, named=("one:4150", "two:4150", "three:4150"))
+    choice = choice_of(node, named=("one:4150", "two:4150", "me:4150"))
+    assert choice.addresses == ["one:4150", "two:4150"]
     await choice.choose(NOW)
-    first, second = node.replicas
-    choice.update([Connection(Holder(b"", second.address), refused=1, connected=False)], NOW)
+    assert node.replicas == []
+
+    # Two names of one node are one replica.
+    choice.update([Connection(ONE), Connection(Holder(ONE.identity, "two:4150"))], NOW)
+    await choice.choose(NOW + _S)
+    assert [one.identity for one in node.replicas] == [ONE.identity]
+
+    choice.update([Connection(ONE), Connection(TWO)], NOW + 2 * _S)
+    await choice.choose(NOW + 2 * _S)
+    assert {one.identity for one in node.replicas} == {ONE.identity, TWO.identity}
+
+
+async def test_named_node_with_another_data_path_replaces_its_earlier_identity():
+    node = Node(ONE)
+    choice = choice_of(node, named=("one:4150",))
+    new = Holder(b"9" * 16, "one:4150")
+    choice.update([Connection(new)], NOW)
     await choice.choose(NOW + _S)
 
-    assert first in node.replicas
-    assert second not in node.replicas
+    assert node.replicas == [new]
+
+
+async def test_named_replica_that_refuses_is_replaced_by_another_name():
+    node = Node(ONE)
+    choice = choice_of(node, named=("one:4150", "two:4150"))
+    choice.update([Connection(ONE, refused=1, connected=False), Connection(TWO)], NOW)
+    await choice.choose(NOW + _S)
+
+    assert node.replicas == [TWO]
+
+
+async def test_replicas_that_are_not_named_any_more_are_dropped():
+    assert choice_of(Node(ONE, TWO, wanted=2), named=("two:4150",)).replicas == (TWO,)
+
+
+async def test_choice_without_candidate_says_so_once():
+    node, shown = Node(), io.StringIO()
+    candidates = []
+
+    async def ask():
+        return candidates
+
+    choice = ReplicaChoice(node, ME, (), 300 * _S, ask, Log("", LogLevel.INFO, shown), NOW)
+    for second in range(20):
+        await choice.choose(NOW + second * _S)
+
+    assert choice.waits_for == "a candidate"
+    assert shown.getvalue().count("no other candidate exists") == 1
+
+    candidates.append(Candidate(TWO.identity, TWO.address))
+    await choice.choose(NOW + 30 * _S)
+    assert choice.waits_for == ""
+    assert node.replicas == [TWO]

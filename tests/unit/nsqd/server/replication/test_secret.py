@@ -15,11 +15,11 @@ def file(tmp_path):
     return file
 
 
-def test_cluster_secret_without_a_file_is_empty():
+def test_cluster_secret_without_file_is_empty():
     assert ClusterSecret("", print)() == ()
 
 
-def test_cluster_secret_is_rotated_without_a_restart(file):
+def test_cluster_secret_is_rotated_without_restart(file):
     secret = ClusterSecret(str(file), print)
     found = [secret()]
 
@@ -51,7 +51,7 @@ def test_cluster_secret_stays_while_its_file_is_unusable(file):
 
 
 @pytest.mark.parametrize("content", [None, b"", b"short"])
-def test_cluster_secret_file_must_be_usable_at_the_start(file, content):
+def test_cluster_secret_file_must_be_usable_at_start(file, content):
     file.unlink()
     if content is not None:
         file.write_bytes(content)

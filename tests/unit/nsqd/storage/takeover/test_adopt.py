@@ -39,14 +39,14 @@ def test_records_keep_their_timestamp_and_attempts(tmp_path):
     assert list(find_queues(Disk(), tmp_path)["t"].records(Disk(), pytest.fail)) == [Record(NOW - 5, 3, b"x")]
 
 
-def test_reading_goes_on_where_the_meta_file_says_across_files(tmp_path):
+def test_reading_goes_on_where_meta_file_says_across_files(tmp_path):
     first = record(b"read") + record(b"one")
     write_queue(tmp_path, "t", b"gone", first, record(b"two"), meta=f"2\n1,{len(record(b'read'))}\n2,31\n")
 
     assert bodies(tmp_path, "t") == ([b"one", b"two"], [])
 
 
-def test_without_a_meta_file_everything_is_taken(tmp_path):
+def test_disk_queue_without_meta_file_is_taken_whole(tmp_path):
     write_queue(tmp_path, "t", record(b"one") + record(b"two"))
 
     assert bodies(tmp_path, "t") == ([b"one", b"two"], [])
@@ -64,7 +64,7 @@ def test_damage_costs_the_rest_of_its_file_and_is_named(tmp_path, damage):
     assert "000000.dat: no message at 33" in warnings[0]
 
 
-def test_a_topic_is_not_taken_for_one_whose_name_begins_alike(tmp_path):
+def test_topic_is_not_taken_for_one_whose_name_begins_alike(tmp_path):
     write_queue(tmp_path, "t:c", record(b"channel"))
     write_queue(tmp_path, "t.diskqueue", record(b"odd name"))
 
@@ -86,7 +86,7 @@ class Start:
             store_of(topic).appender.close()
 
     def pending(self, channel):
-        """(attempts, body, timestamp) of everything a channel owes."""
+        """(attempts, body, timestamp) of a channel's backlog."""
         found = []
         for start, end in channel.backlog.pending.ranges():
             for seq in range(start, end):
@@ -130,7 +130,7 @@ def test_topics_and_channels_owe_what_their_queues_held(tmp_path):
     assert (start.topics["t"].message_count, a.message_count) == (0, 0)  # they were not published here
 
 
-def test_a_second_start_takes_nothing_twice(tmp_path):
+def test_second_start_takes_nothing_twice(tmp_path):
     write_queue(tmp_path, "t:a", record(b"once"))
     Start(tmp_path, LISTED).close()
 
@@ -173,7 +173,7 @@ class Stopped(Exception):
     """The process is gone."""
 
 
-def test_an_adoption_interrupted_anywhere_takes_everything_once(tmp_path):
+def test_adoption_interrupted_anywhere_takes_everything_once(tmp_path):
     for steps in range(100):
         path = tmp_path / str(steps)
         path.mkdir()
@@ -198,7 +198,7 @@ def test_an_adoption_interrupted_anywhere_takes_everything_once(tmp_path):
     assert steps > 5
 
 
-def test_a_file_that_came_after_an_interrupted_adoption_is_read_too(tmp_path):
+def test_file_that_came_after_interrupted_adoption_is_read_too(tmp_path):
     write_queue(tmp_path, "t:a", record(b"first"))
     for steps in range(100):
         try:
@@ -217,7 +217,7 @@ def test_a_file_that_came_after_an_interrupted_adoption_is_read_too(tmp_path):
     assert not list(tmp_path.glob("*.dat"))
 
 
-def test_after_the_original_ran_again_its_files_are_appended_to_the_log(tmp_path):
+def test_files_of_original_that_ran_again_are_adopted(tmp_path):
     write_queue(tmp_path, "t:a", record(b"once"))
     Start(tmp_path, LISTED).close()
     write_queue(tmp_path, "t:a", record(b"written by the original since"))
@@ -227,7 +227,7 @@ def test_after_the_original_ran_again_its_files_are_appended_to_the_log(tmp_path
     assert start.bodies(start.topics["t"].channels["a"]) == [b"once", b"written by the original since"]
 
 
-def test_queues_of_an_unlisted_topic_are_named_and_adopted_when_it_is_made(tmp_path):
+def test_queues_of_unlisted_topic_are_named_and_adopted_when_it_is_made(tmp_path):
     write_queue(tmp_path, "o", record(b"orphan"))
     write_queue(tmp_path, "t:gone", record(b"of a channel"))
     start = Start(tmp_path, LISTED)

@@ -1,15 +1,12 @@
 import pytest
 
 from nsqclient.wire.errors import ProtocolError
-from nsqd.engine.identity import Identity, IdentityLimits, check_identity, parse_identity
+from nsqd.engine.credit import ELSEWHERE, SAME_REGION, SAME_ZONE
+from nsqd.engine.limits import Limits
+from nsqd.protocol.identify import Identity, check_identity, nearness, parse_identity
 
-LIMITS = IdentityLimits(
-    max_heartbeat_interval=60_000,
-    min_output_buffer_timeout=25,
-    max_output_buffer_timeout=30_000,
-    max_output_buffer_size=65_536,
-    max_msg_timeout=900_000,
-)
+LIMITS = Limits()
+HERE = Limits(topology_zone="z1", topology_region="r1")
 
 
 @pytest.mark.parametrize(
@@ -22,7 +19,7 @@ LIMITS = IdentityLimits(
         ("msg_timeout", [0, 1000, 900_000], [-1, 1, 999, 900_001]),
     ],
 )
-def test_each_field_is_held_to_its_limits(field, allowed, refused):
+def test_identify_fields_have_limits(field, allowed, refused):
     for value in allowed:
         check_identity(Identity(**{field: value}), LIMITS)
     for value in refused:
@@ -51,7 +48,7 @@ def test_each_field_is_held_to_its_limits(field, allowed, refused):
         b"[" * 100_000,
     ],
 )
-def test_what_the_original_cannot_decode_is_refused(body):
+def test_identify_body_is_json_as_original_decodes_it(body):
     with pytest.raises(ProtocolError, match="E_BAD_BODY IDENTIFY failed to decode JSON body"):
         parse_identity(body)
 
@@ -61,3 +58,22 @@ def test_bytes_that_are_not_text_do_not_break_later_json():
 
     assert identity.client_id == "\ufffd"
     identity.user_agent.encode()
+
+
+@pytest.mark.parametrize(
+    ("zone", "region", "expected"),
+    [
+        ("z1", "r1", SAME_ZONE),
+        ("z1", "r2", SAME_ZONE),  # as in the original: the zone alone decides
+        ("z2", "r1", SAME_REGION),
+        ("z2", "r2", ELSEWHERE),
+        ("", "", ELSEWHERE),
+    ],
+)
+def test_client_is_as_near_as_it_says(zone, region, expected):
+    assert nearness(HERE, Identity(topology_zone=zone, topology_region=region)) == expected
+
+
+def test_nsqd_that_knows_no_place_is_near_nobody():
+    assert nearness(Limits(), Identity()) == ELSEWHERE
+    assert nearness(Limits(topology_region="r"), Identity(topology_region="r")) == SAME_REGION
