@@ -232,8 +232,9 @@ async def load(
             asking = tasks.create_task(lookups.run(config))
             while not publishing.done():
                 await asyncio.wait([publishing], timeout=1)
-                slowest_ms = round(counted.take_slowest() * 1000)
-                _print_json({**statistics(), "slowest_in_last_second_ms": slowest_ms})
+                _print_json(
+                    {**statistics(), "slowest_in_last_second_ms": round(counted.take_slowest() * 1000)}
+                )
             asking.cancel()
             await counted.all_received(_LAST_SECONDS)
     return statistics()

@@ -174,7 +174,7 @@ def test_only_producers_that_do_not_retry_may_fail_when_a_broker_is_killed(kube_
     assert (kube_test.judge(kube_test.Step("a", "b", (), killed=True), figures, 300) == "") == passes
 
 
-def test_step_that_fails_is_in_the_report_and_in_the_exit_code(fakes):
+def test_step_that_fails_is_in_report_and_in_exit_code(fakes):
     done = run(fakes, "--only=roll-nsqd", step="statefulset/kt-nsq-nsqd")
 
     assert (done.returncode, "it does not roll" in done.stdout) == (1, True)
