@@ -17,23 +17,14 @@ import subprocess
 import sys
 import tempfile
 import threading
+import tomllib
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent
-DAEMONS = ("nsqlookupd", "nsqd", "nsqadmin")
-TOOLS = (
-    "nsq_channel",
-    "nsq_peek",
-    "nsq_stat",
-    "nsq_tail",
-    "nsq_to_file",
-    "nsq_to_http",
-    "nsq_to_nsq",
-    "to_nsq",
-)
+SCRIPTS = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["scripts"]
 _SLIM = r"python:3\.\d+-slim(@sha256:[0-9a-f]{64})?"
 LISTENING = re.compile(r"(TCP|HTTP): listening on (\S+)")
 
@@ -300,8 +291,9 @@ def check_cluster(image: Image) -> None:
         )
         ask = f"--lookupd-http-address={lookupd['HTTP']}"
         nsqadmin = stack.enter_context(serving(image, "nsqadmin", ask))
-        # The page of nsqadmin proves that the templates are in the wheel.
-        for address, path in ((lookupd, "/ping"), (nsqd, "/ping"), (nsqadmin, "/")):
+        # The page of nsqadmin proves that the templates are in the wheel, and its asset the libraries.
+        asked = ((lookupd, "/ping"), (nsqd, "/ping"), (nsqadmin, "/"), (nsqadmin, "/static/uplot.js"))
+        for address, path in asked:
             with urllib.request.urlopen(f"http://{address['HTTP']}{path}", timeout=30) as answer:
                 answer.read()
 
@@ -409,7 +401,7 @@ def main() -> int:
             image = build(arguments.dockerfile, work, {"load": check_load} if arguments.load else {})
             who = f"user {image.user}" if image.identity() else "this user, which is not the one of the image"
             print(f"The programs of the image, run as {who}:")
-            for program in (*DAEMONS, *TOOLS):
+            for program in SCRIPTS:
                 check_version(image, program)
             check_contents(image)
             check_cluster(image)

@@ -7,11 +7,10 @@ wait get an error, and the next fsync includes the file.
 """
 
 import asyncio
-import contextlib
 import errno
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Final
@@ -369,12 +368,15 @@ class Fsync:
             if store in self._unsynced:
                 self.sync(store)
 
-    @contextlib.asynccontextmanager
-    async def quiesced(self, store: TopicLog | None) -> AsyncIterator[None]:
-        """Keep threads off the store's files; what is requested meanwhile is synced afterwards."""
-        if store is None:
-            yield
-            return
+    def quiesced(self, store: TopicLog | None) -> "Quiesced":
+        """Keep threads off the store's files within an ``async with`` block.
+
+        What is requested during that is synced afterwards.
+        """
+        return Quiesced(self, store)
+
+    async def quiesce(self, store: TopicLog) -> None:
+        """Wait until no thread works on the store's files, and let none begin before :meth:`resume`."""
         self._quiesced[store] = self._quiesced.get(store, 0) + 1
         for queue in (self._waiting, self._waiting_new):
             if store in queue:
@@ -383,18 +385,38 @@ class Fsync:
         try:
             while store in self._running:
                 await self._running[store].ended.wait()
-            yield
-        finally:
-            self._quiesced[store] -= 1
-            if not self._quiesced[store]:
-                del self._quiesced[store]
-                self._sync_again(store)
+        except BaseException:
+            self.resume(store)
+            raise
+
+    def resume(self, store: TopicLog) -> None:
+        """End what :meth:`quiesce` began."""
+        self._quiesced[store] -= 1
+        if not self._quiesced[store]:
+            del self._quiesced[store]
+            self._sync_again(store)
 
     def close(self) -> None:
         if self._pause is not None:
             self._pause.cancel()
             self._pause = None
         self._threads.shutdown(wait=False)
+
+
+class Quiesced:
+    """The block of :meth:`Fsync.quiesced`; the compiler has no async generators."""
+
+    def __init__(self, fsync: Fsync, store: TopicLog | None) -> None:
+        self._fsync = fsync
+        self._store = store
+
+    async def __aenter__(self) -> None:
+        if self._store is not None:
+            await self._fsync.quiesce(self._store)
+
+    async def __aexit__(self, kind: object, error: object, traceback: object) -> None:
+        if self._store is not None:
+            self._fsync.resume(self._store)
 
 
 def _first(queue: dict[TopicLog, None]) -> TopicLog:

@@ -83,6 +83,23 @@ def test_interpreted_classes_do_not_inherit_from_compiled_ones():
     ]
 
 
+def test_compiled_modules_have_no_async_generators():
+    # mypyc refuses them, which only the compiled build would show.
+    functions = [
+        (name, node)
+        for name in sorted(COMPILED)
+        for node in ast.walk(ast.parse((PROJECT / name.replace(".", "/")).with_suffix(".py").read_text()))
+        if isinstance(node, ast.AsyncFunctionDef)
+    ]
+
+    assert functions
+    assert [
+        f"{name}.{node.name}"
+        for name, node in functions
+        if any(isinstance(part, ast.Yield) for part in ast.walk(node))
+    ] == []
+
+
 def module_of(file):
     return ".".join(file.relative_to(PROJECT).with_suffix("").parts)
 

@@ -3,8 +3,7 @@
 import os
 import shutil
 import subprocess
-import sys
-import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -93,31 +92,18 @@ def test_version_is_tagged_once(project):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_packages_install_in_fresh_environment_and_every_script_runs(tmp_path):
+def test_packages_are_wheels_and_archives_with_static_files(tmp_path):
+    # The test of the image installs such wheels and runs every script.
     built = run(ROOT / "scripts/release", "packages", tmp_path / "dist")
+
     assert built.returncode == 0, built.stderr
     names = sorted(path.name for path in (tmp_path / "dist").iterdir())
     assert [name for name in names if name.endswith(".tar.gz")] == [
         name.replace("-py3-none-any.whl", ".tar.gz") for name in names if name.endswith(".whl")
     ]
     assert len(names) == 6
-
-    assert run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv").returncode == 0
-    python = tmp_path / "venv/bin/python"
-    wheels = [path for path in (tmp_path / "dist").glob("*.whl") if not path.name.startswith("pyspark")]
-    # The pip of this Python, without bytecode: installing pip and compiling take longest, and are not tested.
-    pip = (sys.executable, "-m", "pip", "--python", python)
-    installed = run(*pip, "install", "--quiet", "--no-compile", *wheels)
-    assert installed.returncode == 0, installed.stderr
-    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    for script in scripts:
-        said = run(tmp_path / "venv/bin" / script, "--version", cwd=tmp_path)
-        assert f"nsq-cluster-{VERSION}" in said.stdout, script
-    # The templates and static files of the pages are also in the wheel.
-    code = (
-        "import nsqadmin.pages as p, pathlib; [print(f.name) for f in pathlib.Path(p.__path__[0]).rglob('*')]"
-    )
-    found = set(run(python, "-c", code, cwd=tmp_path).stdout.split())
+    (wheel,) = (tmp_path / "dist").glob("nsq_cluster-*.whl")
+    found = {Path(name).name for name in zipfile.ZipFile(wheel).namelist()}
     pages = ROOT / "nsqadmin" / "pages"
     shown = {path.name for folder in ("templates", "static") for path in (pages / folder).glob("[!.]*")}
     assert found >= shown | {"uplot.js", "uplot.css"}

@@ -179,17 +179,8 @@ def test_dockerfile_steps_make_working_daemons_tools_and_load():
             re.MULTILINE,
         )
         assert f"  {daemon} served and stopped on SIGTERM" in done.stdout
-    for tool in (
-        "nsq_channel",
-        "nsq_peek",
-        "nsq_stat",
-        "nsq_tail",
-        "nsq_to_file",
-        "nsq_to_http",
-        "nsq_to_nsq",
-        "to_nsq",
-    ):
-        assert re.search(rf"^  {tool} v\d\S* \(built w/\S+\)$", done.stdout, re.MULTILINE)
+    for script in tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["scripts"]:
+        assert re.search(rf"^  {script} v\d\S* \(built w/\S+\)$", done.stdout, re.MULTILINE), script
 
 
 def test_installed_packages_are_locked_to_version_and_checksum(steps):
