@@ -29,6 +29,9 @@ def waits_for(log: LogState, copy: LocalCopy, now_ns: int) -> str:
         return "its promotion"
     if in_flight(copy):
         return "messages in flight"
+    if any(not (one.is_open or one.is_streamed or one.is_dropped) for one in log.copies):
+        # It may lack what was finished in this copy: see `LogState.opened`.
+        return "another copy here to be opened"
     reason = _needed_by(log, copy, now_ns)
     if not reason and copy.is_owner:
         # Messages that were published after the last checkpoint count as well.

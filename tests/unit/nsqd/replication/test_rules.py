@@ -256,3 +256,25 @@ def test_deleted_topic_is_not_pending_in_copy_any_more(site):
     site.advance(10)
 
     assert take(site.nodes[1]) == []
+
+
+def test_copy_is_not_dropped_before_replica_beside_it_has_its_state(site, monkeypatch):
+    publish(site.nodes[1], b"one")
+    site.advance(2)
+    site.suspended.add(1)
+    site.advance(FAILOVER_S + 2)
+    node, origin = site.nodes[2], site.nodes[1].identity
+    monkeypatch.setattr(node.replication.jobs, "drop", lambda *_: None)
+    assert finish(node) == [b"one"]
+    site.advance(2)
+    site.resume()
+    site.advance(12)
+    log = log_of(node, site.nodes[1])
+    promoted = next(copy for copy in log.copies if copy.promoted)
+    assert waits_for(log, promoted, node.now) == ""
+
+    replica = node.replication.state.copies.new(origin, origin)
+    log.copies.append(replica)
+    assert waits_for(log, promoted, node.now) == "another copy here to be opened"
+    replica.is_open = True
+    assert waits_for(log, promoted, node.now) == ""
