@@ -258,7 +258,7 @@ def test_deleted_topic_is_not_pending_in_copy_any_more(site):
     assert take(site.nodes[1]) == []
 
 
-def test_copy_is_not_dropped_before_replica_beside_it_has_its_state(site, monkeypatch):
+def test_copy_is_not_dropped_before_other_replica_has_its_state(site, monkeypatch):
     publish(site.nodes[1], b"one")
     site.advance(2)
     site.suspended.add(1)
