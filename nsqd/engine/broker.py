@@ -162,7 +162,7 @@ class Broker:
             for copy in topic.promoted:
                 if not copy.channels and not channel.ephemeral:
                     # A first channel also takes the backlog of the copy.
-                    channel.share(copy.add_channel(name, generation=topic.draw_generation(name)))
+                    channel.share(copy.add_sibling(topic, name))
             self.events.append(Event(Change.CHANNEL_CREATED, topic, channel))
             self.serve(channel)
             # A first channel takes the topic's deferred messages over.

@@ -50,7 +50,7 @@ def attach(broker: "Broker", copy: Topic, now_ns: int) -> Topic:
         copy.awaiting_registration = True
         names = [name for name, channel in own.channels.items() if not channel.ephemeral]
         for name in names:
-            copy.add_channel(name, generation=own.draw_generation(name))
+            copy.add_sibling(own, name)
         copy.awaiting_registration = False
         copy.pump()
         for name in names:

@@ -297,9 +297,10 @@ class Topic(Staging):
         *kept* are ranges of stored messages that it also must deliver, in their order. *generation* is given
         for a channel that was made before, here or by another nsqd.
         """
-        channel = self.channels[name] = Channel(self.name, name, self.log, self.memory_limit, self.wall)
+        channel = Channel(self.name, name, self.log, self.memory_limit, self.wall)
         channel.settings = self._settings_of(self.name, name)
         channel.generation = self.draw_generation(name) if generation is None else generation
+        self.channels[name] = channel
         if self.origin:
             # What a copy lacks was finished elsewhere, perhaps after the channel was made there.
             channel.ids = self.ids
@@ -322,10 +323,22 @@ class Topic(Staging):
             channel.backlog.suspend(self.suspended)
         return channel
 
+    def add_sibling(self, own: "Topic", name: str) -> Channel:
+        """Make the channel of this promoted copy that belongs to that channel of the *own* topic."""
+        # A generation that is not that of a first channel has to come from a topic that no other node has.
+        is_first = not (self.channels or self.deleted_channels)
+        return self.add_channel(name, generation=None if is_first else own.draw_generation(name))
+
     def draw_generation(self, channel_name: str) -> int:
-        """A generation that tells a channel that is made, or begins again, from all others of its name."""
-        self._generations += 1
+        """A generation that tells a channel that is made, or begins again, from all others of its name.
+
+        A topic's first channel has the same one in each copy of the log: the owners of two copies may make
+        it at the same time, and it takes the same messages over.
+        """
         node_id, end = self.ids.node_id, self.log.next_seq
+        if not (self.channels or self.deleted_channels):
+            return draw_generation(node_id, self.name, channel_name, 0, 0)
+        self._generations += 1
         return draw_generation(node_id, self.name, channel_name, end, self._generations)
 
     def apply(self, settings_of: SettingsOf) -> None:

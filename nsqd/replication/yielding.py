@@ -3,7 +3,7 @@
 from typing import Final
 
 from nsqd.log.ranges import merged
-from nsqd.replication.claims import Claim, Pending, count, subtract
+from nsqd.replication.claims import NO_CHANNEL, Claim, Pending, count, subtract
 from nsqd.replication.dropping import in_flight, is_unstored
 from nsqd.replication.frames import TakeOver
 from nsqd.replication.local_copy import LocalCopy
@@ -61,11 +61,13 @@ def update(log: LogState, copy: LocalCopy, name: str) -> None:
     if topic is None or not copy.is_owner:
         return
     suspended = copy.suspended_ranges(name)
-    if topic.origin:
-        topic.suspended = suspended
     yielded = copy.yielded.get(name, {})
+    # The owner that has them delivers them to its first channel.
+    unassigned = yielded.get(NO_CHANNEL, [])
+    topic.suspended = merged([*suspended, *unassigned]) if topic.origin else unassigned
     for channel in topic.channels.values():
-        ranges = merged([*suspended, *yielded.get((channel.name, channel.generation), ())])
+        mine = [*suspended, *yielded.get((channel.name, channel.generation), ())]
+        ranges = merged(mine if channel.ephemeral else [*mine, *unassigned])
         if ranges != channel.backlog.suspended:
             channel.backlog.suspend(ranges)
             channel.expiry_ns = 0

@@ -12,14 +12,18 @@ CHANNEL = "c"
 TOPIC = "t"
 
 
-def site_of(nodes: int, *, replicas: int = 1, failover_s: int = 30) -> Site:
-    """Nodes whose logs have one topic with one channel, and which have chosen their replicas."""
+def site_of(nodes: int, *, replicas: int = 1, failover_s: int = 30, channel: str = CHANNEL) -> Site:
+    """Nodes whose logs have one topic with one channel, and which have chosen their replicas.
+
+    An empty *channel* is none; the topic is made by the first publish.
+    """
     settings = ReplicaSettings(
         replicas=replicas, catch_up_rate=1 << 30, failover_ns=failover_s * 1_000_000_000
     )
     site = Site(nodes, random.Random(1), settings, is_prompt=True)
-    for node in site.nodes.values():
-        node.channel(TOPIC, CHANNEL)
+    if channel:
+        for node in site.nodes.values():
+            node.channel(TOPIC, channel)
     site.advance(8)
     return site
 

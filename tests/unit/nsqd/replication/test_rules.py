@@ -6,7 +6,16 @@ from nsqd.replication.claims import STAGGER_NS
 from nsqd.replication.dropping import waits_for
 from nsqd.replication.frames import CopyId, CopyKind, Holder
 from tests.campaign.replication.node import SECOND
-from tests.unit.nsqd.replication.small_site import copies_of, finish, log_of, publish, site_of, take
+from tests.unit.nsqd.replication.small_site import (
+    CHANNEL,
+    TOPIC,
+    copies_of,
+    finish,
+    log_of,
+    publish,
+    site_of,
+    take,
+)
 
 FAILOVER_S = 30
 
@@ -278,3 +287,24 @@ def test_copy_is_not_dropped_before_other_replica_has_its_state(site, monkeypatc
     assert waits_for(log, promoted, node.now) == "another copy here to be opened"
     replica.is_open = True
     assert waits_for(log, promoted, node.now) == ""
+
+
+@pytest.mark.parametrize("first", [1, 2, 0])
+def test_backlog_without_channel_is_delivered_by_one_node_after_failover(first):
+    site = site_of(2, channel="")
+    publish(site.nodes[1], b"one", b"two")
+    site.advance(2)
+    site.kill(1)
+    site.advance(FAILOVER_S + 8)
+    site.start(1)
+    site.advance(6)
+
+    if first:
+        site.nodes[first].channel(TOPIC, CHANNEL)
+        site.advance(6)
+    readers = [(node, node.read(TOPIC, CHANNEL, 100)) for node in site.nodes.values()]
+    for _ in range(8):
+        site.advance(1)
+    got = sorted(body for _, reader in readers for _, body in reader.take())
+
+    assert got == [b"one", b"two"]
