@@ -7,7 +7,7 @@ from nsqd.engine.limits import Limits
 from nsqd.engine.pending import PendingRange
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Gap, Why
-from nsqd.log.ranges import merged, size_of
+from nsqd.log.ranges import size_of
 from tests.support.engine import SECOND, Node, Outlet, bodies, counts
 
 
@@ -17,17 +17,6 @@ def test_messages_are_delivered_in_order_up_to_rdy(node, channel):
 
     assert bodies(outlet) == [b"1", b"2"]
     assert (channel.backlog.pending.count, channel.backlog.in_flight.count, consumer.in_flight) == (1, 2, 2)
-
-
-def test_finishing_makes_room_for_the_next(node, channel):
-    node.publish(b"1", b"2")
-    consumer, outlet = node.subscribe(channel, rdy=1)
-    ((first, _, _),) = outlet.taken()
-
-    node.finish(consumer, first)
-
-    assert bodies(outlet) == [b"2"]
-    assert consumer.finish_count == 1
 
 
 def test_channels_get_copies_with_the_same_id(node, channel):
@@ -40,23 +29,14 @@ def test_channels_get_copies_with_the_same_id(node, channel):
     assert left.taken() == right.taken()
 
 
-def test_idle_consumers_take_turns(node, channel):
-    outlets = []
-    for _ in range(4):
-        _, outlet = node.subscribe(channel, rdy=100)
-        outlets.append(outlet)
-    for _ in range(40):
-        node.publish(b"x")
-
-    assert [len(outlet.taken()) for outlet in outlets] == [10, 10, 10, 10]
-
-
-def test_batch_is_shared_by_those_who_are_ready(node, channel):
+@pytest.mark.parametrize("batch", [1, 200])
+def test_ready_consumers_share_messages(node, channel, batch):
     outlets = [node.subscribe(channel, rdy=2500)[1] for _ in range(4)]
 
-    node.publish(*[b"x"] * 200)
+    for _ in range(200 // batch):
+        node.publish(*[b"x"] * batch)
 
-    assert [len(outlet.taken()) for outlet in outlets] == [50, 50, 50, 50]
+    assert [len(outlet.taken()) for outlet in outlets] == [50] * 4
 
 
 @pytest.mark.parametrize("paused", [False, True])
@@ -68,19 +48,6 @@ def test_consumers_that_leave_or_stop_are_not_ready(node, channel, paused):
     node.ready(second, 0)
 
     assert list(channel.ready) == [third]
-
-
-def test_requeue_without_delay_joins_tail_with_one_more_attempt(node, channel):
-    node.publish(b"1", b"2", b"3")
-    consumer, outlet = node.subscribe(channel, rdy=1)
-    ((first, attempts, _),) = outlet.taken()
-    assert attempts == 1
-
-    channel.requeue(node.broker.ids.decode(first), consumer, 0, node.now_ns)
-    node.ready(consumer, 10)
-
-    assert [(a, body) for _, a, body in outlet.taken()] == [(1, b"2"), (1, b"3"), (2, b"1")]
-    assert (channel.requeue_count, consumer.requeue_count) == (1, 1)
 
 
 def test_requeue_with_delay_comes_back_when_it_is_due(node, channel):
@@ -97,20 +64,6 @@ def test_requeue_with_delay_comes_back_when_it_is_due(node, channel):
 
     node.advance(0.2)
     assert [(a, body) for _, a, body in outlet.taken()] == [(2, b"1")]
-
-
-def test_message_returns_to_queue_when_its_timeout_passes(node, channel):
-    node.publish(b"1")
-    consumer, outlet = node.subscribe(channel, rdy=1, msg_timeout=1)
-    ((first, _, _),) = outlet.taken()
-
-    node.advance(1)
-
-    assert [(a, body) for _, a, body in outlet.taken()] == [(2, b"1")]
-    assert channel.timeout_count == 1
-    assert consumer.in_flight == 1
-    channel.finish([node.broker.ids.decode(first)], consumer, node.now_ns)
-    assert channel.backlog.in_flight.count == 0
 
 
 def test_attempts_count_on_through_timeouts_and_are_forgotten_at_finish(node, channel):
@@ -140,18 +93,6 @@ def test_touch_prolongs_but_not_past_maximum_from_delivery(node, channel):
     assert channel.timeout_count == 1
 
 
-def test_touched_message_times_out_at_maximum_before_its_own_time_out(node, channel):
-    node.publish(b"1")
-    consumer, _ = node.subscribe(channel, rdy=1, msg_timeout=60)
-    channel.touch(channel.backlog.in_flight.ranges()[0][0], consumer, 4_000_000_000, node.now_ns)
-    node.broker.reschedule(channel)
-
-    node.advance(3.9)
-    assert channel.timeout_count == 0
-    node.advance(0.1)
-    assert channel.timeout_count == 1
-
-
 def test_disconnect_gives_messages_back_at_once(node, channel):
     node.publish(b"1", b"2")
     consumer, _ = node.subscribe(channel, rdy=2)
@@ -161,45 +102,6 @@ def test_disconnect_gives_messages_back_at_once(node, channel):
 
     assert [(a, body) for _, a, body in outlet.taken()] == [(2, b"1"), (2, b"2")]
     assert (channel.returned_count, channel.requeue_count, channel.timeout_count) == (2, 0, 0)
-
-
-def test_paused_channel_keeps_its_messages(node, channel):
-    channel.paused = True
-    _, outlet = node.subscribe(channel, rdy=1)
-    node.publish(b"1")
-    assert (outlet.taken(), channel.backlog.pending.count) == ([], 1)
-
-    channel.paused = False
-    node.broker.serve(channel)
-    node.turn()
-
-    assert bodies(outlet) == [b"1"]
-
-
-def test_empty_drops_waiting_in_flight_and_deferred(node, channel):
-    node.publish(b"1", b"2", b"3")
-    consumer, outlet = node.subscribe(channel, rdy=1)
-    node.topic().stage(b"later", node.now_ns, node.now_ns + 10)
-    node.broker.dirty[node.topic()] = None
-    node.turn()
-    ((first, _, _),) = outlet.taken()
-
-    channel.empty()
-
-    assert (counts(channel), consumer.in_flight) == ((0, 0, 0), 0)
-    failed = channel.finish([node.broker.ids.decode(first)], consumer, node.now_ns)
-    assert [str(why) for _, why in failed] == ["ID not in flight"]
-    node.publish(b"4")
-    assert bodies(outlet) == [b"4"]
-
-
-def test_lowering_rdy_recalls_nothing(node, channel):
-    node.publish(b"1", b"2", b"3")
-    consumer, outlet = node.subscribe(channel, rdy=2)
-    node.ready(consumer, 0)
-
-    assert consumer.in_flight == 2
-    assert bodies(outlet) == [b"1", b"2"]
 
 
 def test_consumer_whose_socket_is_full_gets_nothing(node, channel):
@@ -229,17 +131,6 @@ def test_ephemeral_channel_drops_what_exceeds_its_memory():
     _, outlet = node.subscribe(channel, rdy=10)
 
     assert bodies(outlet) == [b"0", b"1", b"2"]
-
-
-def test_ephemeral_channel_without_memory_delivers_to_ready_consumers():
-    node = Node(mem_queue_size=0)
-    channel = node.channel("c#ephemeral", topic="t#ephemeral")
-    node.publish(b"no consumer", topic="t#ephemeral")
-    _, outlet = node.subscribe(channel, rdy=1)
-
-    node.publish(b"1", topic="t#ephemeral")
-
-    assert bodies(outlet) == [b"1"]
 
 
 def test_ephemeral_channel_with_ready_consumer_has_published_messages_only():
@@ -293,18 +184,6 @@ def test_commit_acknowledges_waiting_deferred_and_flying_messages_below(node, ch
     channel.commit(first + 10)
     assert channel.acknowledged == first + 10 == node.topic().log.next_seq
     assert consumer.in_flight == 0
-
-
-def test_sampling_consumer_loses_what_is_not_drawn(node, channel):
-    draws = iter([True, False, False, True, True])
-    consumer, outlet = node.subscribe(channel)
-    consumer.keep = lambda: next(draws)
-    node.publish(*[b"%d" % n for n in range(5)])
-
-    node.ready(consumer, 10)
-
-    assert bodies(outlet) == [b"0", b"3", b"4"]
-    assert channel.backlog.pending.count == 0
 
 
 # --- messages that cannot be read just now
@@ -434,21 +313,6 @@ def test_due_messages_are_one_run_answered_one_by_one(node, apart):
     assert (channel.backlog.pending.count, channel.backlog.in_flight.count) == (3, 1)
 
 
-def test_due_messages_time_out_together(node, apart):
-    channel, consumer, outlet, first = apart
-    node.ready(consumer, 4)
-    assert len(outlet.taken()) == 4
-    node.ready(consumer, 0)
-    channel.finish([first + 2], consumer, node.now_ns)
-
-    node.advance(61)
-
-    assert merged(channel.backlog.pending.ranges()) == [
-        (first + n, first + m) for n, m in ((0, 1), (3, 4), (5, 8))
-    ]
-    assert (channel.timeout_count, consumer.in_flight) == (3, 0)
-
-
 def test_missing_due_message_is_counted_and_the_others_delivered(node, shelf, apart):
     channel, consumer, outlet, first = apart
     shelf.gaps = [Gap(first + 2, first + 3, Why.DAMAGED)]
@@ -530,23 +394,6 @@ def test_unreadable_message_is_delivered_later(node, shelf, stored):
 
     assert first_bytes(outlet) == [b"%d" % n for n in range(8)]
     assert (stored.backlog.pending.count, stored.lost_count, stored.stalled) == (0, 0, "")
-
-
-def test_messages_read_before_failure_are_delivered(node, shelf, stored):
-    _, outlet = node.subscribe(stored, rdy=1)
-    assert first_bytes(outlet) == [b"0"]
-    shelf.reason = "input/output error"
-    node.ready(next(iter(stored.consumers)), 10)
-
-    assert (outlet.taken(), stored.backlog.pending.count, stored.backlog.in_flight.count) == ([], 7, 1)
-
-
-def test_failure_without_text_stalls_all_the_same(node, shelf, stored):
-    shelf.reason = ""
-    node.subscribe(stored, rdy=10)
-
-    assert stored.stalled
-    assert stored.backlog.pending.count == 8
 
 
 def test_retry_pauses_grow_to_limit_and_restart_after_success(node, shelf, stored):

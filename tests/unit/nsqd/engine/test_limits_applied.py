@@ -34,17 +34,6 @@ def moves(channel):
 # --- bounds ---
 
 
-def test_oldest_messages_are_dropped_beyond_bound(node, channel):
-    hold(node, max_depth=3, drop_oldest=True)
-    node.publish(b"1", b"2", b"3", b"4", b"5")
-    end = node.topic().log.next_seq
-
-    assert (channel.backlog.count(), channel.dropped_count, channel.changed) == (3, 2, True)
-    assert node.topic().wanted(0, end) == [(end - 3, end)]
-    _, outlet = node.subscribe(channel, rdy=10)
-    assert bodies(outlet) == [b"3", b"4", b"5"]
-
-
 def test_messages_in_flight_count_and_are_not_dropped(node, channel):
     hold(node, max_depth=3, drop_oldest=True)
     node.publish(b"1", b"2")
@@ -272,22 +261,6 @@ def test_time_to_live_that_comes_later_holds_for_what_is_there(node, channel):
 
 
 # --- attempts ---
-
-
-def test_message_that_was_requeued_too_often_is_dead_letter(node, channel):
-    hold(node, max_attempts=3)
-    node.publish(b"poison")
-    consumer, outlet = node.subscribe(channel, rdy=1)
-    consumer.client = "me"
-
-    for attempt in (1, 2, 3):
-        ((message_id, attempts, _),) = outlet.taken()
-        assert attempts == attempt
-        requeue(node, channel, consumer, message_id)
-
-    assert (outlet.taken(), counts(channel)) == ([], (0, 0, 0))
-    (move,) = channel.backlog.dead_letter_queue.take(10)
-    assert (move.reason, move.client) == (REQUEUED, "me")
 
 
 @pytest.fixture

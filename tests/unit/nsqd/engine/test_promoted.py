@@ -457,14 +457,6 @@ def test_unknown_channel_is_made_with_pending_messages(origin, first):
     assert copy.channels["n"].backlog.pending.ranges() == [(first + 7, first + 10)]
 
 
-def test_deleted_channel_is_not_made_again_by_another_copys_state(origin, owner, copy):
-    origin.broker.delete_channel(origin.topic(), "c")
-
-    promoted.merge(origin.broker, origin.topic(), "c", finished_ranges.facts(copy, "c"), stored=list)
-
-    assert "c" not in origin.topic().channels
-
-
 def test_channel_that_is_made_later_withholds_what_copy_withholds(origin):
     copy = copy_of(origin.topic(), Owner())
     copy.backlog.extend(copy.log.next_seq, copy.log.next_seq + 10)

@@ -4,15 +4,6 @@ from nsqd.log.ranges import size_of
 from tests.support.engine import SECOND, Node
 
 
-def test_first_channel_gets_earlier_messages_and_later_ones_do_not(node):
-    node.publish(b"1", b"2")
-
-    first, later = node.channel("first"), node.channel("later")
-
-    assert (first.backlog.pending.count, later.backlog.pending.count) == (2, 0)
-    assert (first.message_count, later.message_count) == (2, 0)
-
-
 def test_later_channel_can_be_given_what_is_kept(node):
     node.channel("first")
     node.publish(b"1", b"2", b"3")
@@ -52,27 +43,6 @@ def test_paused_topic_gives_what_it_keeps_back_only_later(node):
     assert later.backlog.pending.count == 2
 
 
-def test_paused_topic_keeps_what_is_published_and_channels_go_on(node, channel):
-    node.publish(b"1")
-    topic = node.topic()
-    topic.paused = True
-
-    node.publish(b"2", b"3")
-    late = node.channel("late")
-    assert (topic.backlog.pending.count, channel.backlog.pending.count, late.backlog.pending.count) == (
-        2,
-        1,
-        0,
-    )
-
-    node.broker.pause_topic(topic, paused=False)
-    assert (topic.backlog.pending.count, channel.backlog.pending.count, late.backlog.pending.count) == (
-        0,
-        3,
-        2,
-    )
-
-
 def test_held_topic_moves_nothing_until_its_channels_are_known(node):
     topic = node.topic()
     node.broker.set_awaiting_registration(topic, awaiting_registration=True)
@@ -83,20 +53,6 @@ def test_held_topic_moves_nothing_until_its_channels_are_known(node):
     node.broker.set_awaiting_registration(topic, awaiting_registration=False)
 
     assert channel.backlog.pending.count == 1
-
-
-def test_deferred_message_waits_for_its_time_in_every_channel(node):
-    channels = [node.channel("a"), node.channel("b")]
-    topic = node.topic()
-    topic.stage(b"later", node.now_ns, node.now_ns + 2_000_000_000)
-    node.broker.dirty[topic] = None
-    node.turn()
-    assert [(c.backlog.pending.count, c.backlog.deferred.count) for c in channels] == [(0, 1), (0, 1)]
-
-    node.advance(1.9)
-    assert [c.backlog.pending.count for c in channels] == [0, 0]
-    node.advance(0.2)
-    assert [c.backlog.pending.count for c in channels] == [1, 1]
 
 
 def test_messages_put_off_together_are_one_block_and_others_none_of_it(node):
@@ -165,26 +121,6 @@ def test_refused_messages_are_not_delivered_and_their_numbers_unused(node, chann
     assert topic.log.read(end + 1).first == end + 1
 
 
-def test_counters_count_stored_messages_and_their_bytes(node):
-    node.publish(b"123", b"4567")
-    topic = node.topic()
-    topic.stage_batch(Batch([b"89"]), node.now_ns)
-    topic.abandon()
-
-    assert (topic.message_count, topic.message_bytes) == (2, 7)
-
-
-def test_emptying_topic_leaves_its_channels_alone(node, channel):
-    node.publish(b"1")
-    topic = node.topic()
-    node.broker.pause_topic(topic, paused=True)
-    node.publish(b"2")
-
-    topic.empty()
-
-    assert (topic.backlog.pending.count, channel.backlog.pending.count) == (0, 1)
-
-
 def test_ephemeral_topic_drops_messages_beyond_memory():
     node = Node(mem_queue_size=10)
     node.publish(*[b"x"] * 15, topic="t#ephemeral")
@@ -209,16 +145,6 @@ def test_last_channel_of_ephemeral_topic_takes_it_along(node):
     assert node.broker.topics == {}
 
 
-def test_ephemeral_channel_without_clients_stays_until_one_came_and_went(node):
-    channel = node.channel("c#ephemeral")
-    assert "c#ephemeral" in node.topic().channels
-    consumer, _ = node.subscribe(channel)
-
-    node.broker.remove_consumer(consumer)
-
-    assert node.topic().channels == {}
-
-
 def test_deleting_topic_gives_consumers_whose_connections_end(node):
     consumers = [node.subscribe(node.channel(name))[0] for name in ("a", "b")]
 
@@ -228,16 +154,6 @@ def test_deleting_topic_gives_consumers_whose_connections_end(node):
         "channel deleted",
         "topic deleted",
     ]
-
-
-def test_low_water_is_lowest_message_anybody_owes(node):
-    channel, other = node.channel(), node.channel("other")
-    node.publish(b"1", b"2", b"3")
-    first = node.topic().log.next_seq - 3
-    channel.commit(first + 3)
-    other.commit(first + 1)
-
-    assert node.topic().low_water() == first + 1
 
 
 def test_deleted_channel_is_not_kept_by_its_timer(node, channel):

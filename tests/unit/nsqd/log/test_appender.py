@@ -10,19 +10,13 @@ from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.tail_records import CheckpointPosition
 from nsqd.storage.topic_log import topic_folder
 from tests.support.descriptors import open_below
-from tests.support.disks import FaultyDisk, FullDisk, ReadOnlyFolder
+from tests.support.disks import FaultyDisk, FullDisk
 from tests.support.stores import FIRST, finish, noted
 
 NO_SPACE = pytest.raises(OSError, match="No space left")
 
 
 # --- writing
-
-
-def test_folder_is_made_with_first_append(shop):
-    assert not shop.folder.exists()
-    assert (shop.store.segments.first_seq, shop.store.segments.end, shop.store.segments.size) == (None, 0, 0)
-    assert shop.store.segments.read(FIRST) is None
 
 
 def test_appends_to_segments_of_no_size_have_own_files(shop):
@@ -145,16 +139,6 @@ def test_crash_after_failed_append_loses_no_stored_message(shop, room):
     assert shop.bodies() == {FIRST: b"kept"}
     assert noted(found) in ([(1, b"1")], [(1, b"1"), (2, b"2")])
     assert [gap for gap in shop.gaps() if gap.is_loss] == []
-
-
-def test_folder_that_takes_no_files_fails_write_and_leaks_nothing(shop):
-    shop.new(ReadOnlyFolder())
-    before = open_below(shop.folder.parent)
-    for _ in range(3):
-        with pytest.raises(OSError, match="Read-only"):
-            shop.publish(b"a")
-
-    assert open_below(shop.folder.parent) == before
 
 
 @pytest.mark.parametrize("call", ["make_folder", "create", "append"])

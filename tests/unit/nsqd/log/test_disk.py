@@ -91,15 +91,6 @@ def test_read_gives_what_lies_there_and_less_only_at_the_end(disk, tmp_path):
     disk.close(fd)
 
 
-def test_whole_file_is_read_and_absent_one_is_said_to_be_absent(disk, tmp_path):
-    (tmp_path / "file").write_bytes(b"content")
-
-    assert disk.read_file(tmp_path / "file") == b"content"
-    for read in (disk.read_file, disk.open_read):
-        with pytest.raises(FileNotFoundError):
-            read(tmp_path / "none")
-
-
 def test_read_that_fails_closes_file(tmp_path):
     class Broken(Disk):
         def read(self, fd, size, offset):
@@ -215,18 +206,6 @@ def test_remove_of_missing_file_is_ignored(disk, tmp_path):
     disk.remove_folder(tmp_path / "folder")
 
     assert disk.names(tmp_path) == []
-
-
-def test_files_and_folders_are_renamed(disk, tmp_path):
-    (tmp_path / "file").write_bytes(b"new")
-    (tmp_path / "other").write_bytes(b"old")
-    disk.make_folder(tmp_path / "folder")
-
-    disk.rename(tmp_path / "file", tmp_path / "other")
-    disk.rename(tmp_path / "folder", tmp_path / "moved")
-
-    assert disk.names(tmp_path) == ["moved", "other"]
-    assert disk.read_file(tmp_path / "other") == b"new"
 
 
 def test_copy_of_file_has_another_identity_and_renamed_one_the_same(disk, tmp_path):

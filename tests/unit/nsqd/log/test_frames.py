@@ -135,7 +135,7 @@ def test_frames_carry_their_own_attempts(sizes, counts):
     assert data == b"".join(map(with_attempts, frames, counts))
 
 
-@pytest.mark.parametrize("sizes", [(3, 3, 3, 3), (3, 5, 1, 3), (3,)])
+@pytest.mark.parametrize("sizes", [(3, 3, 3, 3), (3, 5, 1, 3), (1, 3), (3,)])
 def test_frames_of_one_size_are_patched_together_and_others_are_not(sizes):
     block = Encoder(IDS, 7).batch(Batch([b"x" * size for size in sizes]), NOW)
     frames = [block.view(seq, seq + 1) for seq in range(block.first, block.next)]

@@ -14,7 +14,6 @@ from nsqd.log.layout import (
     FILE_HEADER_BYTES,
     FileHeader,
     NewerVersion,
-    NotALog,
     append_header,
 )
 from nsqd.log.pages import read_page
@@ -291,13 +290,6 @@ def test_file_in_which_nothing_was_ever_stored_is_none(tmp_path, content):
     (tmp_path / "00000001.log").write_bytes(content)
 
     assert open_segment(Disk(), tmp_path / "00000001.log", 1, 0) is None
-
-
-def test_file_that_holds_something_else_is_refused(tmp_path):
-    (tmp_path / "00000001.log").write_bytes(b"another's" * 100)
-
-    with pytest.raises(NotALog):
-        open_segment(Disk(), tmp_path / "00000001.log", 1, 0)
 
 
 def test_append_of_newer_version_stops_start_instead_of_being_lost(slip):

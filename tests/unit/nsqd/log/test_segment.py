@@ -89,13 +89,6 @@ def test_header_that_cannot_be_mended_costs_what_lies_before_the_next_one(writer
     ]
 
 
-def test_removed_file_is_gap_and_not_a_failure(writer, encoder):
-    writer.append([encoder.batch(Batch([b"a"] * 3), 1)], [])
-    writer.segment.remove(Disk())
-
-    assert page(writer.segment) == [Gap(FIRST, FIRST + 3, Why.REMOVED)]
-
-
 @pytest.mark.parametrize("call", ["open_read", "read"])
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.EACCES])
 def test_read_that_fails_is_no_gap(writer, encoder, call, number):
@@ -144,18 +137,6 @@ def test_page_with_notes_only_has_time_of_the_next_message(writer, encoder):
     writer.append([encoder.batch(Batch([b"x"]), 200)], [])
 
     assert writer.segment.page_times == [200, 200, 200]
-
-
-def test_numbers_that_were_not_used_divide_blocks(writer, encoder):
-    writer.append([encoder.batch(Batch([b"a"]), 1)], [])
-    encoder.skip_to(FIRST + 5)
-    writer.append([encoder.batch(Batch([b"b"]), 1)], [])
-
-    assert page(writer.segment) == [
-        (FIRST, FIRST + 1),
-        Gap(FIRST + 1, FIRST + 5, Why.UNUSED),
-        (FIRST + 5, FIRST + 6),
-    ]
 
 
 def test_damaged_append_is_told_from_unused_numbers_beside_it(writer, encoder):
@@ -229,8 +210,3 @@ def test_file_is_header_and_appends_and_nothing_else(writer, encoder):
     size = FILE_HEADER_BYTES + 2 * APPEND_HEADER_BYTES + len(b"note") + len(block.data)
     assert writer.segment.path.stat().st_size == writer.segment.size == size
     assert writer.segment.path.read_bytes().endswith(block.data)
-
-
-def test_existing_file_is_not_overwritten(writer):
-    with pytest.raises(FileExistsError):
-        SegmentWriter(Disk(), writer.segment)

@@ -80,14 +80,6 @@ def test_other_files_in_folder_are_left_alone(shop):
     assert {"adopting", "notes of the operator.log"} <= set(shop.names())
 
 
-def test_new_files_never_take_name_of_old_one(shop):
-    shop.reopen()
-    shop.publish(b"more")
-
-    assert shop.log(5).exists()
-    assert len(sequences(shop)) == 9
-
-
 # --- a torn end
 
 
@@ -224,21 +216,6 @@ def test_messages_after_failed_append_are_retained(shop):
     assert shop.warnings == []
 
 
-def test_notes_that_failed_and_were_written_again_are_told_in_order(shop):
-    disk = FaultyDisk()
-    shop.reopen(all_of_it(shop), disk)
-    shop.note(b"one")
-    disk.faults["append"] = errno.ENOSPC
-    with pytest.raises(OSError, match="No space"):
-        shop.note(b"two")
-    disk.faults.clear()
-    shop.note(b"two", b"three")
-
-    found = shop.reopen()
-
-    assert [content for _, content in noted(found)] == [b"one", b"two", b"three"]
-
-
 # --- dropped messages
 
 
@@ -272,18 +249,6 @@ def test_segments_dropped_before_checkpoint_take_no_others(shop, remaining):
 
     assert shop.bodies()[kept.first] == b"kept"
     assert len(sequences(shop)) == (5 if remaining else 3)
-
-
-def test_append_after_dropping_all_segments_is_kept(tmp_path):
-    shop = Shop(tmp_path)
-    shop.new(segment=5000)
-    shop.publish(b"x" * 1_100_000)
-    assert shop.drop(FIRST + 1, 0) == 1
-    kept = shop.publish(b"kept")
-
-    shop.reopen(CheckpointPosition(FIRST, 0, FIRST, FIRST))
-
-    assert shop.bodies() == {kept.first: b"kept"}
 
 
 # --- files that are gone or are not ours

@@ -175,12 +175,6 @@ def test_due_times_on_disk_are_those_of_clock_on_wall(node):
     )
 
 
-def test_ephemeral_channels_are_not_written(node):
-    node.channel("c#ephemeral")
-
-    assert saved(node).channels == {}
-
-
 @pytest.mark.parametrize("bits", [54, 64])
 def test_highest_numbers_and_many_attempts_fit(node, bits):
     channel = node.channel()

@@ -1,11 +1,9 @@
 """Restarts without processes: a broker and its data path are dropped and opened again."""
 
-import errno
 import shutil
 
 import pytest
 
-from nsqd.log.disk import Disk
 from nsqd.storage.metadata import Metadata, TopicMetadata
 from nsqd.storage.reservation import STRIDE
 from nsqd.storage.topic_log import store_of
@@ -39,36 +37,6 @@ def test_messages_without_channel_wait_for_the_first_one_after_crash(machine):
     machine.crash()
 
     assert machine.consume(20)[1] == [(1, b"%d" % n) for n in range(10)]
-
-
-def test_message_in_flight_is_redelivered_after_crash(machine):
-    machine.channel()
-    machine.publish(b"1", b"2")
-    machine.consume(1)
-    save(machine)
-
-    machine.crash()
-
-    assert machine.consume(10)[1] == [(1, b"2"), (2, b"1")]
-
-
-@pytest.mark.parametrize("checkpointed", [True, False])
-def test_deferred_messages_keep_their_time(machine, checkpointed):
-    machine.channel()
-    save(machine)
-    machine.publish(b"now")
-    publish_later(machine, b"later", 30)
-    machine.publish(b"now too")
-    if checkpointed:
-        save(machine)
-
-    machine.crash(seconds=20)
-    consumer, first = machine.consume(10)
-    machine.now_ns += 15 * SECOND
-    machine.broker.remove_consumer(consumer)
-
-    assert sorted(body for _, body in first) == [b"now", b"now too"]
-    assert sorted(body for _, body in machine.consume(10)[1]) == [b"later", b"now", b"now too"]
 
 
 def test_starts_continue_above_used_numbers(machine):
@@ -108,18 +76,6 @@ def test_copied_data_path_goes_on_with_numbers_of_its_own(machine, tmp_path_fact
     assert "is a copy of another data path" in other.warnings[0]
     assert other.consume(1)[1] == [(1, b"1")]
     other.close()
-
-
-def test_channel_survives_crash_before_any_checkpoint(machine):
-    machine.channel("early")
-    machine.publish(b"1")
-    machine.channel("late")
-    machine.publish(b"2")
-
-    machine.crash()
-
-    assert machine.consume(10, "early")[1] == [(1, b"1"), (1, b"2")]
-    assert machine.consume(10, "late")[1] == [(1, b"2")]
 
 
 LISTED = [TopicMetadata("t", False, [("a", False), ("b", True), ("c", False)])]
@@ -230,23 +186,6 @@ def test_topic_deleted_and_made_again_in_one_moment_reads_its_own_log(machine):
     assert found == [(1, b"x" * 100)] * 40
     assert machine.broker.topics["t"].channels["c"].lost_count == 0
     assert sorted(path.name for path in machine.path.iterdir()) == ["reservation", "spare", "t.topic"]
-
-
-def test_topic_that_cannot_be_deleted_on_disk_stays_as_it_is(machine):
-    machine.publish(b"1")
-    topic = machine.broker.topics["t"]
-
-    class NoRename(Disk):
-        def rename(self, path, target):
-            raise OSError(errno.EIO, "Input/output error")
-
-    store_of(topic).segments.disk = NoRename()
-
-    with pytest.raises(OSError, match="Input/output"):
-        machine.data.delete(topic)
-
-    store_of(topic).segments.disk = Disk()
-    assert machine.consume(1)[1] == [(1, b"1")]
 
 
 def test_time_set_on_wall_moves_no_deadline(machine):

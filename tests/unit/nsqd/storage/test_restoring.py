@@ -135,15 +135,6 @@ def test_damaged_messages_were_never_stored(start):
     assert ranges(start()) == [(first, first + 1), (first + 2, first + 3)]
 
 
-def test_messages_on_disk_were_stored_without_checkpoint(start):
-    node = start()
-    node.channel()
-    node.publish(b"a", b"b")
-    first = node.topic().log.next_seq - 2
-
-    assert ranges(start()) == [(first, first + 2)]
-
-
 def test_generations_outlive_process(start):
     node = start()
     generation = node.channel().generation
