@@ -7,7 +7,6 @@ from nsqcore.lookup_protocol import (
     MAGIC_V1,
     MAX_BODY,
     MAX_LINE,
-    PING,
     Available,
     CommandParser,
     Identify,
@@ -20,11 +19,7 @@ from nsqcore.lookup_protocol import (
     decode_lookupd_info,
     decode_peer_info,
     encode_available,
-    encode_identify,
-    encode_register,
     encode_registrations,
-    encode_reply,
-    encode_unregister,
 )
 
 FIELDS = {"broadcast_address": "host", "tcp_port": 4150, "http_port": 4151, "version": "1.3.0"}
@@ -40,30 +35,6 @@ def parser():
 def commands(parser, data):
     parser.feed(data)
     return list(iter(parser.next_command, None))
-
-
-def refusal(parser, data):
-    parser.feed(data)
-    with pytest.raises(ProtocolError) as refused:
-        while parser.next_command() is not None:
-            pass
-    return refused.value.payload()
-
-
-def test_commands_of_nsqd_are_read_by_nsqlookupd(parser):
-    stream = (
-        encode_identify(FIELDS)
-        + PING
-        + encode_register("t")
-        + encode_register("t", "c")
-        + encode_unregister("t", "c")
-        + encode_unregister("t")
-    )
-    identify, *rest = commands(parser, stream)
-
-    assert isinstance(identify, Identify)
-    assert json.loads(identify.body) == FIELDS
-    assert rest == [Ping(), Register("t"), Register("t", "c"), Unregister("t", "c"), Unregister("t")]
 
 
 def test_everything_is_announced_by_its_channels_or_by_itself():
@@ -89,55 +60,11 @@ def test_line_is_stripped_and_split_on_single_blanks(parser, line, command):
     assert commands(parser, line) == [command]
 
 
-@pytest.mark.parametrize(
-    ("data", "payload"),
-    [
-        (b"FOO\n", b"E_INVALID invalid command FOO"),
-        (b"ping\n", b"E_INVALID invalid command ping"),
-        (b"\n", b"E_INVALID invalid command "),
-        (b"\xff\xfe\n", b"E_INVALID invalid command \xff\xfe"),
-        (b"IDENTIFY\n\xff\xff\xff\xfb", b"E_BAD_BODY IDENTIFY failed to read body size"),
-        (b"IDENTIFY\n\x7f\xff\xff\xff", b"E_BAD_BODY IDENTIFY body too big 2147483647 > 1048576"),
-        (b"x" * (MAX_LINE + 1), b"E_INVALID line is longer than 65536 bytes"),
-        (encode_identify(FIELDS) + b"IDENTIFY\n", b"E_INVALID cannot IDENTIFY again"),
-    ],
-)
-def test_unknown_command_is_refused(parser, data, payload):
-    assert refusal(parser, data) == payload
-
-
-@pytest.mark.parametrize("magic", [b"  V2", b"GET ", b"\x00\x00\x00\x00"])
-def test_unknown_magic_is_bad_protocol(magic):
-    assert refusal(CommandParser(), magic) == b"E_BAD_PROTOCOL"
-
-
 def test_longest_line_and_body_are_accepted(parser):
     line = b"PING " + b"x" * (MAX_LINE - 5) + b"\n"
     body = b"IDENTIFY\n" + MAX_BODY.to_bytes(4, "big") + b"y" * MAX_BODY
 
     assert commands(parser, line + body) == [Ping(), Identify(b"y" * MAX_BODY)]
-
-
-@pytest.mark.parametrize(
-    ("data", "payload"),
-    [
-        (b"IDENTIFY\n", b"E_BAD_BODY IDENTIFY failed to read body size"),
-        (b"IDENTIFY\n\x00\x00", b"E_BAD_BODY IDENTIFY failed to read body size"),
-        (b"IDENTIFY\n\x00\x00\x00\x05{}", b"E_BAD_BODY IDENTIFY failed to read body"),
-    ],
-)
-def test_stream_that_ends_inside_body_is_refused(parser, data, payload):
-    assert commands(parser, data) == []
-    with pytest.raises(ProtocolError) as refused:
-        parser.end_of_stream()
-
-    assert refused.value.payload() == payload
-
-
-@pytest.mark.parametrize("data", [b"", b"PING", b"REGISTER t"])
-def test_stream_that_ends_inside_line_is_dropped_silently(parser, data):
-    assert commands(parser, data) == []
-    parser.end_of_stream()
 
 
 def test_identify_names_nsqd():
@@ -215,11 +142,6 @@ def test_four_fields_must_be_there(missing, how):
     assert refused.value.payload() == b"E_BAD_BODY IDENTIFY missing fields"
 
 
-def test_null_is_record_without_fields():
-    with pytest.raises(ProtocolError, match="missing fields"):
-        decode_peer_info(b"null")
-
-
 def test_text_that_could_not_be_sent_on_is_repaired():
     body = json.dumps({**FIELDS, "hostname": "\ud800x"}).encode()
     bytes_that_are_no_utf8 = body.replace(b'"host"', b'"ho\xffst"')
@@ -228,15 +150,6 @@ def test_text_that_could_not_be_sent_on_is_repaired():
 
     assert info.hostname == "\ufffdx"
     assert info.broadcast_address == "ho\ufffdst"
-
-
-def test_replies_are_cut_at_their_lengths():
-    parser = ReplyParser(100)
-    parser.feed(encode_reply(b"OK") + encode_reply(b"") + encode_reply(b"{}")[:-1])
-
-    assert [parser.next_reply(), parser.next_reply(), parser.next_reply()] == [b"OK", b"", None]
-    parser.feed(b"}")
-    assert parser.next_reply() == b"{}"
 
 
 @pytest.mark.parametrize("size", [b"\xff\xff\xff\xff", b"\x00\x00\x00\x65"])

@@ -259,32 +259,19 @@ def test_tombstones_of_topics_that_are_gone_take_no_memory(registry, directory, 
     assert sys.getallocatedblocks() - before < 200
 
 
-def test_registering_again_does_not_lift_tombstone(registry, directory):
+@pytest.mark.parametrize(
+    ("how", "producers"), [("registers again", []), ("unregisters", ["a"]), ("reconnects", ["a"])]
+)
+def test_tombstone_is_lifted_by_new_registration(registry, directory, how, producers):
     peer = directory.peer("a")
     registry.register(peer, "t")
     registry.tombstone("t", "a:4151", 1 * S)
-    registry.register(peer, "t")
+    if how == "unregisters":
+        registry.unregister_topic(peer, "t")
+    registry.register(directory.peer("a", 2 * S) if how == "reconnects" else peer, "t")
 
-    assert directory.producers("t", 2 * S) == []
-
-
-def test_unregistering_and_registering_lifts_tombstone(registry, directory):
-    peer = directory.peer("a")
-    registry.register(peer, "t")
-    registry.tombstone("t", "a:4151", 1 * S)
-    registry.unregister_topic(peer, "t")
-    registry.register(peer, "t")
-
-    assert directory.producers("t", 2 * S) == ["a"]
-    assert directory.nodes(2 * S) == {"a": {"t": False}}
-
-
-def test_reconnect_lifts_tombstone(registry, directory):
-    registry.register(directory.peer("a"), "t")
-    registry.tombstone("t", "a:4151", 1 * S)
-    registry.register(directory.peer("a", 2 * S), "t")
-
-    assert directory.producers("t", 2 * S) == ["a"]
+    assert directory.producers("t", 2 * S) == producers
+    assert directory.nodes(2 * S) == {"a": {"t": not producers}}
 
 
 @pytest.mark.parametrize("node", ["::1:4151", "[::1]:4151"])

@@ -37,15 +37,6 @@ def known(session):
     return session
 
 
-def test_identify_is_answered_with_who_we_are(session, registry):
-    answer = session.handle(IDENTIFY, 7)
-
-    assert answer.payload == b'{"tcp_port":4160}'
-    (node,) = registry.nodes(7)
-    assert (node.peer.id, node.peer.info.broadcast_address) == (PEER, "a")
-    assert SessionNote(f"DB: client({PEER}) REGISTER category:client key: subkey:") in answer.notes
-
-
 def test_obstacle_changes_cached_answers(known):
     known.peer.text = known.peer.node_text = b"as before"
     known.handle(Available("draining"), 0)
@@ -94,16 +85,6 @@ def test_blank_at_the_end_of_line_is_no_channel(known, registry):
     known.handle(Register("t", ""), 0)
 
     assert registry.channels("t") == []
-
-
-def test_closed_session_leaves_nothing_behind(known, registry):
-    known.handle(Register("t"), 0)
-    known.close(0)
-
-    assert registry.producers("t", 0) == []
-    assert known.forget(1) == [SessionNote(f"DB: client({PEER}) UNREGISTER category:topic key:t subkey:")]
-    assert known.forget(1) == [SessionNote(f"DB: client({PEER}) UNREGISTER category:client key: subkey:")]
-    assert known.forget(1) == []
 
 
 def test_session_that_never_identified_closes_silently(session):

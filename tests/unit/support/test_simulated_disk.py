@@ -310,17 +310,6 @@ def test_pages_of_failed_sync_never_become_durable(disk):
     assert b"1\0" in cuts(disk, "a")
 
 
-def test_history_gives_disk_at_every_moment(disk):
-    fd = written(disk, "a", b"1")
-    disk.sync(fd)
-    disk.append(fd, [b"2"])
-    disk.remove(DATA / "a")
-
-    states = [dict(volume.tree()).get("/data/a") for _, volume in disk.history()]
-
-    assert states == [None, (), (b"1",), (b"1",), (b"12",), None]
-
-
 def test_copied_folder_has_other_inodes(disk):
     written(disk, "a", b"x")
     disk.copied(DATA, Path("/copy"))
@@ -330,30 +319,6 @@ def test_copied_folder_has_other_inodes(disk):
 
 
 # --- faults ---
-
-
-def test_call_fails_once_by_its_number(disk):
-    disk.fail(errno.EIO, call=1)
-    disk.make_folder(DATA / "a")
-    with pytest.raises(OSError, match="Input/output"):
-        disk.make_folder(DATA / "b")
-    disk.make_folder(DATA / "b")
-
-    assert disk.names(DATA) == ["a", "b"]
-    assert "EIO" in str(disk.calls[1])
-
-
-def test_calls_fail_by_operation_and_path_until_told_otherwise(disk):
-    written(disk, "a.log", b"x")
-    disk.fail(errno.EMFILE, "open_*", "*.log", times=None)
-    for _ in range(3):
-        with pytest.raises(OSError, match="Too many open files"):
-            disk.open_read(DATA / "a.log")
-    disk.open_write(DATA / "other")
-
-    disk.heal()
-
-    assert disk.read_file(DATA / "a.log") == b"x"
 
 
 def test_write_can_fail_half_way(disk):

@@ -1,7 +1,6 @@
 import asyncio
 import io
 import json
-import re
 
 import pytest
 
@@ -90,32 +89,6 @@ async def service():
     await service.server.close()
 
 
-async def test_json_goes_out_with_header_of_nsq(service):
-    status, headers, body = await service.ask("GET /item/a%20b?q=1&q=2")
-
-    assert status == 200
-    assert NSQ in headers
-    assert JSON in headers
-    assert body == b'{"name":"a b","q":"1"}'
-
-
-async def test_ping_is_plain_text_without_that_header(service):
-    status, headers, body = await service.ask("GET /ping")
-
-    assert (status, body) == (200, b"OK")
-    assert ("Content-Type", "text/plain; charset=utf-8") in headers
-    assert NSQ not in headers
-
-
-async def test_success_without_data_has_neither_body_nor_type(service):
-    status, headers, body = await service.ask("POST /create?topic=t")
-
-    assert (status, body) == (200, b"")
-    assert ("Content-Length", "0") in headers
-    assert NSQ in headers
-    assert "Content-Type" not in dict(headers)
-
-
 @pytest.mark.parametrize(
     ("head", "status", "code"),
     [
@@ -136,21 +109,6 @@ async def test_error_is_status_and_code_in_json(service, head, status, code):
     assert NSQ in headers
 
 
-async def test_head_is_not_get(service):
-    status, headers, body = await service.ask("HEAD /data")
-
-    assert (status, body) == (405, b"")
-    assert ("Allow", "GET, OPTIONS") in headers
-
-
-async def test_head_where_it_is_allowed_is_get_without_its_body(service):
-    status, headers, body = await service.ask("HEAD /ping")
-
-    assert (status, body) == (200, b"")
-    assert ("Content-Length", "2") in headers
-    assert ("Content-Type", "text/plain; charset=utf-8") in headers
-
-
 @pytest.mark.parametrize(
     "head", ["GET /ping", "GET /nope", "GET /crash", "POST /create?topic=t", "GET //ping"]
 )
@@ -158,40 +116,6 @@ async def test_replies_do_not_name_libraries(service, head):
     _, headers, _ = await service.ask(head)
 
     assert "Server" not in dict(headers)
-
-
-async def test_options_tells_methods(service):
-    status, headers, body = await service.ask("OPTIONS /pub")
-
-    assert (status, body) == (200, b"")
-    assert ("Allow", "OPTIONS, POST") in headers
-
-
-async def test_wrong_slash_is_redirected_with_query(service):
-    status, headers, body = await service.ask("GET //ping/?a=%41")
-
-    assert status == 301
-    assert ("Location", "/ping?a=%41") in headers
-    assert body == b'<a href="/ping?a=%41">Moved Permanently</a>.\n\n'
-
-
-async def test_wrong_slash_of_post_keeps_method(service):
-    status, headers, _ = await service.ask("POST /create/?topic=q")
-
-    assert status == 307
-    assert ("Location", "/create?topic=q") in headers
-
-
-async def test_body_of_exactly_limit_is_read(service):
-    assert (await service.ask("POST /pub", b"0123456789"))[2] == b"0123456789"
-
-
-async def test_longer_body_is_refused_and_connection_ends(service):
-    status, headers, body = await service.ask("POST /pub", b"0123456789+")
-
-    assert status == 413
-    assert json.loads(body) == {"message": "MSG_TOO_BIG"}
-    assert ("Connection", "close") in headers
 
 
 async def test_longer_body_in_chunks_is_refused_too(service):
@@ -204,65 +128,10 @@ async def test_longer_body_in_chunks_is_refused_too(service):
     await writer.wait_closed()
 
 
-async def test_body_is_taken_as_it_is_even_when_it_calls_itself_compressed(service):
-    assert (await service.ask("POST /pub", b"plain", "Content-Encoding: gzip\r\n"))[2] == b"plain"
-
-
-async def test_body_that_comes_in_pieces_is_put_together(service):
-    reader, writer = await service.connect()
-    writer.write(b"POST /pub HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nabc")
-    await writer.drain()
-    await asyncio.sleep(0)
-    writer.write(b"def")
-    head = await reader.readuntil(b"\r\n\r\n")
-
-    assert head.startswith(b"HTTP/1.1 200 ")
-    assert await reader.readexactly(6) == b"abcdef"
-    writer.close()
-    await writer.wait_closed()
-
-
-async def test_requests_share_one_connection(service):
-    reader, writer = await service.connect()
-    for _ in range(3):
-        writer.write(b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n")
-        await reader.readuntil(b"\r\n\r\n")
-        assert await reader.readexactly(2) == b"OK"
-    writer.close()
-    await writer.wait_closed()
-
-
-async def test_requests_are_logged_with_status_peer_and_time(service):
-    await service.ask("GET /item/x?q=1")
-
-    assert re.fullmatch(
-        r"INFO: 200 GET /item/x\?q=1 \(127\.0\.0\.1:\d+\) [\d.]+(µs|ms)", service.logged()[-1]
-    )
-
-
-async def test_hot_paths_stay_out_of_log(service):
-    await service.ask("POST /pub", b"hello")
-
-    assert service.logged() == [f"INFO: HTTP: listening on 127.0.0.1:{service.server.port}"]
-
-
 async def test_crash_is_logged_with_its_traceback(service):
     await service.ask("GET /crash")
 
     assert "ERROR: panic in HTTP handler - oops\nTraceback" in service.lines.getvalue()
-
-
-async def test_garbage_is_answered_400_and_server_lives_on(service):
-    reader, writer = await service.connect()
-    writer.write(b"\x00\x01garbage\r\n\r\n")
-    head, _, body = (await reader.read()).partition(b"\r\n\r\n")
-
-    assert head.startswith(b"HTTP/1.0 400 ")
-    assert b"Server:" not in head
-    assert body == b"400 Bad Request"
-    writer.close()
-    await writer.wait_closed()
-    assert (await service.ask("GET /ping"))[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -297,11 +166,6 @@ async def half_closed(service, sent):
 
 SLOW = b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"
 PING = b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n"
-
-
-async def test_half_closed_client_is_answered(service):
-    for _ in range(20):
-        assert (await half_closed(service, PING)).endswith(b"\r\n\r\nOK")
 
 
 async def test_client_that_half_closes_during_answer_is_answered_and_closed(service):

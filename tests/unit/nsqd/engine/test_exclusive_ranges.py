@@ -1,7 +1,6 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqd.engine.backlog import MessageState
 from nsqd.engine.exclusive_ranges import ExclusiveRanges
 from nsqd.log.disk import Disk
 from nsqd.log.encoder import Batch
@@ -63,19 +62,6 @@ def test_channel_that_goes_back_is_not_owed_what_came_back_to_another():
     new = node.broker.channel(node.topic(), "new", kept)
 
     assert [channel.backlog.pending.count for channel in (mine, other, new)] == [3, 2, 2]
-
-
-def test_message_addressed_to_one_channel_is_finished_for_every_other_one():
-    node = Node()
-    mine, other = node.channel("mine"), node.channel("other")
-    node.topic().stage_for("mine", Batch([b"back"]), node.now_ns)
-    seq = node.topic().log.next_seq
-    node.publish()
-
-    assert (mine.backlog.end, other.backlog.end) == (seq + 1, seq + 1)
-    assert mine.backlog.state_of(seq) is MessageState.PENDING
-    assert other.backlog.state_of(seq) is MessageState.FINISHED
-    assert (mine.message_count, other.message_count) == (1, 0)
 
 
 def test_exclusive_range_of_refused_messages_is_dropped():

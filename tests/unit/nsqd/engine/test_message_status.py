@@ -17,16 +17,6 @@ def states(node, channel):
     return found
 
 
-def test_pending_message_has_ordinal(node, channel):
-    node.publish(*bodies(3))
-
-    assert [(one.state, one.ordinal) for one in states(node, channel)] == [
-        (MessageState.PENDING, 1),
-        (MessageState.PENDING, 2),
-        (MessageState.PENDING, 3),
-    ]
-
-
 def test_status_in_flight_has_consumer_and_deadline(node, channel):
     consumer, outlet = node.subscribe(channel, rdy=3)
     node.publish(*bodies(4))

@@ -53,23 +53,7 @@ def twin(node):
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_channel_that_was_given_what_is_kept_is_owed_it_after_crash(node, twin, times):
-    topic = node.topic()
-    node.broker.channel(topic, "first")
-    topic.stage(b"1", node.now_ns)
-    topic.stage(b"2", node.now_ns)
-    node.broker.dirty[topic] = None
-    twin.learn()
-    end = topic.log.next_seq
-    node.broker.channel(topic, "later", [(end - 2, end)])
-    twin.learn(times)
-
-    assert twin.topic.channels["later"].backlog.unfinished(0, end) == [(end - 2, end)]
-    assert state(twin.topic) == state(topic)
-
-
-@pytest.mark.parametrize("times", [1, 2])
-def test_messages_behind_the_last_given_range_are_absent_also_after_replay(node, twin, times):
+def test_channel_made_with_stored_ranges_has_them_after_replay(node, twin, times):
     topic = node.topic()
     node.broker.channel(topic, "first")
     for body in (b"1", b"2", b"3"):
@@ -80,8 +64,10 @@ def test_messages_behind_the_last_given_range_are_absent_also_after_replay(node,
     channel = node.broker.channel(topic, "later", [(end - 3, end - 2)])
     twin.learn(times)
 
-    assert channel.absent == [(end - 2, end)]
-    assert twin.topic.channels["later"].absent == channel.absent
+    later = twin.topic.channels["later"]
+    assert later.backlog.unfinished(0, end) == [(end - 3, end - 2)]
+    assert later.absent == channel.absent == [(end - 2, end)]
+    assert state(twin.topic) == state(topic)
 
 
 @pytest.mark.parametrize("times", [1, 2])

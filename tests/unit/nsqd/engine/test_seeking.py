@@ -1,5 +1,4 @@
-import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nsqd.engine import replay, seeking
@@ -145,6 +144,11 @@ def test_note_does_the_same_once_and_twice(node, channel):
         assert states(other, redelivered, first) == states(node, channel, first)
 
 
+TWO_CHECKPOINTS = [("checkpoint", True)] * 2
+DUE_AND_FINISHED = [("deliver", 1), ("requeue", 5), ("time", 6), ("commit", 10)]
+DUE_AFTER_CHECKPOINT = [*DUE_AND_FINISHED[:2], ("checkpoint", True), *DUE_AND_FINISHED[2:]]
+
+
 @given(
     st.lists(
         st.one_of(
@@ -154,11 +158,17 @@ def test_note_does_the_same_once_and_twice(node, channel):
             st.tuples(st.just("finish"), st.integers(0, 20)),
             st.tuples(st.just("deliver"), st.integers(1, 4)),
             st.tuples(st.just("requeue"), st.integers(0, 3)),
+            st.tuples(st.sampled_from(["commit", "time"]), st.integers(0, 20)),
             st.tuples(st.just("checkpoint"), st.booleans()),
         ),
         max_size=25,
     )
 )
+# Finished messages, a message that was deferred and fell due, and messages in flight, all before the seek.
+@example([("publish", 10), ("commit", 10), *TWO_CHECKPOINTS, ("seek", 0), *TWO_CHECKPOINTS])
+@example([("publish", 10), *TWO_CHECKPOINTS, *DUE_AND_FINISHED, ("seek", 0), *TWO_CHECKPOINTS])
+@example([("publish", 10), *TWO_CHECKPOINTS, *DUE_AFTER_CHECKPOINT, ("seek", 0), *TWO_CHECKPOINTS])
+@example([("publish", 10), ("deliver", 2), *TWO_CHECKPOINTS, ("seek", 0), *TWO_CHECKPOINTS])
 @settings(deadline=None)
 def test_chain_of_checkpoints_tells_seek_whole(tmp_path_factory, steps):
     """At any moment either file has the backlog, with due times and attempts."""
@@ -188,6 +198,15 @@ def test_chain_of_checkpoints_tells_seek_whole(tmp_path_factory, steps):
             node.ready(consumer, 0)
         elif what == "requeue" and taken:
             channel.requeue(taken.pop(), consumer, n * SECOND, node.now_ns)
+            node.broker.reschedule(channel)
+        elif what == "commit":
+            position = min(first + n, topic.log.next_seq)
+            channel.commit(position)
+            taken = [seq for seq in taken if seq >= position]
+        elif what == "time":
+            node.advance(n)
+            flying = channel.backlog.in_flight.ranges()
+            taken = [seq for seq in taken if any(low <= seq < high for low, high in flying)]
         elif what == "checkpoint":
             job = slots.start_job(
                 topic, CheckpointPosition(topic.log.next_seq, 0, 0, topic.log.next_seq), durable=n
@@ -295,79 +314,3 @@ def test_seek_leaves_messages_in_one_state(steps):
         pending = {seq for start, end in channel.backlog.unfinished(0, 1 << 54) for seq in range(start, end)}
         here = {seq for ranges in in_turn[:3] for start, end in ranges for seq in range(start, end)}
         assert pending == here or (beyond is not None and here == {seq for seq in pending if seq < beyond})
-
-
-@pytest.fixture
-def keeper(node, channel, tmp_path):
-    """Writes a checkpoint; returns the channel that it restores."""
-    slots = CheckpointSlots(Disk(), tmp_path)
-
-    def keeper():
-        topic = node.topic()
-        job = slots.start_job(topic, CheckpointPosition(topic.log.next_seq, 0, 0, topic.log.next_seq))
-        job.run(Disk())
-        slots.end(job)
-        restored = Node().channel()
-        CheckpointSlots(Disk(), tmp_path).load(lambda _: None).channels["c"].fill(restored.backlog)
-        return restored.backlog
-
-    return keeper
-
-
-def put_off_and_finished(node, channel, keeper=None):
-    """Defer a message, let it fall due again, and finish everything."""
-    consumer, outlet = node.subscribe(channel, rdy=1)
-    (message_id, _, _) = outlet.taken()[0]
-    consumer.rdy = 0
-    channel.requeue(node.broker.ids.decode(message_id), consumer, 5 * SECOND, node.now_ns)
-    if keeper is not None:
-        keeper()
-    node.broker.reschedule(channel)
-    node.advance(6)
-    channel.commit(node.topic().log.next_seq)
-
-
-def test_checkpoint_chain_restarts_channel_after_seek(node, channel, keeper):
-    first = publish(node)
-    channel.commit(first + 10)
-    keeper()
-    keeper()
-
-    seek(node, channel, first)
-
-    assert keeper().unfinished(0, first + 99) == [(first, first + 10)]
-    assert keeper().unfinished(0, first + 99) == [(first, first + 10)]
-
-
-def test_facts_from_before_seek_are_not_told(node, channel, keeper):
-    first = publish(node)
-    keeper()
-    keeper()
-    put_off_and_finished(node, channel)
-
-    seek(node, channel, first)
-
-    assert (keeper().deferred.count, keeper().attempts) == (0, {})
-
-
-def test_change_in_the_other_checkpoint_is_not_repeated_after_seek(node, channel, keeper):
-    first = publish(node)
-    keeper()
-    keeper()
-    put_off_and_finished(node, channel, keeper)
-
-    seek(node, channel, first)
-
-    assert (keeper().deferred.count, keeper().deferred.count) == (0, 0)
-
-
-def test_checkpoint_tells_again_that_messages_in_flight_were_delivered(node, channel, keeper):
-    first = publish(node)
-    consumer, _ = node.subscribe(channel, rdy=2)
-    node.ready(consumer, 0)
-    keeper()
-    keeper()
-
-    seek(node, channel, first)
-
-    assert keeper().attempts == {first: 1, first + 1: 1}

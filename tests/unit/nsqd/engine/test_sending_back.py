@@ -81,24 +81,6 @@ def test_message_sent_back_survives_crash(node, name):
     assert channel.backlog.unfinished(0, start + 6) == [(start, start + 2), (start + 4, start + 6)]
 
 
-def test_refused_message_sent_back_is_forgotten(node):
-    topic = node.topic()
-    topic.stage_for("mine", Batch([b"1"]), node.now_ns)
-    topic.abandon()
-
-    node.publish(b"2")
-
-    assert depths(node) == {"mine": 1, "other": 1}
-
-
-def test_message_sent_back_to_paused_topic_goes_to_all(node):
-    node.broker.pause_topic(node.topic(), paused=True)
-    give(node, "mine", b"1")
-    node.broker.pause_topic(node.topic(), paused=False)
-
-    assert depths(node) == {"mine": 1, "other": 1}
-
-
 def test_dead_letter_becomes_what_it_was():
     plain = DeadLetter(1, {"dead-topic": "t", "dead-channel": "c"}, b"body")
     traced = DeadLetter(2, {"dead-topic": "t", "traceparent": "00-1"}, b"other")

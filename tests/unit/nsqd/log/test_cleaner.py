@@ -52,17 +52,6 @@ def test_segment_kept_for_note_blocks_no_later_segment(shop):
     assert shop.store.segments.notes == 2
 
 
-def test_log_start_after_drop_is_known_before(shop):
-    shop.new(segment=400)
-    for _ in range(10):
-        shop.publish(b"x" * 60)
-
-    assert shop.store.cleaner.log_start_after_drop(FIRST + 1, 0) is None
-    log_start = shop.store.cleaner.log_start_after_drop(FIRST + 5, 0)
-    shop.drop(FIRST + 5, 0)
-    assert log_start == shop.store.segments.first_seq
-
-
 def test_large_newest_segment_goes_when_all_of_it_is_acknowledged(shop):
     shop.publish(b"x" * 1_100_000)
     assert shop.drop(FIRST + 1, 0) == 1

@@ -43,22 +43,6 @@ def shop(tmp_path):
     shop.store.appender.close()
 
 
-def test_appends_of_both_kinds_are_kept_apart_when_page_is_read(shop):
-    publish(shop, ({}, b"1"), extended=False)
-    publish(shop, ({}, b"2"), extended=False)
-    publish(shop, (SOME, b"3"), ({}, b"4"), extended=True)
-    publish(shop, (SOME, b"5"), extended=True)
-    publish(shop, ({}, b"6"), extended=False)
-
-    found = [block for _, _, block in cursor.scan(shop.store.segments, FIRST, FIRST + 6)]
-
-    assert [(block.first, block.next, block.has_headers) for block in found] == [
-        (FIRST, FIRST + 2, False),
-        (FIRST + 2, FIRST + 5, True),
-        (FIRST + 5, FIRST + 6, False),
-    ]
-
-
 def test_single_messages_of_both_kinds_are_read_from_among_many(shop):
     expected = {}
     for n in range(200):

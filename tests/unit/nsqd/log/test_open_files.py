@@ -55,16 +55,6 @@ def test_open_files_stay_below_limit(street, tmp_path):
     assert [shop.names() for shop in street] == [["00000001.log"]] * 4
 
 
-def test_closed_file_is_synced(street):
-    for shop in street:
-        shop.publish(b"1")
-    assert len(street.files) == 2
-
-    for shop in street:
-        assert shop.sync() is None
-        assert shop.store.segments.synced == shop.store.segments.end
-
-
 def test_file_that_is_synced_is_closed_before_one_that_is_not(street):
     first, second, third, _ = street
     first.publish(b"1")

@@ -5,14 +5,13 @@ import pytest
 from nsqd.log.cache import Cache
 from nsqd.log.disk import Disk
 from nsqd.log.encoder import Batch, Encoder
-from nsqd.log.gaps import Gap, Why
 from nsqd.log.ids import MessageIds
-from nsqd.log.layout import FILE_HEADER_BYTES, FileHeader
-from nsqd.log.pages import read, read_page
-from nsqd.log.segment import PAGE_BYTES, Segment
+from nsqd.log.layout import FileHeader
+from nsqd.log.pages import read
+from nsqd.log.segment import Segment
 from nsqd.log.segment_writer import SegmentWriter
 from tests.support.disks import Counting, FaultyDisk
-from tests.support.stores import FIRST, deferred, zero
+from tests.support.stores import FIRST, deferred
 
 COUNT = 1500
 # The bytes of an append with its header.
@@ -117,25 +116,6 @@ def test_long_append_is_read_alone_and_kept_like_page(tmp_path, disk):
     disk.close(writer.fd)
 
 
-def test_damage_is_the_same_gap_for_one_message_as_for_all(written, disk, cache):
-    for seq in (FIRST, FIRST + 400):
-        at(written, disk, cache, seq)
-    place = FILE_HEADER_BYTES + 100 * (48 + 234)
-    zero(written.path, place, place + 3 * 282)
-
-    found = [at(written, disk, cache, seq) for seq in (FIRST + 99, FIRST + 100, FIRST + 102, FIRST + 103)]
-
-    assert found[1] == found[2] == Gap(FIRST + 100, FIRST + 103, Why.DAMAGED)
-    assert body(found[0], FIRST + 99) == b"0099" * 50
-    assert body(found[3], FIRST + 103) == b"0103" * 50
-
-
-def test_file_that_is_gone_is_gap_also_for_one_message(written, disk, cache):
-    written.path.unlink()
-
-    assert at(written, disk, cache, FIRST + 5) == Gap(FIRST, written.page_end(0), Why.REMOVED)
-
-
 @pytest.mark.parametrize("call", ["open_read", "read"])
 def test_temporary_read_error_is_error_for_one_message(written, call):
     faulty = FaultyDisk()
@@ -148,11 +128,3 @@ def test_temporary_read_error_is_error_for_one_message(written, call):
         at(written, faulty, cache, FIRST)
     faulty.faults.clear()
     assert body(at(written, faulty, cache, FIRST), FIRST) == b"0000" * 50
-
-
-def test_messages_of_page_are_found_alone(written, disk, cache):
-    assert written.pages == 2
-    assert written.page_offsets[1] >= PAGE_BYTES
-    (whole,) = read_page(disk, written, 1)
-    for seq in range(whole.first, whole.next):
-        assert at(written, disk, cache, seq).frames(seq, seq + 1) == whole.frames(seq, seq + 1)

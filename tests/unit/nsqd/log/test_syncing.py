@@ -25,12 +25,6 @@ def test_sync_covers_what_was_appended_and_is_not_wanted_twice(shop):
     assert shop.store.appender.begin_sync() is None
 
 
-def test_note_alone_is_worth_sync(shop):
-    shop.note(b"note")
-
-    assert shop.store.appender.begin_sync() is not None
-
-
 def test_note_is_durable_when_sync_that_was_begun_behind_it_has_worked(shop):
     shop.note(b"one")
     job = shop.store.appender.begin_sync()
@@ -173,15 +167,6 @@ def test_sync_that_lacks_descriptors_is_repeated_and_loses_nothing(shop, closed)
     assert shop.store.segments.synced == shop.store.segments.end
     assert shop.mark().synced_notes == 1
     assert len(shop.store.segments) == 2
-
-
-def test_closed_file_that_is_gone_when_it_is_synced_is_failed_sync(shop):
-    shop.publish(b"a")
-    assert shop.store.appender.close_file()
-    shop.log(1).unlink()
-
-    assert shop.sync().errno == errno.ENOENT
-    assert shop.store.segments.synced == FIRST
 
 
 def test_index_that_cannot_be_written_is_warning_and_no_more(shop):

@@ -89,13 +89,6 @@ def test_topic_pattern_may_match_anywhere_in_name():
     assert not found.allows(SUBSCRIBE, "bar", "c")
 
 
-def test_permissions_are_granted_separately():
-    found = grant(permissions=["subscribe"])
-
-    assert found.allows(SUBSCRIBE, "t", "c")
-    assert not found.allows(PUBLISH, "t", "")
-
-
 @pytest.mark.parametrize(("channels", "allowed"), [([], False), (["^c$"], False), (["x", ""], True)])
 def test_publish_needs_channel_pattern_that_matches_nothing(channels, allowed):
     assert grant(channels=channels).allows(PUBLISH, "t", "") is allowed

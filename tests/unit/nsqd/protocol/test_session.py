@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from nsqclient.wire.frames import FrameParser
-from nsqd.protocol.connection_state import CLOSE_WAIT, OK
+from nsqd.protocol.connection_state import OK
 from nsqd.protocol.session import MAX_NEW_TOPICS
 from nsqd.protocol.states import ALLOWED, State
 from tests.support.engine import Client, Node
@@ -130,23 +130,6 @@ def test_answering_what_is_not_in_flight_is_no_reason_to_close(client, word):
     assert client.session.closing
 
 
-def test_message_goes_round(client):
-    assert client.says(b"SUB t c\nRDY 1\nPUB t\n" + sized(b"hello")) == [(0, b"OK"), (0, b"OK")]
-    ((message_id, attempts, body),) = client.outlet.taken()
-    assert (attempts, body) == (1, b"hello")
-
-    assert client.says(b"FIN " + message_id + b"\n") == []
-    assert client.says(b"FIN " + message_id + b"\n") == error(
-        f"E_FIN_FAILED FIN {message_id.decode()} failed ID not in flight"
-    )
-
-
-def test_line_may_end_with_carriage_return_and_carry_more_words(client):
-    assert client.says(b"SUB t c extra words\r\n") == [(0, b"OK")]
-    assert client.says(b"RDY 5 extra\r\n") == []
-    assert client.session.consumer.rdy == 5
-
-
 @pytest.mark.parametrize(
     ("command", "rdy"), [(b"RDY\n", 1), (b"RDY \n", 0), (b"RDY 2500\n", 2500), (b"RDY 007\n", 7)]
 )
@@ -176,18 +159,6 @@ def test_rdy_out_of_range_is_refused(client, command, text):
         assert answer == error(f"E_INVALID {text}")
 
 
-def test_cls_stops_delivery_and_messages_in_flight_may_still_be_answered(client):
-    client.says(b"SUB t c\nRDY 1\nPUB t\n" + sized(b"1"))
-    ((message_id, _, _),) = client.outlet.taken()
-
-    assert client.says(b"CLS\n") == FrameParser().feed(CLOSE_WAIT)
-    assert client.says(b"RDY nonsense\n") == []
-    client.says(b"PUB t\n" + sized(b"2"))
-    assert client.outlet.taken() == []
-    assert client.says(b"REQ " + message_id + b" 0\n") == []
-    assert client.says(b"CLS\n") == error("E_INVALID cannot CLS in current state")
-
-
 def test_requeue_clamps_its_delay(client):
     client.says(b"SUB t c\nRDY 1\nPUB t\n" + sized(b"1"))
     ((message_id, _, _),) = client.outlet.taken()
@@ -210,37 +181,6 @@ def test_run_of_fins_in_order_out_of_order_and_of_strangers(client):
     assert answer == error(f"E_FIN_FAILED FIN {ids[0].decode()} failed ID not in flight")
     assert client.session.consumer.channel.backlog.in_flight.count == 0
     assert client.session.consumer.finish_count == 10
-
-
-def test_identify_answers_what_was_negotiated(client):
-    body = {
-        "client_id": "me",
-        "feature_negotiation": True,
-        "tls_v1": True,
-        "snappy": True,
-        "msg_timeout": 5000,
-    }
-    ((kind, answer),) = client.says(b"IDENTIFY\n" + sized(json.dumps(body).encode()))
-
-    assert kind == 0
-    assert list(json.loads(answer).items()) == [
-        ("max_rdy_count", 2500),
-        ("version", "1.3.0"),
-        ("max_msg_timeout", 900000),
-        ("msg_timeout", 5000),
-        ("tls_v1", False),
-        ("deflate", False),
-        ("deflate_level", 6),
-        ("max_deflate_level", 6),
-        ("snappy", True),
-        ("sample_rate", 0),
-        ("auth_required", False),
-        ("output_buffer_size", 16384),
-        ("output_buffer_timeout", 250),
-        ("topology_region", ""),
-        ("topology_zone", ""),
-    ]
-    assert client.session.identity.client_id == "me"
 
 
 @pytest.mark.parametrize("wish", ["snappy", "deflate"])
@@ -306,12 +246,6 @@ def test_overlong_line_ends_connection_without_word(client):
     assert client.session.closing
 
 
-def test_longest_line_is_still_read(client):
-    answer = client.says(b"x" * 16_383 + b"\n")
-
-    assert answer[0][1].startswith(b"E_INVALID invalid command xxx")
-
-
 @pytest.mark.parametrize(
     ("begun", "text"),
     [
@@ -328,14 +262,6 @@ def test_stream_that_ends_inside_body_gets_commands_error(client, begun, text):
     client.session.end_of_stream(client.node.now_ns)
 
     assert client.says(b"") == error(text)
-
-
-def test_stream_that_ends_inside_line_ends_silently(client):
-    client.says(b"PUB t")
-    client.session.end_of_stream(client.node.now_ns)
-
-    assert client.says(b"") == []
-    assert client.session.closing
 
 
 def test_replies_are_errors_from_first_unstored_publish(client):
@@ -359,10 +285,6 @@ def test_publishing_to_topic_that_was_deleted_makes_it_anew(client):
 
     assert client.says(b"PUB t\n" + sized(b"2")) == [(0, b"OK")]
     assert client.node.topic("t").message_count == 1
-
-
-def test_ok_is_ready_made():
-    assert FrameParser().feed(OK) == [(0, b"OK")]
 
 
 def test_session_keeps_long_reads_without_copying_them():

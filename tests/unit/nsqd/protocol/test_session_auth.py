@@ -6,8 +6,7 @@ import struct
 import pytest
 
 from nsqd.protocol.auth import parse_authorizations
-from nsqd.protocol.connection_state import OK
-from tests.support.engine import SECOND, Client, Node
+from tests.support.engine import Client, Node
 from tests.support.wire import sized
 
 OK_FRAME = (0, b"OK")
@@ -55,15 +54,6 @@ def known(client):
 
 def error(text):
     return [(1, text.encode())]
-
-
-def test_auth_asks_with_secret_and_is_answered_with_who_client_is(client):
-    assert client.says(AUTH) == []
-    assert client.session.query.secret == b"secret"
-
-    ((kind, data),) = client.grant()
-    assert (kind, json.loads(data)) == (0, ANSWER)
-    assert client.session.query is None
 
 
 @pytest.mark.parametrize(
@@ -162,12 +152,6 @@ def test_command_after_ttl_asks_again(known):
     assert known.says(PUB) == [OK_FRAME]
 
 
-def test_within_ttl_nobody_is_asked(known):
-    known.node.now_ns += 60 * SECOND
-
-    assert known.says(PUB) == [OK_FRAME]
-
-
 def test_failing_auth_server_after_ttl_ends_connection(known):
     known.says(PUB)
     known.node.advance(61)
@@ -193,12 +177,3 @@ def test_client_that_left_is_not_missed(client):
 
     assert client.grant() == []
     assert client.topics() == {}
-
-
-def test_node_without_auth_servers_asks_none():
-    node = Node()
-    session, _ = node.session()
-    session.receive(b"  V2" + PUB, node.now_ns)
-
-    assert session.take_replies() == OK
-    assert session.query is None

@@ -141,15 +141,6 @@ def test_slice_that_cannot_be_stored_ends_batch_with_error(node, client):
     assert not client.session.is_blocked()
 
 
-def test_client_that_leaves_in_middle_of_its_batch_is_forgotten(node, client):
-    client.says(mpub(*BODIES))
-    client.step()
-    client.session.disconnect()
-
-    assert not client.session.is_blocked()
-    assert client.step() == []
-
-
 def to_its_end(_node, client):
     rest(client)
 

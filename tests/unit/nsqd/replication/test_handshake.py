@@ -356,12 +356,3 @@ def test_incarnations_tell_restart_from_a_second_node(later, code):
     assert (None if refusal is None else refusal.code) == code
     # A refused start is not remembered.
     assert known.check(later if code is None else FIRST) is None
-
-
-@pytest.mark.parametrize("address", ["", "bob:4150", "\u00fcber:1", "x" * 2048, "[::1]:4150"])
-def test_hello_has_one_form_as_bytes(address):
-    """The proof is over the hello that was received, and the handshake encodes it again."""
-    data = encode(dataclasses.replace(BOB, address=address, features=(1 << 64) - 1))
-    (frame,) = FrameReader(MAX_HANDSHAKE_FRAME).feed(data)
-
-    assert encode(frame) == data

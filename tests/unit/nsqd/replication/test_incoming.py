@@ -79,14 +79,6 @@ def test_stream_that_resumes_updates_record(shelf):
     assert found.path.parent.name == (b"x" * 16).hex()
 
 
-def test_log_without_topics_is_copy(shelf):
-    shelf.send(LOG, NOTHING)
-
-    shelf.send(Snapshot(1, resume=False))
-
-    assert len(Shelf(shelf.disk).copies.scan()) == 1
-
-
 @pytest.mark.parametrize(
     ("frames", "sentence"),
     [
@@ -173,7 +165,9 @@ def test_frames_of_new_topic_wait_for_its_folder_in_order(shelf, shop, sent):
     assert shelf.end.written > before + size(*frames)
 
 
-def test_folders_of_new_topics_are_made_with_one_sync_of_folder_above(shelf):
+@pytest.mark.parametrize(("at_once", "syncs"), [(250, 1), (10, 3)])
+def test_folders_of_new_topics_are_made_together(shelf, monkeypatch, at_once, syncs):
+    monkeypatch.setattr("nsqd.replication.incoming._MADE_AT_ONCE", at_once)
     shelf.begin("t")
     shelf.disk.calls.clear()
 
@@ -181,19 +175,7 @@ def test_folders_of_new_topics_are_made_with_one_sync_of_folder_above(shelf):
 
     called = [call.operation for call in shelf.disk.calls]
     assert called.count("make_folder") == 28
-    assert called.count("sync_folder") == 1
-
-
-def test_folders_of_many_new_topics_are_made_by_several_jobs(shelf, monkeypatch):
-    monkeypatch.setattr("nsqd.replication.incoming._MADE_AT_ONCE", 10)
-    shelf.begin("t")
-    shelf.disk.calls.clear()
-
-    shelf.send(*(Topic(1, number, f"t{number}") for number in range(2, 30)))
-
-    called = [call.operation for call in shelf.disk.calls]
-    assert called.count("make_folder") == 28
-    assert called.count("sync_folder") == 3
+    assert called.count("sync_folder") == syncs
 
 
 def test_frames_that_wait_are_bounded(shelf, shop, sent, monkeypatch):

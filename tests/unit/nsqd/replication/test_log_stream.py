@@ -13,21 +13,6 @@ from tests.unit.nsqd.replication.stream_pair import StreamPair
 _S = 1_000_000_000
 
 
-def test_catch_up_sends_older_files_behind_stream(pair):
-    pair.origin.channel()
-    for number in range(100):
-        pair.origin.publish(b"%d" % number)
-    pair.origin.checkpoint()
-    pair.connect()
-    pair.settle()
-    pair.origin.publish(b"new")
-    pair.settle()
-
-    assert pair.copied() == pair.origin.files()
-    assert pair.stream.is_caught_up
-    assert pair.stream.caught_up_topics == pair.stream.in_sync_topics == pair.stream.topics == 1
-
-
 def test_new_topic_is_in_sync_from_its_first_message(pair):
     pair.connect()
     pair.move()
@@ -85,33 +70,6 @@ def test_stream_resumes_after_cut(pair):
     assert pair.stream.resumed
     assert pair.copied() == pair.origin.files()
     assert len(records(pair.copies)) == 1
-
-
-def test_topic_made_during_negotiation_is_streamed(pair):
-    pair.origin.publish(b"one")
-    pair.connect()
-    pair.origin.publish(b"two", name="u")
-    pair.settle()
-
-    assert pair.stream.is_caught_up
-    assert pair.copied("u") == pair.origin.files("u")
-
-
-def test_obsolete_files_are_removed_from_copy(pair):
-    pair.connect()
-    pair.move()
-    pair.origin.channel()
-    for number in range(100):
-        pair.origin.publish(b"%d" % number)
-    pair.settle()
-    before = len(pair.copied())
-
-    pair.origin.empty()
-    pair.origin.sync()
-    pair.settle()
-
-    assert len(pair.copied()) < before
-    assert pair.copied() == pair.origin.files()
 
 
 @pytest.mark.parametrize("is_away", [False, True])

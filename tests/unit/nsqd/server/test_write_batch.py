@@ -30,22 +30,6 @@ async def test_http_publishers_get_success_or_failure(tmp_path):
         await bench.write_batch.stored(topic)
 
 
-async def test_strict_replies_wait_for_fsync_in_order(tmp_path):
-    bench = Bench(tmp_path, sync_every=1)
-    client = bench.connect()
-    client.says(b"PUB t\n" + sized(b"1"))
-    bench.write_batch.run()
-    client.says(b"FOO\n")
-    bench.write_batch.run()
-    assert client.replies == []
-
-    await bench.fsync.synced()
-
-    assert client.replies == [(0, b"OK"), (1, b"E_INVALID invalid command FOO")]
-    assert client.closed
-    assert bench.fsync.count >= 1
-
-
 async def test_strict_mode_delays_no_client_that_publishes_nothing(tmp_path):
     bench = Bench(tmp_path, sync_every=1)
     publisher, reader = bench.connect(), bench.connect()

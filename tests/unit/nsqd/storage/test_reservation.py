@@ -37,17 +37,6 @@ class Life:
         return self
 
 
-def test_first_life_begins_where_it_is_told_to(tmp_path):
-    life = Life(tmp_path)
-    assert (life.reserved, life.jump) == (0, 0)
-
-    life.open(FLOOR)
-
-    assert life.sequences.used == FLOOR
-    assert life.sequences.reserved == FLOOR + STRIDE
-    assert len(life.reservation.identity) == 16
-
-
 def test_next_life_begins_above_all_that_could_have_been_used(tmp_path):
     first = Life(tmp_path).open(FLOOR)
     first.reservation.extend(FLOOR + 3 * STRIDE)
@@ -58,12 +47,6 @@ def test_next_life_begins_above_all_that_could_have_been_used(tmp_path):
     assert second.reservation.identity
     assert second.reservation.identity == first.reservation.identity
     assert second.warnings == []
-
-
-def test_lives_that_use_nothing_still_go_up(tmp_path):
-    floors = [Life(tmp_path).open().sequences.used for _ in range(5)]
-
-    assert floors == sorted(set(floors))
 
 
 def test_reservation_extends_below_half_a_stride(tmp_path):

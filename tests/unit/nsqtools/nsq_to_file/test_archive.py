@@ -11,7 +11,6 @@ import pytest
 from nsqclient.wire.durations import SECOND
 from nsqtools.nsq_to_file.archive import Archive, ArchiveLayout
 from nsqtools.nsq_to_file.names import Naming
-from nsqtools.nsq_to_file.record_file import content_of
 from nsqtools.nsq_to_file.rotation import Rotation
 from tests.support.descriptors import open_below
 
@@ -67,29 +66,6 @@ def killed(archive: Archive) -> None:
     """Leave what a killed process leaves: the descriptor is closed and the buffer is not written."""
     os.close(archive._file.fd)
     archive._file = None
-
-
-def test_records_are_lines_of_file_of_their_time(tmp_path):
-    runs = Runs(tmp_path)
-    archive = runs.archive()
-
-    assert archive.add([b"a", b"b"])
-    assert not archive.add([b"c"])
-    runs.time.seconds = 60
-    assert archive.add([b"d"])
-    archive.close()
-
-    assert runs.files() == {"t.0000.log": b"a\nb\nc\n", "t.0001.log": b"d\n"}
-
-
-def test_next_run_appends_to_plain_file(tmp_path):
-    runs = Runs(tmp_path)
-    for body in (b"a", b"b"):
-        archive = runs.archive()
-        archive.add([body])
-        archive.close()
-
-    assert runs.files() == {"t.0000.log": b"a\nb\n"}
 
 
 def test_torn_line_of_the_last_run_stands_alone(tmp_path):
@@ -150,33 +126,6 @@ def test_gzip_and_interval_never_touch_file_that_is_there(tmp_path, rules):
     assert list(runs.files().values()) == [b"a\n", b"b\n"]
 
 
-def test_interval_rotates_at_the_next_record(tmp_path):
-    runs = Runs(tmp_path, interval=5 * SECOND)
-    archive = runs.archive()
-
-    archive.add([b"a"])
-    runs.time.seconds = 6
-    archive.add([b"b"])
-    archive.close()
-
-    assert list(runs.files().values()) == [b"a\n", b"b\n"]
-
-
-def test_sync_ends_member_of_gzip(tmp_path):
-    runs = Runs(tmp_path, level=9)
-    archive = runs.archive()
-    archive.add([b"a"])
-    archive.sync()
-    archive.add([b"b"])
-    archive.sync()
-    archive.add([b"not synced"])
-    killed(archive)
-
-    [path] = runs.out.iterdir()
-    whole = path.read_bytes()[: content_of(path, gzip=True).complete]
-    assert gzip.decompress(whole) == b"a\nb\n"
-
-
 def test_idle_topic_gets_empty_file_unless_told_not_to(tmp_path):
     for skip, expected in ((False, {"t.0000.log": b""}), (True, {})):
         runs = Runs(tmp_path / str(skip), skip_empty=skip)
@@ -208,17 +157,6 @@ def test_files_are_moved_when_they_are_finished(tmp_path):
     assert (runs.files(), runs.files(runs.work)) == ({"t-000000.0000.log": b"a\n"}, {})
 
 
-def test_record_after_move_opens_next_file(tmp_path):
-    runs = Runs(tmp_path, work=True)
-    archive = runs.archive()
-    for body in (b"a", b"b"):
-        archive.add([body])
-        archive.close()
-        archive.close()
-
-    assert list(runs.files().values()) == [b"a\n", b"b\n"]
-
-
 def test_file_that_is_there_already_is_never_overwritten(tmp_path):
     runs = Runs(tmp_path, work=True)
     archive = runs.archive()
@@ -227,22 +165,6 @@ def test_file_that_is_there_already_is_never_overwritten(tmp_path):
     archive.close()
 
     assert runs.files() == {"t-000000.0000.log": b"theirs", "t-000001.0000.log": b"ours\n"}
-
-
-@pytest.mark.parametrize("level", [None, 6])
-def test_files_of_killed_run_are_finished_by_next(tmp_path, level):
-    runs = Runs(tmp_path, work=True, level=level)
-    archive = runs.archive()
-    archive.add([b"synced"])
-    archive.sync()
-    fd = archive._file.fd
-    os.write(fd, b"\x1f\x8btorn" if level else b"torn")
-    killed(archive)
-
-    runs.archive().recover()
-
-    assert list(runs.files().values()) == [b"synced\n"]
-    assert list(runs.work.iterdir()) == []
 
 
 def packed(data: bytes) -> bytes:
