@@ -1,6 +1,7 @@
 import asyncio
 import io
 import json
+import re
 
 import pytest
 
@@ -126,6 +127,14 @@ async def test_longer_body_in_chunks_is_refused_too(service):
     assert (await reader.readline()).startswith(b"HTTP/1.1 413 ")
     writer.close()
     await writer.wait_closed()
+
+
+async def test_requests_are_logged_with_status_peer_and_time(service):
+    await service.ask("GET /item/x?q=1")
+
+    assert re.fullmatch(
+        r"INFO: 200 GET /item/x\?q=1 \(127\.0\.0\.1:\d+\) [\d.]+(µs|ms)", service.logged()[-1]
+    )
 
 
 async def test_crash_is_logged_with_its_traceback(service):

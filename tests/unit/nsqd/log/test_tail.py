@@ -75,21 +75,15 @@ def test_newest_page_stays_with_limit_of_zero():
     assert log.read(104) is made[1]
 
 
-def test_numbers_that_were_never_used_are_gap_up_to_the_next_block():
+def test_numbers_that_were_never_used_are_gap_up_to_the_next_block_or_the_end():
     log = MessageLog(NoDisk(), 100, limit=1000)
     before, refused, after = blocks(2, 2, 2)
     log.append(before)
     log.append(after)
-
-    assert log.read(refused.first) == Gap(refused.first, after.first, Why.UNUSED)
-    assert log.read(refused.first + 1) == Gap(refused.first + 1, after.first, Why.UNUSED)
-
-
-def test_numbers_skipped_behind_the_last_block_are_gap_up_to_the_end():
-    log = MessageLog(NoDisk(), 100, limit=1000)
-    log.append(blocks(2)[0])
     log.next_seq = 200
 
+    for seq in (refused.first, refused.first + 1):
+        assert log.read(seq) == Gap(seq, after.first, Why.UNUSED)
     assert log.read(150) == Gap(150, 200, Why.UNUSED)
     assert log.read(200) is None
 

@@ -84,18 +84,30 @@ def test_strict_publisher_is_answered_after_fsync_of_replica():
     assert after.read_file(path) == pair.origin.files()["00000001.log"]
 
 
-@pytest.mark.parametrize("refuse", [False, True])
-def test_publisher_waits_for_both_replicas(two, refuse):
-    one, other = two(refuse=refuse)
+LACKING = "1 of 2 replicas are in sync"
+
+
+@pytest.mark.parametrize(
+    ("refuse", "replicas", "steps"),
+    [
+        (False, 2, [("one", []), ("other", [""])]),
+        (True, 2, [("one", []), ("other", [""])]),
+        (False, 1, [("other", [""])]),
+        (False, 2, [("lost", []), ("one", [""])]),
+        # An acknowledgement of a replica that is lost before the OK does not count.
+        (False, 2, [("other", []), ("lost", []), ("one", [""])]),
+        (True, 2, [("other", []), ("lost", [LACKING]), ("one", [LACKING])]),
+    ],
+)
+def test_publisher_waits_for_wanted_replicas_in_sync(two, refuse, replicas, steps):
+    one, other = two(refuse=refuse, replicas=replicas)
     one.origin.publish(b"one")
     results = wait(one)
+    assert one.origin.primary.replicas_of_topic(one.origin.store()) == (2, replicas)
 
-    one.move()
-    assert results == []
-    other.move()
-
-    assert results == [""]
-    assert one.origin.primary.replicas_of_topic(one.origin.store()) == (2, 2)
+    for step, answered in steps:
+        {"one": one.move, "other": other.move, "lost": other.cut}[step]()
+        assert results == answered
 
 
 def test_publisher_waits_for_the_one_replica_that_is_in_sync(two):
@@ -110,28 +122,6 @@ def test_publisher_waits_for_the_one_replica_that_is_in_sync(two):
     assert results == [""]
 
 
-def test_publisher_waits_for_the_other_replica_when_one_is_lost(two):
-    one, other = two(refuse=False)
-    one.origin.publish(b"one")
-    results = wait(one)
-
-    other.cut()
-    assert results == []
-    one.move()
-
-    assert results == [""]
-
-
-def test_publisher_waits_for_one_of_two_replicas_if_one_is_wanted(two):
-    one, other = two(refuse=False, replicas=1)
-    one.origin.publish(b"one")
-    results = wait(one)
-
-    other.move()
-
-    assert results == [""]
-
-
 def test_publish_is_refused_when_replica_is_lost(two):
     one, other = two(refuse=True)
     one.origin.publish(b"one")
@@ -139,10 +129,9 @@ def test_publish_is_refused_when_replica_is_lost(two):
 
     other.cut()
 
-    reason = "1 of 2 replicas are in sync"
-    assert results == [reason]
-    assert one.origin.primary.lacks(one.origin.store()) == reason
-    assert wait(one) == [reason]
+    assert results == [LACKING]
+    assert one.origin.primary.lacks(one.origin.store()) == LACKING
+    assert wait(one) == [LACKING]
 
 
 @pytest.mark.parametrize(("refuse", "reason"), [(False, ""), (True, "0 of 1 replicas are in sync")])
@@ -160,26 +149,12 @@ def test_publisher_is_answered_when_the_last_replica_is_lost(refuse, reason):
     assert wait(pair) == (None if not refuse else [reason])
 
 
-@pytest.mark.parametrize(("refuse", "result"), [(False, ""), (True, "1 of 2 replicas are in sync")])
-def test_acknowledgement_of_replica_lost_before_ok_does_not_count(two, refuse, result):
-    one, other = two(refuse=refuse)
-    one.origin.publish(b"one")
-    results = wait(one)
-    other.move()
-
-    other.cut()
-    assert results == ([result] if refuse else [])
-    one.move()
-
-    assert results == [result]
-
-
 def test_change_waits_for_replicas_that_are_left_and_is_never_refused(two):
     one, other = two(refuse=True)
     other.cut()
     one.origin.publish(b"one")
 
-    assert wait(one) == ["1 of 2 replicas are in sync"]
+    assert wait(one) == [LACKING]
     results = wait(one, is_publish=False)
     assert results == []
     one.move()
