@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from nsqclient._backoff import Phase
 from nsqclient._rdy import RdyDistribution, longest_wait
 
@@ -21,21 +23,14 @@ def distribution(max_in_flight: int, *keys: str) -> RdyDistribution[str]:
     return rdy
 
 
-def test_silent_connection_passes_its_share_on():
+@pytest.mark.parametrize(("heard", "until"), [(0, 10), (29, 30)], ids=["silent", "busy"])
+def test_connection_passes_its_share_on_when_its_time_is_up(heard, until):
     rdy = distribution(1, "a", "b")
     holder, waiting = ("a", "b") if rdy.count("a") else ("b", "a")
+    rdy.heard(holder, heard)
 
-    assert rdy.rotate(9, first) == {}
-    assert rdy.rotate(11, first) == {holder: 0, waiting: 1}
-
-
-def test_busy_connection_passes_its_share_on_when_its_time_is_up():
-    rdy = distribution(1, "a", "b")
-    holder, waiting = ("a", "b") if rdy.count("a") else ("b", "a")
-    rdy.heard(holder, 29)
-
-    assert rdy.rotate(29, first) == {}
-    assert rdy.rotate(31, first) == {holder: 0, waiting: 1}
+    assert rdy.rotate(until - 1, first) == {}
+    assert rdy.rotate(until + 1, first) == {holder: 0, waiting: 1}
 
 
 def test_connection_whose_message_is_being_handled_is_not_silent():

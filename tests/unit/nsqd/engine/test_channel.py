@@ -123,14 +123,15 @@ def test_number_of_consumers_is_limited(node, channel):
         channel.subscribe(Consumer(Outlet(), SECOND), 1)
 
 
-def test_ephemeral_channel_drops_what_exceeds_its_memory():
-    node = Node(mem_queue_size=3)
+@pytest.mark.parametrize("size", [0, 3])
+def test_ephemeral_channel_drops_what_exceeds_its_memory(size):
+    node = Node(mem_queue_size=size)
     channel = node.channel("c#ephemeral", topic="t#ephemeral")
 
     node.publish(*[b"%d" % n for n in range(5)], topic="t#ephemeral")
     _, outlet = node.subscribe(channel, rdy=10)
 
-    assert bodies(outlet) == [b"0", b"1", b"2"]
+    assert bodies(outlet) == [b"0", b"1", b"2"][:size]
 
 
 def test_ephemeral_channel_with_ready_consumer_has_published_messages_only():

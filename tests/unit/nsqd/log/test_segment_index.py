@@ -123,19 +123,16 @@ def test_index_of_compacted_segment_says_which_messages_it_has(segment):
     assert loaded(segment)[1]
 
 
-def test_index_of_later_version_is_not_used(segment):
-    segment_index.write(Disk(), segment, [(FIRST, FIRST + 1)])
-    content = bytearray(segment.index_path.read_bytes()[:-8]) + bytes(16)
+def later_version(content):
+    content = bytearray(content[:-8]) + bytes(16)
     struct.pack_into("<H", content, 10, 0x0300)
-    segment.index_path.write_bytes(content + struct.pack("<Q", xxh3_64_intdigest(bytes(content))))
-
-    assert segment_index.stored_ranges(Disk(), segment) is None
-    assert not loaded(segment)[1]
+    return bytes(content)
 
 
-def test_index_that_does_not_end_where_it_should_is_not_used(segment):
+@pytest.mark.parametrize("change", [later_version, lambda content: content[:-16]], ids=["later", "cut"])
+def test_index_of_another_shape_is_not_used(segment, change):
     segment_index.write(Disk(), segment, [(FIRST, FIRST + 1)])
-    content = segment.index_path.read_bytes()[:-16]
+    content = change(segment.index_path.read_bytes())
     segment.index_path.write_bytes(content + struct.pack("<Q", xxh3_64_intdigest(content)))
 
     assert segment_index.stored_ranges(Disk(), segment) is None

@@ -327,24 +327,18 @@ def test_copy_with_damaged_record_is_kept_and_reported(copies, change, problem):
     assert after.next_number() == 3
 
 
-def test_copy_with_record_that_cannot_be_read_is_kept_and_reported(copies):
+@pytest.mark.parametrize("problem", ["copy.json cannot be read: input/output error", "copy.json is missing"])
+def test_copy_without_readable_record_is_kept_and_reported(copies, problem):
     record = make(copies)
-    copies.disk.fail(errno.EIO, "read", "*copy.json")
+    if "missing" in problem:
+        copies.disk.remove(record.path / "copy.json")
+    else:
+        copies.disk.fail(errno.EIO, "read", "*copy.json")
 
     after, found = again(copies.disk)
 
     assert found == []
-    assert after.problems == {record.path: "copy.json cannot be read: input/output error"}
-
-
-def test_copy_without_record_is_kept_and_reported(copies):
-    record = make(copies)
-    copies.disk.remove(record.path / "copy.json")
-
-    after, found = again(copies.disk)
-
-    assert found == []
-    assert after.problems == {record.path: "copy.json is missing"}
+    assert after.problems == {record.path: problem}
 
 
 def test_other_names_are_left_alone(copies):

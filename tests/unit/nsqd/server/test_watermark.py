@@ -78,12 +78,15 @@ async def test_refused_message_creates_no_topic_on_low_disk(node, disk, watch):
     assert node.broker.topic_to_publish(node.topic().name, node.now_ns) is node.topic()
 
 
-async def test_publishes_resume_only_well_above_watermark(node, disk, watch):
+@pytest.mark.parametrize(("left", "fails"), [(101, False), (1000, True)])
+async def test_publishes_resume_only_when_disk_is_known_to_be_well_above_watermark(
+    node, disk, watch, left, fails
+):
     watermark = watch("100")
     disk.left = 99
     await watermark.check()
 
-    disk.left = 101
+    disk.left, disk.fails = left, fails
     await watermark.check()
 
     assert node.broker.disk_low
@@ -99,14 +102,3 @@ async def test_free_bytes_are_known_without_watermark(node, disk, watch):
 
     assert (watermark.free, watermark.total) == (0, 1000)
     assert not node.broker.disk_low
-
-
-async def test_last_disk_state_holds_while_disk_cannot_be_read(node, disk, watch):
-    watermark = watch("100")
-    disk.left = 50
-    await watermark.check()
-
-    disk.fails = True
-    await watermark.check()
-
-    assert node.broker.disk_low

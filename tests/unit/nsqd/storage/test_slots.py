@@ -90,16 +90,26 @@ def test_damaged_checkpoints_are_reported(keeper, folder):
     assert len(keeper.warnings) == 2
 
 
-def test_slots_cover_what_both_checkpoints_know(keeper):
-    keeper.write()
-    assert keeper.slots.covered_notes == 0
-
-    keeper.write()
-    assert keeper.slots.covered_notes == 1
-
-    keeper.write()
-    assert keeper.slots.covered_notes == 2
-    assert keeper.slots.covered_low_water == keeper.topic.low_water()
+@pytest.mark.parametrize(
+    "then",
+    [
+        [("write", 2)],
+        [("begin", 0)],
+        [("write, not durable", 0)],
+        [("start", 0), ("write", 0), ("write", 3)],
+    ],
+)
+def test_slots_cover_what_both_checkpoints_know(keeper, then):
+    steps = {
+        "write": keeper.write,
+        "begin": lambda: keeper.slots.start_job(keeper.topic, CheckpointPosition(notes=99)),
+        "write, not durable": lambda: keeper.write(durable=False),
+        "start": keeper.start,
+    }
+    for step, covered in [("write", 0), ("write", 1), *then]:
+        steps[step]()
+        assert keeper.slots.covered_notes == covered
+        assert keeper.slots.covered_low_water == (keeper.topic.low_water() if covered else 0)
 
 
 def test_messages_are_covered_when_both_checkpoints_finished_them(folder, node):
@@ -116,34 +126,6 @@ def test_messages_are_covered_when_both_checkpoints_finished_them(folder, node):
 
     first = topic.log.next_seq - 2
     assert covered == [0, first, first, first + 1]
-
-
-def test_slots_cover_nothing_while_one_is_written(keeper):
-    keeper.write()
-    keeper.write()
-    keeper.slots.start_job(keeper.topic, CheckpointPosition(notes=99))
-
-    assert keeper.slots.covered_notes == 0
-
-
-def test_slots_cover_nothing_after_start_until_both_are_written(keeper):
-    keeper.write()
-    keeper.write()
-    keeper.start()
-    assert keeper.slots.covered_notes == 0
-
-    keeper.write()
-    assert keeper.slots.covered_notes == 0
-    keeper.write()
-    assert keeper.slots.covered_notes == 3
-
-
-def test_checkpoint_that_is_not_durable_covers_nothing(keeper):
-    keeper.write()
-    keeper.write()
-    keeper.write(durable=False)
-
-    assert keeper.slots.covered_notes == 0
 
 
 def test_newest_durable_one_is_never_written_over(keeper, folder):

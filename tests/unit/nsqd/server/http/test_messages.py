@@ -41,6 +41,10 @@ async def look(node, during_search):
         finder.close()
 
 
+async def test_messages_are_shown(node):
+    assert (await look(node, lambda: None)).status == 200
+
+
 async def test_topic_deleted_during_read_is_not_found(node):
     with pytest.raises(ApiError, match="TOPIC_NOT_FOUND"):
         await look(node, lambda: node.broker.delete_topic("t"))
