@@ -241,15 +241,19 @@ def test_rewritten_page_may_have_any_version_after_power_cut(disk):
     assert cuts(disk, "a") == {b"1" * 100, b"2" * 100, b"3" * 100}
 
 
-def test_file_that_was_replaced_durably_is_old_or_new_one(disk):
+@pytest.mark.parametrize("new", [b"new", None], ids=["replaced", "removed"])
+def test_replaced_or_removed_file_may_be_old_one_until_its_folder_is_synced(disk, new):
     written(disk, "a", b"old", synced=True)
-    disk.replace(DATA / "a", b"new", durable=True)
+    if new:
+        disk.replace(DATA / "a", new, durable=True)
+    else:
+        disk.remove(DATA / "a")
 
-    assert cuts(disk, "a") == {b"old", b"new"}
+    assert cuts(disk, "a") == {b"old", new}
 
     disk.sync_folder(DATA)
 
-    assert cuts(disk, "a") == {b"new"}
+    assert cuts(disk, "a") == {new}
 
 
 def test_file_that_was_replaced_without_sync_may_be_empty(disk):
@@ -258,17 +262,6 @@ def test_file_that_was_replaced_without_sync_may_be_empty(disk):
     disk.sync_folder(DATA)
 
     assert cuts(disk, "a") == {b"", b"\0\0\0", b"new"}
-
-
-def test_removed_file_may_come_back_until_its_folder_is_synced(disk):
-    written(disk, "a", b"old", synced=True)
-    disk.remove(DATA / "a")
-
-    assert cuts(disk, "a") == {None, b"old"}
-
-    disk.sync_folder(DATA)
-
-    assert cuts(disk, "a") == {None}
 
 
 def test_changes_of_folder_may_be_lost_in_any_order(disk):

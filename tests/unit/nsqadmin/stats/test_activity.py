@@ -1,34 +1,25 @@
+import pytest
+
 from nsqadmin.stats.activity import MAX_CONSUMERS, UNKNOWN, ActivityTracker
 
 WHO = ("a:1", "10.0.0.1:5", "orders", "billing")
 
 
-def test_activity_is_unknown_until_second_poll():
+@pytest.mark.parametrize(
+    ("polls", "rate", "silent_s"),
+    [
+        ([(100, 0.0), (120, 2.0)], 10, 0),
+        ([(100, 0.0), (120, 2.0), (120, 10.0), (120, 32.0)], 0, 30),
+        # A poll in short succession makes no rate of its own.
+        ([(100, 0.0), (120, 2.0), (125, 2.5)], 10, 0),
+    ],
+)
+def test_activity_is_rate_and_silence_since_earlier_polls(polls, rate, silent_s):
     book = ActivityTracker()
+    found = [book.note(WHO, *poll) for poll in polls]
 
-    assert book.note(WHO, 100, 0.0) == UNKNOWN
-    activity = book.note(WHO, 120, 2.0)
-
-    assert (activity.rate, activity.silent_s) == (10, 0)
-
-
-def test_consumer_is_silent_since_last_finished_message():
-    book = ActivityTracker()
-    book.note(WHO, 100, 0.0)
-    book.note(WHO, 120, 2.0)
-    book.note(WHO, 120, 10.0)
-
-    activity = book.note(WHO, 120, 32.0)
-
-    assert (activity.rate, activity.silent_s) == (0, 30)
-
-
-def test_polls_in_short_succession_make_no_rate():
-    book = ActivityTracker()
-    book.note(WHO, 100, 0.0)
-    book.note(WHO, 120, 2.0)
-
-    assert book.note(WHO, 125, 2.5).rate == 10
+    assert found[0] == UNKNOWN
+    assert (found[-1].rate, found[-1].silent_s) == (rate, silent_s)
 
 
 def test_count_that_starts_over_is_another_consumer():

@@ -1,20 +1,23 @@
+import pytest
+
 from nsqadmin.stats.filling import FAR_S, WINDOW_S, Filling
 
 
-def test_disk_that_fills_up_is_full_when_its_pace_says_so():
+@pytest.mark.parametrize(
+    "notes",
+    [
+        [(0, 1000, None), (599, 900, None), (600, 800, 2400)],
+        # A disk that gets emptier is never full.
+        [(0, 1000, None), (600, 1000, None), (700, 1500, None)],
+        # It is not known how much is free.
+        [(0, 1000, None), (300, -1, None), (700, 500, None)],
+    ],
+    ids=["fills up", "gets emptier", "unknown"],
+)
+def test_disk_is_full_when_its_pace_says_so(notes):
     disk = Filling()
 
-    assert disk.note(0, 1000) is None
-    assert disk.note(599, 900) is None
-    assert disk.note(600, 800) == 2400
-
-
-def test_disk_that_gets_emptier_is_never_full():
-    disk = Filling()
-    disk.note(0, 1000)
-
-    assert disk.note(600, 1000) is None
-    assert disk.note(700, 1500) is None
+    assert [disk.note(at_s, free) for at_s, free, _ in notes] == [full_s for *_, full_s in notes]
 
 
 def test_filling_uses_last_minutes():
@@ -24,14 +27,6 @@ def test_filling_uses_last_minutes():
         found = disk.note(minute * 60, 1000 - minute)
 
     assert round(found) == round(961 * WINDOW_S / 15)
-
-
-def test_unknown_names_are_forgotten():
-    disk = Filling()
-    disk.note(0, 1000)
-
-    assert disk.note(300, -1) is None
-    assert disk.note(700, 500) is None
 
 
 def test_filling_has_no_forecast_for_years():

@@ -5,6 +5,7 @@ import pytest
 from nsqd.log.cache import Cache
 from nsqd.log.disk import Disk
 from nsqd.log.encoder import Batch, Encoder
+from nsqd.log.gaps import Gap, Why
 from nsqd.log.ids import MessageIds
 from nsqd.log.layout import FileHeader
 from nsqd.log.pages import read
@@ -114,6 +115,12 @@ def test_long_append_is_read_alone_and_kept_like_page(tmp_path, disk):
     assert (block.first, block.next) == (FIRST + 250, FIRST + 300)
     assert disk.sizes == [pytest.approx(50 * 234 + 48)]
     disk.close(writer.fd)
+
+
+def test_file_that_is_gone_is_gap_also_for_one_message(written, disk, cache):
+    written.path.unlink()
+
+    assert at(written, disk, cache, FIRST + 5) == Gap(FIRST, written.page_end(0), Why.REMOVED)
 
 
 @pytest.mark.parametrize("call", ["open_read", "read"])

@@ -124,17 +124,22 @@ def test_page_of_which_all_was_read_several_times_is_kept(written, disk, cache):
     assert disk.sizes == []
 
 
-def test_appends_of_several_messages_are_read_once(tmp_path, disk, cache):
+@pytest.mark.parametrize(
+    ("size", "numbers", "reads"),
+    [(5, [11, 12, 14, 300], 2), (COUNT, [0, 9, 700], None)],
+    ids=["short", "page"],
+)
+def test_appends_of_several_messages_are_read_once(tmp_path, disk, cache, size, numbers, reads):
     encoder = Encoder(MessageIds(1), FIRST)
     segment = Segment(tmp_path, 1, FileHeader(FIRST, FIRST, 5, 1))
     writer = SegmentWriter(disk, segment, keep=cache.starts.put)
-    for n in range(0, COUNT, 5):
-        writer.append([encoder.batch(Batch([b"%04d" % m * 50 for m in range(n, n + 5)]), 1)], [])
+    for n in range(0, 2 * COUNT, size):
+        writer.append([encoder.batch(Batch([b"%04d" % m * 50 for m in range(n, n + size)]), 1)], [])
 
-    found = read_of(disk, cache, segment, 0, [FIRST + n for n in (11, 12, 14, 300)], PLENTY)
+    found = read_of(disk, cache, segment, 0, [FIRST + n for n in numbers], PLENTY)
 
-    assert bodies(found) == [11, 12, 14, 300]
-    assert disk.sizes == [48 + 5 * FRAME] * 2
+    assert bodies(found) == numbers
+    assert reads is None or disk.sizes == [48 + size * FRAME] * reads
     disk.close(writer.fd)
 
 
@@ -156,17 +161,4 @@ def test_scattered_frames_are_of_subscriber_kind(tmp_path, disk, cache):
     assert bodies(plain) == [3, 4, 5, 300, 301]
     assert [split(piece[FRAME_OVERHEAD:])[0] for piece in extended] == [{"n": "1"}, {}, {}, {"n": "1"}, {}]
     assert [int(split(piece[FRAME_OVERHEAD:])[1][:4]) for piece in extended] == [3, 4, 5, 300, 301]
-    disk.close(writer.fd)
-
-
-def test_messages_of_append_that_fills_page_are_found(tmp_path, disk, cache):
-    encoder = Encoder(MessageIds(1), FIRST)
-    segment = Segment(tmp_path, 1, FileHeader(FIRST, FIRST, 5, 1))
-    writer = SegmentWriter(disk, segment, keep=cache.starts.put)
-    for n in range(0, 2 * COUNT, COUNT):
-        writer.append([encoder.batch(Batch([b"%04d" % m * 50 for m in range(n, n + COUNT)]), 1)], [])
-
-    found = read_of(disk, cache, segment, 0, [FIRST, FIRST + 9, FIRST + 700], PLENTY)
-
-    assert bodies(found) == [0, 9, 700]
     disk.close(writer.fd)

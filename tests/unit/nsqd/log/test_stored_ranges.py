@@ -6,12 +6,25 @@ from nsqd.log.gaps import Gap, Why
 from nsqd.log.tail import MAX_REMEMBERED_RANGES, StoredRanges
 
 
-def test_numbers_that_were_passed_over_were_never_had():
+@pytest.mark.parametrize(
+    ("skipped", "removed", "end", "ranges"),
+    [
+        ([(20, 30), (35, 40)], [], 41, [(10, 20), (30, 35), (40, 41)]),
+        ([(20, 30), (20, 40)], [], 20, [(10, 20)]),
+        ([(20, 30), (20, 40)], [], 45, [(10, 20), (40, 45)]),
+        ([(20, 30)], [(12, 14), (18, 32), (40, 41)], 50, [(10, 12), (14, 18), (32, 40), (41, 50)]),
+        ([], [(15, 20)], 20, [(10, 15)]),
+        ([], [(15, 20)], 22, [(10, 15), (20, 22)]),
+    ],
+)
+def test_stored_ranges_lack_skipped_and_removed_numbers(skipped, removed, end, ranges):
     stored_ranges = StoredRanges(10)
-    stored_ranges.resume_at(20, 30)
-    stored_ranges.resume_at(35, 40)
+    for part in skipped:
+        stored_ranges.resume_at(*part)
+    for part in removed:
+        stored_ranges.remove(*part)
 
-    assert stored_ranges.ranges(41) == [(10, 20), (30, 35), (40, 41)]
+    assert stored_ranges.ranges(end) == ranges
 
 
 def test_numbers_below_remembered_ranges_are_not_called_unused():
@@ -22,33 +35,6 @@ def test_numbers_below_remembered_ranges_are_not_called_unused():
     gap = Gap(0, 30, Why.COMPACTED)
     assert stored_ranges.part_of(gap, 0) == Gap(0, 15, Why.COMPACTED)
     assert stored_ranges.part_of(gap, 15) == Gap(15, 20, Why.UNUSED)
-
-
-def test_numbers_skipped_twice_leave_one_hole():
-    stored_ranges = StoredRanges(10)
-    stored_ranges.resume_at(20, 30)
-    stored_ranges.resume_at(20, 40)
-
-    assert stored_ranges.ranges(20) == [(10, 20)]
-    assert stored_ranges.ranges(45) == [(10, 20), (40, 45)]
-
-
-def test_removed_messages_leave_stored_ranges():
-    stored_ranges = StoredRanges(10)
-    stored_ranges.resume_at(20, 30)
-    stored_ranges.remove(12, 14)
-    stored_ranges.remove(18, 32)
-    stored_ranges.remove(40, 41)
-
-    assert stored_ranges.ranges(50) == [(10, 12), (14, 18), (32, 40), (41, 50)]
-
-
-def test_stored_ranges_continue_after_removal_up_to_end():
-    stored_ranges = StoredRanges(10)
-    stored_ranges.remove(15, 20)
-
-    assert stored_ranges.ranges(20) == [(10, 15)]
-    assert stored_ranges.ranges(22) == [(10, 15), (20, 22)]
 
 
 def test_stored_ranges_are_reset_below_first():

@@ -43,28 +43,18 @@ def file_of(tmp_path):
         disk.close(fd)
 
 
-def test_appends_are_found_one_behind_the_other_in_memory_and_in_file(file_of):
-    content, begins = appends(b"a", b"bb" * 700_000, b"")
-
-    found = places(Window(content, 0))
-
-    assert found == [
-        (begins[0], begins[1], 100),
-        (begins[1], begins[2], 101),
-        (begins[2], len(content), 102),
-    ]
-    assert places(file_of(content)) == found
-
-
-def test_bytes_that_belong_to_no_append_are_place_of_their_own(file_of):
-    content, begins = appends(b"a", b"b" * 3_000_000, b"c")
-    content = content[: begins[1]] + bytes(APPEND_HEADER_BYTES) + content[begins[1] + APPEND_HEADER_BYTES :]
+@pytest.mark.parametrize("damaged", [False, True])
+def test_appends_and_damage_are_places_one_behind_the_other(file_of, damaged):
+    content, begins = appends(b"a", b"b" * 3_000_000, b"")
+    if damaged:
+        begin, end = begins[1], begins[1] + APPEND_HEADER_BYTES
+        content = content[:begin] + bytes(APPEND_HEADER_BYTES) + content[end:]
 
     found = places(Window(content, 0))
 
     assert found == [
         (0, begins[1], 100),
-        (begins[1], begins[2], None),
+        (begins[1], begins[2], None if damaged else 101),
         (begins[2], len(content), 102),
     ]
     assert places(file_of(content)) == found

@@ -56,14 +56,19 @@ def test_checkpoint_from_before_stream_is_no_snapshot(pair):
     assert pair.in_sync()
 
 
-def test_stream_resumes_after_cut(pair):
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_stream_resumes_after_cut_or_kill_of_primary(pair, is_killed):
     pair.connect()
     pair.move()
     pair.origin.channel()
     for number in range(30):
         pair.origin.publish(b"%d" % number)
-    pair.cut(keep=777)
-    pair.origin.publish(b"during that")
+    if is_killed:
+        pair.settle()
+        pair.restart_origin(pair.origin.disk.killed())
+    else:
+        pair.cut(keep=777)
+    pair.origin.publish(b"after that")
     pair.connect()
     pair.settle()
 
@@ -258,23 +263,6 @@ def test_many_topics_begin_a_few_at_a_time(pair, monkeypatch):
 
 
 # --- resuming ---
-
-
-def test_killed_primary_resumes_its_copy(pair):
-    pair.connect()
-    pair.move()
-    pair.origin.channel()
-    for number in range(50):
-        pair.origin.publish(b"%d" % number)
-    pair.settle()
-
-    pair.restart_origin(pair.origin.disk.killed())
-    pair.origin.publish(b"after")
-    pair.connect()
-    pair.settle()
-
-    assert pair.stream.resumed
-    assert pair.copied() == pair.origin.files()
 
 
 def test_conflict_begins_new_copy_and_earlier_stays(pair):
