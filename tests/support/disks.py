@@ -36,13 +36,6 @@ class Counting(Disk):
         return super().read(fd, size, offset)
 
 
-class ReadOnlyFolder(Disk):
-    """Refuses to create files."""
-
-    def create(self, path: Path) -> int:
-        raise OSError(errno.EROFS, "Read-only file system", str(path))
-
-
 class FaultyDisk(Disk):
     """Fails the calls named in ``faults`` with the errno given there, until they are removed from it."""
 
