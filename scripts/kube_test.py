@@ -551,8 +551,9 @@ def judge(step: Step, counts: dict[str, Any], rate: int) -> str:
     """Return the problem in a step's statistics, or "". One second's messages may be on their way."""
     if counts["missing"] > rate:
         return f"{counts['missing']} messages that were confirmed have not arrived"
-    if counts["failed"]:
-        kinds = ", ".join(f"{kind} {count}" for kind, count in counts["failed_by_kind"].items())
+    failed = counts["failed_by_kind"]
+    if any(failed.get(kind) for kind in RETRYING) or (counts["failed"] and not step.killed):
+        kinds = ", ".join(f"{kind} {count}" for kind, count in failed.items())
         return f"{counts['failed']} publishes failed ({kinds}), the last of them {counts['last_failure']}"
     if step.lookups_count and counts["wrong_lookups"]:
         return f"{counts['wrong_lookups']} of {counts['lookups']} lookups were wrong"

@@ -49,7 +49,10 @@ def series_of(cluster, secret):
     lookup = cluster.nsqlookupd()
     replica = cluster.nsqd(secret, "--node-id=2")
     nsqd = cluster.nsqd(secret, "--node-id=1", "--replicas=1", f"--replica={replica.tcp_address}")
-    wait_until(lambda: nsqd.get("/replication")["replicas"], "a replica is chosen")
+    wait_until(
+        lambda: [one for one in nsqd.get("/replication")["replicas"] if one["identity"]],
+        "a replica is chosen",
+    )
     nsqd.post("/topic/create?topic=orders")
     nsqd.post("/channel/create?topic=orders&channel=billing")
     found: dict[str, set[str]] = {}
