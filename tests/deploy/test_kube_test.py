@@ -159,7 +159,7 @@ def test_steps_run_against_healthy_cluster(fakes, tmp_path):
 )
 def test_step_fails_by_its_metrics(kube_test, wrong, lookups_count, sentence):
     counts = dict.fromkeys(("failed", "missing", "wrong_lookups"), 0)
-    counts |= {"confirmed": 9, "lookups": 9, "last_failure": ""}
+    counts |= {"confirmed": 9, "lookups": 9, "last_failure": "", "failed_by_kind": {}}
 
     assert (
         kube_test.judge(kube_test.Step("a", "b", (), lookups_count=lookups_count), counts | wrong, 300)
