@@ -26,16 +26,21 @@ class ConnectFailed(Exception):
 class _Connecting(PeerConnection):
     """A connection to another node, before and after TLS."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connections, answered: Callable[[bytes], None]) -> None:
+        """*answered* is called with the identity of the peer when it has proved its membership."""
         super().__init__(connections)
         self.upgrade: asyncio.Future[bool] | None = None
+        self._answered = answered
 
     def data_received(self, data: bytes) -> None:
         if self.link is None:
             if self.upgrade is not None and not self.upgrade.done():
                 self.upgrade.set_result(data == START_TLS)
             return
+        is_known = bool(self.link.peer)
         super().data_received(data)
+        if self.link.peer and not is_known:
+            self._answered(self.link.peer)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.upgrade is not None and not self.upgrade.done():
@@ -134,7 +139,6 @@ class Connector:
                 await asyncio.wait([connection.closed], timeout=0.1)
                 if link.is_up and not was_up:
                     was_up, self.problem = True, ""
-                    self.identity = link.peer
                     self._log.info("REPLICA(%s): connected", address)
         finally:
             self.connection = None
@@ -144,12 +148,16 @@ class Connector:
         self.refused = link.refused
         return was_up, link.reason
 
+    def _answered(self, identity: bytes) -> None:
+        """Note at once which node it is: until then another connection to it may begin, and end this one."""
+        self.identity = identity
+
     async def _connect(self, address: str) -> _Connecting:
         """Connect, with TLS if wanted. Raises OSError, ValueError and ConnectFailed."""
         host, port = split_host_port(address)
         loop = asyncio.get_running_loop()
         transport, connection = await loop.create_connection(
-            lambda: _Connecting(self._connections), host, int(port)
+            lambda: _Connecting(self._connections, self._answered), host, int(port)
         )
         try:
             if self._tls is None:
