@@ -168,7 +168,7 @@ def test_step_fails_by_its_metrics(kube_test, wrong, lookups_count, sentence):
 
 
 @pytest.mark.parametrize(("kind", "passes"), [("raw", True), ("lookupd", False), ("service-retry", False)])
-def test_only_producers_that_do_not_retry_may_fail_when_a_broker_is_killed(kube_test, kind, passes):
+def test_producers_without_retries_may_fail_when_broker_is_killed(kube_test, kind, passes):
     figures = {"failed": 1, "failed_by_kind": {kind: 1}, "last_failure": "", "missing": 0}
 
     assert (kube_test.judge(kube_test.Step("a", "b", (), killed=True), figures, 300) == "") == passes

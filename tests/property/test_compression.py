@@ -50,7 +50,7 @@ def test_compressed_writes_are_readable_immediately(make, sent):
 @pytest.mark.parametrize(
     "content", [lambda size: b"\0" * size, random.Random(1).randbytes], ids=["zeros", "noise"]
 )
-def test_much_is_read_in_pieces_of_bounded_size(make, content, size):
+def test_long_input_is_read_in_pieces_of_bounded_size(make, content, size):
     data = content(size)
     here, there = make(), make()
 

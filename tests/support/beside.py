@@ -63,7 +63,7 @@ def proofs() -> frozenset[str]:
 
 # These tests start both the original and ours themselves.
 WITH_BOTH: Final = frozenset(
-    ("test_every_flag_of_the_original_is_known_with_its_default", "test_original_says_the_same")
+    ("test_flags_of_original_are_known_with_their_defaults", "test_original_says_the_same")
 )
 
 _PAGES = "it looks at pages as well, which are ours"

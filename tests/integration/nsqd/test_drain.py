@@ -257,7 +257,7 @@ def test_announced_drain_closes_connection_behind_answer_to_its_publish(node, co
     assert (wire.ask(pub("t", b"x")), wire.is_closed()) == (b"OK", True)
 
 
-async def test_no_publish_comes_between_the_last_answer_and_the_end(node):
+async def test_publish_never_comes_between_last_answer_and_end(node):
     begin(node, LONG_GRACE)
     publisher = RawProducer(f"127.0.0.1:{node.tcp_port}")
     async with publisher:

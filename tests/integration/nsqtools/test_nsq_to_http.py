@@ -127,7 +127,7 @@ def test_max_in_flight_1_sends_one_message_after_the_other(nsqd, tmp_path):
     assert (max(under_way), taken) == (1, bodies)
 
 
-def test_any_status_of_2xx_accepts_message(nsqd, tmp_path):
+def test_status_2xx_accepts_message(nsqd, tmp_path):
     async def created_first(number: int) -> web.StreamResponse:
         return web.Response(status=201 if number == 1 else 200)
 

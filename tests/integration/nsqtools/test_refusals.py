@@ -285,7 +285,7 @@ def test_original_says_the_same():
 
 
 @pytest.mark.parametrize("tool", ORIGINALS)
-def test_every_flag_of_the_original_is_known_with_its_default(tool, capsys):
+def test_flags_of_original_are_known_with_their_defaults(tool, capsys):
     peer = original(tool)
     if peer is None:
         pytest.skip(f"the original's {tool} is neither in ${GO_TOOLS} nor on PATH")

@@ -100,7 +100,7 @@ def test_refusal_is_one_line(body, reason):
     assert _refusal(body) == reason
 
 
-def test_without_flags_node_of_this_machine_is_drained_within_five_minutes():
+def test_drain_without_flags_is_of_this_machine_within_five_minutes():
     assert parse_arguments([]) == DrainOptions("127.0.0.1:4151", 300.0, 0.0, 60.0)
 
 

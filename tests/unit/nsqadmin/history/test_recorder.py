@@ -58,7 +58,7 @@ def test_busiest_have_place_and_much_busier_one_takes_place_of_least():
         assert TOTALS in file.names
 
 
-def test_how_old_oldest_is_is_kept_where_it_is_known():
+def test_age_of_oldest_is_kept_where_it_is_known():
     def one(**given):
         stats = topic_stats("orders", channel_json("a", **given))
         return ClusterSum({"orders": add_up("orders", [(stats, (), 0, "n:1")])})

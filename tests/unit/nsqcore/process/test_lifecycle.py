@@ -175,7 +175,7 @@ sys.exit(run("nsqd", main, Log()))
     assert (ended.returncode, ended.stdout) == (0, "stderr is closed\n")
 
 
-def test_as_many_files_may_be_open_as_system_grants():
+def test_limit_of_open_files_is_raised_to_what_system_grants():
     script = (
         "import resource\nfrom nsqcore.process.lifecycle import raise_file_limit\n"
         "raise_file_limit()\nprint(resource.getrlimit(resource.RLIMIT_NOFILE))"

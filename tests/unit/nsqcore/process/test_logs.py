@@ -79,7 +79,7 @@ def test_level_word_may_have_any_letter_case(word):
 
 
 @pytest.mark.parametrize("word", ["warning", "", "info ", "2"])
-def test_other_words_are_no_level(word):
+def test_unknown_words_are_no_level(word):
     with pytest.raises(ValueError, match=r"invalid log level '.*' \(debug, info, warn, error, fatal\)"):
         parse_log_level(word)
 

@@ -28,7 +28,7 @@ def test_delimiter_ends_record_and_so_does_the_end(stream, found):
     assert records(stream) == found
 
 
-def test_any_byte_may_be_delimiter():
+def test_delimiter_may_be_any_byte():
     assert records(b"a\0b\n\0", delimiter=b"\0") == [b"a", b"b\n"]
 
 
@@ -46,5 +46,5 @@ def test_beginning_of_record_is_not_yet_one():
 
 
 @given(st.lists(st.binary(max_size=8).map(lambda piece: piece.replace(b"\x01", b"\n"))))
-def test_how_stream_is_split_makes_no_difference(pieces):
+def test_split_of_stream_makes_no_difference(pieces):
     assert records(*pieces) == [record for record in b"".join(pieces).split(b"\n") if record]

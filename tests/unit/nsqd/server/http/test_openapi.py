@@ -29,7 +29,7 @@ def operations():
     ]
 
 
-def test_every_route_is_described_and_nothing_else_is(table):
+def test_routes_and_nothing_else_are_described(table):
     assert set(OPERATIONS) == {(route.method, route.pattern) for route in table}
 
 
