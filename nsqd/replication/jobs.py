@@ -25,8 +25,9 @@ from nsqd.replication.primary import Primary
 from nsqd.storage.data_path import extents_of
 from nsqd.storage.topic_log import TopicLog, store_of
 
-# Topics that cannot be read are tried again after so long.
+# Topics that cannot be read are tried again after so long; the first time sooner, if the reason passes.
 _READ_AGAIN_NS: Final = 60_000_000_000
+_READ_SOON_NS: Final = 5_000_000_000
 
 
 class Jobs:
@@ -92,13 +93,11 @@ class Jobs:
         failed: dict[str, str],
         now_ns: int,
     ) -> None:
-        for name, reason in failed.items():
-            if copy.problems.get(name) != reason:
-                self._node.warn(
-                    f"REPLICATION: topic {name} of {copy.origin.hex()[:8]} cannot be read - {reason}"
-                )
+        news = {name: reason for name, reason in failed.items() if copy.problems.get(name) != reason}
+        for name, reason in news.items():
+            self._node.warn(f"REPLICATION: topic {name} of {copy.origin.hex()[:8]} cannot be read - {reason}")
         copy.problems = failed
-        copy.read_again_ns = now_ns + _READ_AGAIN_NS
+        copy.read_again_ns = now_ns + (_READ_SOON_NS if news else _READ_AGAIN_NS)
         copy.topics.update(found)
         copy.is_open = True
         for topic in found.values():

@@ -196,6 +196,23 @@ def test_failed_job_is_tried_again_and_shown(site):
     assert copy.problems == {}
 
 
+def test_topic_that_could_not_be_read_once_is_read_soon(site):
+    publish(site.nodes[1], b"one")
+    site.advance(2)
+    node = site.nodes[2]
+    fault = node.disk.fail(errno.EIO, "open_read", f"{DATA}/replicas/*.log", times=None)
+    origin = site.nodes[1].identity
+    site.kill(1)
+    site.advance(6)
+    (copy,) = copies_of(node, origin)
+    assert (copy.is_open, copy.unreadable) == (True, ["t"])
+
+    node.disk.faults.remove(fault)
+    site.advance(6)
+
+    assert copy.unreadable == []
+
+
 def test_deletion_is_acknowledged_when_folder_of_copy_is_renamed(site):
     publish(site.nodes[1], b"one")
     site.advance(2)
