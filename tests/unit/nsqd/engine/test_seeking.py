@@ -169,6 +169,7 @@ DUE_AFTER_CHECKPOINT = [*DUE_AND_FINISHED[:2], ("checkpoint", True), *DUE_AND_FI
 @example([("publish", 10), *TWO_CHECKPOINTS, *DUE_AND_FINISHED, ("seek", 0), *TWO_CHECKPOINTS])
 @example([("publish", 10), *TWO_CHECKPOINTS, *DUE_AFTER_CHECKPOINT, ("seek", 0), *TWO_CHECKPOINTS])
 @example([("publish", 10), ("deliver", 2), *TWO_CHECKPOINTS, ("seek", 0), *TWO_CHECKPOINTS])
+@example([("defer", 1), *TWO_CHECKPOINTS, ("time", 1), ("checkpoint", False)])
 @settings(deadline=None)
 def test_chain_of_checkpoints_tells_seek_whole(tmp_path_factory, steps):
     """At any moment either file has the backlog, with due times and attempts."""
@@ -218,7 +219,12 @@ def test_chain_of_checkpoints_tells_seek_whole(tmp_path_factory, steps):
             restored = read.channel().backlog
             state.channels["c"].fill(restored)
             assert restored.unfinished(0, 1 << 54) == channel.backlog.unfinished(0, 1 << 54)
-            assert sorted(restored.deferred) == sorted(channel.backlog.deferred)
+            # A checkpoint may still have the time of a message that fell due: it is due after the restart.
+            later = [
+                sorted(one for one in backlog.deferred if one[0] > node.now_ns)
+                for backlog in (restored, channel.backlog)
+            ]
+            assert later[0] == later[1]
             flying = {seq: channel.backlog.attempts.get(seq, 1) for seq in taken}
             assert restored.attempts == channel.backlog.attempts | flying
             assert state.channels["c"].committed == channel.committed
