@@ -109,8 +109,9 @@ Moments = list[tuple[bool, bool]]
 
 
 def frames_of(topic: Topic) -> bytes:
-    """The frames of all published messages, joined over the blocks."""
-    frames, seq = b"", topic.log.next_seq - topic.message_count
+    """The frames of the published messages that are in memory, joined over the blocks."""
+    # Of more than 10,000 messages without a channel a log that is only in memory drops the oldest.
+    frames, seq = b"", max(topic.log.next_seq - topic.message_count, topic.log.resident_from)
     while isinstance(block := topic.log.read(seq), Block):
         frames += block.frames(seq, block.next)
         seq = block.next
