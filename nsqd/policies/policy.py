@@ -98,9 +98,6 @@ class PolicySet:
     def __iter__(self) -> Iterator[Policy]:
         return iter(self._ordered)
 
-    def __len__(self) -> int:
-        return len(self._ordered)
-
     def in_force(self, topic_name: str, channel_name: str) -> Policy | None:
         """The policy that counts for the topic, or for one of its channels."""
         for policy in self._ordered:

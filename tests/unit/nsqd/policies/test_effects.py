@@ -112,3 +112,18 @@ def test_keeping_less_of_what_is_finished_deletes(node):
 )
 def test_two_bounds_hold_each_by_itself(old, new, less):
     assert keeps_less(old, new) is less
+
+
+def test_messages_of_paused_topic_count_for_its_channels():
+    node = Node()
+    node.channel("c", topic="t#ephemeral")
+    node.broker.pause_topic(node.broker.topics["t#ephemeral"], paused=True)
+    node.publish(b"1" * 90, b"2" * 90, topic="t#ephemeral")
+    name = "channel t#ephemeral/c"
+
+    assert f"{name} would drop the oldest 1 of 2 messages" in sentences(node, max_depth=1, drop_oldest=True)
+    assert f"{name} would drop what is more than 100 bytes" in sentences(
+        node, max_bytes=100, drop_oldest=True
+    )
+    assert not any(name in one for one in sentences(node, max_bytes=10_000, drop_oldest=True))
+    assert f"{name} would lose those of 2 messages that are older than the ttl" in sentences(node, ttl_ns=10)
