@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from bench.ports import free_port
+from nsqd.decommission import DecommissionOptions, decommission
 from nsqd.drain import DrainError, DrainOptions, _answer, _refusal, ask_node, drain, parse_arguments
 
 WAITING = {"draining": True, "drained": False, "remaining": 1, "topics": []}
@@ -116,3 +117,36 @@ def test_bad_duration_is_refused(capsys):
 
     assert ended.value.code == 2
     assert "--timeout" in capsys.readouterr().err
+
+
+MOVING = {
+    "decommissioning": True,
+    "done": False,
+    "waits_for": "a replica",
+    "logs": 1,
+    "remaining": 3,
+    "transferred": 0,
+}
+
+
+@pytest.mark.parametrize(
+    ("answers", "seconds", "sentence"),
+    [
+        ((MOVING, None, MOVING | {"done": True}), 30, ""),
+        (
+            (MOVING, MOVING | {"decommissioning": False}),
+            30,
+            "it was cancelled, or the node has started again",
+        ),
+        ((MOVING,), 0.7, "the time is up: 3 messages remain, it waits for a replica"),
+        ((MOVING, None), 0.4, "closed connection without response"),
+    ],
+)
+def test_decommission_waits_through_lost_answer_and_says_why_it_ends(answers, seconds, sentence):
+    with node(*answers) as (options, _asked):
+        given = DecommissionOptions(options.http_address, seconds, 0)
+        if not sentence:
+            decommission(given)
+            return
+        with pytest.raises(DrainError, match=sentence):
+            decommission(given)
