@@ -149,7 +149,7 @@ def merge(
     """
     channel = topic.channels.get(name)
     if channel is None:
-        if topic.deleted_channels.get(name) == received.generation or (topic.tombstoned):
+        if topic.deleted_channels.get(name) == received.generation or topic.tombstoned:
             return 0
         channel = _create(broker, topic, name, received, stored())
     elif channel.generation != received.generation:

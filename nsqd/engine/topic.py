@@ -105,10 +105,12 @@ class Topic(Staging):
         self.channels: dict[str, Channel] = {}
         # Promoted copies of other logs, each as a topic of its own: see `promoted`.
         self.promoted: list[Topic] = []
-        # Of a promoted copy: the messages that its channels withhold, including channels that are made later;
-        # whether the topic was deleted here, so that no message that it had then is pending; and the messages
-        # that other copies have finished and this one never had, by channel and generation.
+        # Messages that are suspended on each channel that is made, because another nsqd delivers them, or may
+        # have delivered them. Not on ephemeral ones: no other nsqd has those.
         self.suspended: Ranges = []
+        # Of a promoted copy: whether the topic was deleted here, so that no message that it had then is
+        # pending; and the messages that other copies have finished and this one never had, by channel and
+        # generation.
         self.tombstoned = False
         self.finished_elsewhere: dict[tuple[str, int], Ranges] = {}
         # Messages that no channel must deliver yet: published before the first channel, or while paused.
@@ -319,7 +321,7 @@ class Topic(Staging):
             channel.backlog.defer(start, end, due_ns)
         self.changed = True
         self.pump()
-        if self.suspended:
+        if self.suspended and not channel.ephemeral:
             channel.backlog.suspend(self.suspended)
         return channel
 

@@ -286,3 +286,40 @@ def test_backlog_without_channel_is_delivered_by_one_node_after_failover(first):
     got = sorted(body for _, reader in readers for _, body in reader.take())
 
     assert got == [b"one", b"two"]
+
+
+def test_backlog_of_returned_origin_is_not_suspended_for_ephemeral_channel():
+    site = site_of(2, channel="")
+    publish(site.nodes[1], b"one")
+    site.advance(2)
+    site.kill(1)
+    site.advance(FAILOVER_S + 8)
+    site.start(1)
+    site.advance(6)
+    node = site.nodes[1]
+    topic = node.broker.topics[TOPIC]
+    assert topic.suspended
+
+    # Copies have no ephemeral channels, so no other owner delivers to this one.
+    node.channel(TOPIC, "c#ephemeral")
+    assert topic.channels["c#ephemeral"].backlog.suspended == []
+    site.advance(3)
+    assert topic.channels["c#ephemeral"].backlog.suspended == []
+
+
+def test_backlog_without_channel_is_delivered_by_origin_when_its_owner_is_lost():
+    site = site_of(2, channel="")
+    publish(site.nodes[1], b"one")
+    site.advance(2)
+    site.kill(1)
+    site.advance(FAILOVER_S + 8)
+    site.start(1)
+    site.advance(6)
+    reader = site.nodes[1].read(TOPIC, CHANNEL, 100)
+    site.kill(2)
+    site.advance(5)
+    assert reader.take() == []
+
+    site.advance(FAILOVER_S + 5)
+
+    assert [body for _, body in reader.take()] == [b"one"]
