@@ -5,6 +5,7 @@ import http.client
 import os
 import socket
 import ssl
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -52,23 +53,43 @@ async def get(
     query = quote(parts.query, safe="/?%:@!$&'()*+,;=~-._[]")
     target = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._") + (f"?{query}" if query else "")
     threads = DaemonThreads(1, "nsqlookupd")
+    # The connection forgets its socket when it reads the answer.
+    sockets: list[socket.socket] = []
+    has_ended = threading.Event()
     try:
         async with asyncio.timeout(seconds):
-            return await threads.run(_exchange, connection, target, {**headers, "Connection": "close"})
+            return await threads.run(
+                _exchange, connection, sockets, has_ended, target, {**headers, "Connection": "close"}
+            )
     except TimeoutError as error:
         raise HttpError(f"it did not answer in {seconds:g} s") from error
     except (OSError, http.client.HTTPException) as error:
         raise HttpError(_reason(error, parts.hostname)) from error
     finally:
         threads.stop()
-        if connection.sock is not None:  # the thread still waits for the answer
+        has_ended.set()
+        for one in sockets:  # a thread that still waits for the answer ends
             with suppress(OSError):
-                connection.sock.shutdown(socket.SHUT_RDWR)
+                one.shutdown(socket.SHUT_RDWR)
 
 
-def _exchange(connection: http.client.HTTPConnection, target: str, headers: Mapping[str, str]) -> HttpAnswer:
+def _exchange(
+    connection: http.client.HTTPConnection,
+    sockets: list[socket.socket],
+    has_ended: threading.Event,
+    target: str,
+    headers: Mapping[str, str],
+) -> HttpAnswer:
     try:
-        connection.request("GET", target, headers=headers)
+        # Invalid headers are refused before the connection is opened.
+        connection.putrequest("GET", target)
+        for name, value in headers.items():
+            connection.putheader(name, value)
+        connection.connect()
+        sockets.append(connection.sock)
+        if has_ended.is_set():
+            raise TimeoutError
+        connection.endheaders()
         with connection.getresponse() as answer:
             body = answer.read(_MAX_BODY_BYTES + 1)
             if len(body) > _MAX_BODY_BYTES:

@@ -5,6 +5,7 @@ import contextlib
 import json
 import logging
 import ssl
+import threading
 
 import pytest
 
@@ -442,3 +443,27 @@ async def test_late_answer_of_nsqlookupd_is_used_immediately():
                 "both are read",
                 seconds=10,
             )
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1000\r\n\r\n"],
+)
+async def test_answer_that_comes_byte_by_byte_keeps_no_thread(begin):
+    """Each byte comes in time, so only the whole request can time out: in its head, and in its body."""
+
+    async def drip(_reader, writer):
+        writer.write(begin)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(b"x")
+                await writer.drain()
+                await asyncio.sleep(0.05)
+
+    def waiting():
+        return [one for one in threading.enumerate() if one.name.startswith("nsqlookupd")]
+
+    async with scripted_peer(drip) as address:
+        with pytest.raises(HttpError, match="did not answer in"):
+            await get(f"http://{address}/nodes", headers={}, seconds=0.3)
+        await eventually(lambda: not waiting(), "the thread has ended")
