@@ -327,18 +327,18 @@ class Topic(Staging):
 
     def add_sibling(self, own: "Topic", name: str) -> Channel:
         """Make the channel of this promoted copy that belongs to that channel of the *own* topic."""
-        # A generation that is not that of a first channel has to come from a topic that no other node has.
-        is_first = not (self.channels or self.deleted_channels)
-        return self.add_channel(name, generation=None if is_first else own.draw_generation(name))
+        # A channel that is made again needs a generation of a topic that no other node has.
+        again = name in self.deleted_channels
+        return self.add_channel(name, generation=own.draw_generation(name) if again else None)
 
     def draw_generation(self, channel_name: str) -> int:
         """A generation that tells a channel that is made, or begins again, from all others of its name.
 
-        A topic's first channel has the same one in each copy of the log: the owners of two copies may make
-        it at the same time, and it takes the same messages over.
+        A channel that is new to the log has the same one in each copy: the owners of two copies may make it
+        at the same time, or one may not know that it exists.
         """
         node_id, end = self.ids.node_id, self.log.next_seq
-        if not (self.channels or self.deleted_channels):
+        if channel_name not in self.channels and channel_name not in self.deleted_channels:
             return draw_generation(node_id, self.name, channel_name, 0, 0)
         self._generations += 1
         return draw_generation(node_id, self.name, channel_name, end, self._generations)
