@@ -2,8 +2,8 @@
 
 A generation tells a channel from earlier ones of its name. A channel that is made again, or set to another
 position, begins again: what was finished on the one before says nothing about it. Two nsqd that cannot reach
-each other may both do this, so a counter is not enough. A channel that is new to a log has the same generation
-in all copies of the log, so that the copies merge what was finished on it.
+each other may both do this, so a counter is not enough. A channel that is new to a log has the same
+generation in all copies of the log, so that the copies merge what was finished on it.
 """
 
 from typing import Final
