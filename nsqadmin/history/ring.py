@@ -146,7 +146,7 @@ class HistoryFile:
         """Write the row of this moment; tell whether it was time for one.
 
         If the clock was set back, nothing is written until it has caught up. If that takes more than an hour,
-        the history begins anew.
+        the history starts again.
         """
         number = int(now_s // HOUR.every_s)
         if number <= self._last and self._last - number < HOUR.rows:

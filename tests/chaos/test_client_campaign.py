@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.client_campaign.troubles import KINDS, Run
+from tests.client_campaign.faults import KINDS, Run
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
 

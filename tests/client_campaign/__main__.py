@@ -11,7 +11,7 @@ import logging
 import random
 import sys
 
-from tests.client_campaign.troubles import KINDS, Run
+from tests.client_campaign.faults import KINDS, Run
 
 
 def main() -> int:

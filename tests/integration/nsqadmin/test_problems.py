@@ -109,8 +109,12 @@ def node(site):
 
 
 PROBLEMS = {
-    "nobody consumes a channel": (everywhere(statistics(depth=9, client_count=0)), "no consumers", CHANNEL),
-    "nobody consumes it on one node": (on_one(statistics(depth=9, client_count=0)), "no consumers", CHANNEL),
+    "a channel has no consumers": (everywhere(statistics(depth=9, client_count=0)), "no consumers", CHANNEL),
+    "a channel has no consumers on one node": (
+        on_one(statistics(depth=9, client_count=0)),
+        "no consumers",
+        CHANNEL,
+    ),
     "a topic is paused": (everywhere(of_topic(paused=True)), "paused", TOPIC),
     "a topic has no channel": (everywhere(of_topic(channels=[], depth=5)), "no channel", TOPIC),
     "messages time out": (everywhere(rising("timeout_count", 5)), "timing out", CHANNEL),

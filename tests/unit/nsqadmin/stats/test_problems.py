@@ -34,23 +34,23 @@ def kinds(problems):
     return [(problem.kind, problem.level) for problem in problems]
 
 
-TROUBLE, WARNING = Level.PROBLEM, Level.WARNING
+PROBLEM, WARNING = Level.PROBLEM, Level.WARNING
 # Fields of a channel, its trend, and what is said of it.
 CHANNELS = {
     "flowing": ({"depth": 5, "client_count": 1}, {"messages": 100, "finished": 100}, []),
     "without trend": ({}, None, []),
     "at rest": ({}, {}, []),
-    "bare": ({"depth": 1200}, None, [("no consumers", TROUBLE, "1,200 messages wait, no consumers")]),
+    "bare": ({"depth": 1200}, None, [("no consumers", PROBLEM, "1,200 messages wait, no consumers")]),
     "bare and filling": (
         {"depth": 1},
         {"messages": 20, "depth": 20},
-        [("no consumers", TROUBLE, "1 message waits, no consumers, 20 more each second")],
+        [("no consumers", PROBLEM, "1 message waits, no consumers, 20 more each second")],
     ),
     "paused": ({"depth": 10, "paused": True}, {}, [("paused", WARNING, "10 messages wait")]),
     "stuck": (
         {"depth": 10, "client_count": 2},
         {"span_s": 8},
-        [("stuck", TROUBLE, "10 messages wait and 2 consumers finish none")],
+        [("stuck", PROBLEM, "10 messages wait and 2 consumers finish none")],
     ),
     "seen twice in quick succession": ({"depth": 10, "client_count": 2}, {"span_s": 2}, []),
     "growing": (
@@ -59,7 +59,7 @@ CHANNELS = {
         [
             (
                 "growing",
-                TROUBLE,
+                PROBLEM,
                 "5,000 messages wait, 60 more each second: 1 consumer finishes 40 of 100 a second",
             )
         ],
@@ -70,7 +70,7 @@ CHANNELS = {
         {"depth": 10},
         {"timeouts": 0.5},
         [
-            ("no consumers", TROUBLE, "10 messages wait, no consumers"),
+            ("no consumers", PROBLEM, "10 messages wait, no consumers"),
             ("timing out", WARNING, "0.5 messages/s time out"),
         ],
     ),
@@ -108,12 +108,12 @@ def test_topic_is_judged_by_its_own_queue(name, given, said):
 @pytest.mark.parametrize(
     ("given", "kind", "level", "text"),
     [
-        ({"silent": "timed out"}, "unreachable", TROUBLE, "does not answer (timed out)"),
-        ({"silent": "timed out", "remaining": 3}, "unreachable", TROUBLE, "totals are without it"),
-        ({"silent": "got 500", "refuses": True}, "no statistics", TROUBLE, "gives no statistics (got 500)"),
-        ({"health": "NOK - disk full"}, "unhealthy", TROUBLE, "bad health: NOK - disk full"),
+        ({"silent": "timed out"}, "unreachable", PROBLEM, "does not answer (timed out)"),
+        ({"silent": "timed out", "remaining": 3}, "unreachable", PROBLEM, "totals are without it"),
+        ({"silent": "got 500", "refuses": True}, "no statistics", PROBLEM, "gives no statistics (got 500)"),
+        ({"health": "NOK - disk full"}, "unhealthy", PROBLEM, "bad health: NOK - disk full"),
         ({"remaining": 1200}, "draining", WARNING, "1,200 messages remain"),
-        ({"listed": False}, "not registered", TROUBLE, "no nsqlookupd lists it"),
+        ({"listed": False}, "not registered", PROBLEM, "no nsqlookupd lists it"),
     ],
 )
 def test_node_is_judged_by_its_answers(given, kind, level, text):
